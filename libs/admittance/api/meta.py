@@ -1,0 +1,95 @@
+"""What all manifests share: metadata, conditions, selectors."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Strict(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """A part of a manifest: a field that it does not have is an error that names it."""
+
+
+class OwnerReference(Strict, frozen=True, kw_only=True):
+    """Who this object belongs to."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Strict, frozen=True, kw_only=True):
+    """Metadata of any object. What only a Kubernetes API server means is accepted and kept."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    managed_fields: Any = None
+    self_link: str = ""
+
+
+class Condition(Strict, frozen=True, kw_only=True):
+    """One condition, after Kubernetes. ``status``: "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class LabelSelectorRequirement(Strict, frozen=True, kw_only=True):
+    """``operator``: In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Strict, frozen=True, kw_only=True):
+    """Empty selects everything; where a selector is null instead, it selects nothing."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class Toleration(Strict, frozen=True, kw_only=True):
+    """``operator`` "" is Equal; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class Taint(Strict, frozen=True, kw_only=True):
+    """What a pod must tolerate. ``effect``: NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None

@@ -1,0 +1,132 @@
+"""Pod templates: what admission and runners read is typed, the rest of a pod is kept as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from admittance.api.meta import ObjectMeta, Strict, Toleration
+from admittance.api.queues import Quantity
+
+
+class EnvVar(Strict, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+    value_from: Any = None
+
+
+class ResourceRequirements(Strict, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    limits: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    claims: Any = None
+
+
+class Container(Strict, frozen=True, kw_only=True):
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+    # Kept, not read: a runner with an engine may.
+    env_from: Any = None
+    image_pull_policy: Any = None
+    lifecycle: Any = None
+    liveness_probe: Any = None
+    readiness_probe: Any = None
+    startup_probe: Any = None
+    ports: Any = None
+    resize_policy: Any = None
+    restart_policy_rules: Any = None
+    security_context: Any = None
+    stdin: Any = None
+    stdin_once: Any = None
+    termination_message_path: Any = None
+    termination_message_policy: Any = None
+    tty: Any = None
+    volume_devices: Any = None
+    volume_mounts: Any = None
+
+
+class NodeSelectorRequirement(Strict, frozen=True, kw_only=True):
+    """``operator``: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Strict, frozen=True, kw_only=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Strict, frozen=True, kw_only=True):
+    """Terms are alternatives; the expressions of a term must all hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(Strict, frozen=True, kw_only=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: Any = None
+
+
+class Affinity(Strict, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: Any = None
+    pod_anti_affinity: Any = None
+
+
+class PodSpec(Strict, frozen=True, kw_only=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    overhead: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    # Kept, not read.
+    automount_service_account_token: Any = None
+    dns_config: Any = None
+    dns_policy: Any = None
+    enable_service_links: Any = None
+    ephemeral_containers: Any = None
+    host_aliases: Any = None
+    host_ipc: Any = msgspec.field(default=None, name="hostIPC")
+    host_network: Any = None
+    host_pid: Any = msgspec.field(default=None, name="hostPID")
+    host_users: Any = None
+    hostname: Any = None
+    hostname_override: Any = None
+    image_pull_secrets: Any = None
+    node_name: Any = None
+    os: Any = None
+    preemption_policy: Any = None
+    readiness_gates: Any = None
+    resource_claims: Any = None
+    runtime_class_name: Any = None
+    scheduler_name: Any = None
+    scheduling_gates: Any = None
+    security_context: Any = None
+    service_account: Any = None
+    service_account_name: Any = None
+    set_hostname_as_fqdn: Any = msgspec.field(default=None, name="setHostnameAsFQDN")
+    share_process_namespace: Any = None
+    subdomain: Any = None
+    topology_spread_constraints: Any = None
+    volumes: Any = None
+    workload_ref: Any = None
+
+
+class PodTemplate(Strict, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()

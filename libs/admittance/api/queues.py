@@ -1,0 +1,175 @@
+"""ClusterQueue, Cohort, LocalQueue, ResourceFlavor: who may use how much of what."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from admittance.api.meta import (
+    LabelSelector,
+    ObjectMeta,
+    Strict,
+    Taint,
+    Toleration,
+)
+
+Quantity: TypeAlias = str | int | float
+"""As written in the manifest; `admittance.api.quantity` reads it."""
+
+
+class ResourceQuota(Strict, frozen=True, kw_only=True):
+    """Quota of one resource in one flavor. None: borrow or lend without limit."""
+
+    name: str
+    nominal_quota: Quantity
+    borrowing_limit: Quantity | None = None
+    lending_limit: Quantity | None = None
+
+
+class FlavorQuotas(Strict, frozen=True, kw_only=True):
+    """One flavor on offer. ``admission_checks``: KEP-1432's list of this flavor."""
+
+    name: str
+    resources: tuple[ResourceQuota, ...]
+    admission_checks: tuple[str, ...] = ()
+
+
+class ResourceGroup(Strict, frozen=True, kw_only=True):
+    """Resources that are assigned together, one flavor for all; flavors in order of preference."""
+
+    covered_resources: tuple[str, ...]
+    flavors: tuple[FlavorQuotas, ...]
+
+
+class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
+    policy: str = "Never"
+    max_priority_threshold: int | None = None
+
+
+class Preemption(Strict, frozen=True, kw_only=True):
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort | None = None
+    within_cluster_queue: str = "Never"
+
+
+class FlavorFungibility(Strict, frozen=True, kw_only=True):
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str | None = None
+
+
+class FairSharing(Strict, frozen=True, kw_only=True):
+    weight: Quantity | None = None
+
+
+class AdmissionCheckStrategyRule(Strict, frozen=True, kw_only=True):
+    """A check, and the flavors it applies to; none named: all of the queue."""
+
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+class AdmissionChecksStrategy(Strict, frozen=True, kw_only=True):
+    admission_checks: tuple[AdmissionCheckStrategyRule, ...] = ()
+
+
+class AdmissionScope(Strict, frozen=True, kw_only=True):
+    admission_mode: str = ""
+
+
+class MigrationConstraints(Strict, frozen=True, kw_only=True):
+    """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
+
+    mode: str
+    min_flavor: str | None = None
+    min_variant: str | None = None
+
+
+class ExplicitVariant(Strict, frozen=True, kw_only=True):
+    """KEP-8691: a variant by name, its flavors, and when it comes and goes (seconds)."""
+
+    name: str
+    allowed_resource_flavors: tuple[str, ...]
+    create_delay_seconds: int | None = None
+    delete_delay_seconds: int | None = None
+
+
+class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
+    """KEP-8691: several flavors tried at once."""
+
+    migration_constraints: MigrationConstraints
+    explicit_variants: tuple[ExplicitVariant, ...] = ()
+
+
+class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
+    """After reading: one spelling each. Aliases of older versions are renamed at the door.
+
+    ``namespace_selector`` None selects no namespace. ``admission_checks`` is the queue-wide list;
+    a strategy that was written is kept as written.
+    """
+
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    cohort_name: str = ""
+    queueing_strategy: str = "BestEffortFIFO"
+    namespace_selector: LabelSelector | None = None
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
+    preemption: Preemption = Preemption()
+    admission_checks: tuple[str, ...] = ()
+    admission_checks_strategy: AdmissionChecksStrategy | None = None
+    stop_policy: str = "None"
+    fair_sharing: FairSharing | None = None
+    admission_scope: AdmissionScope | None = None
+    concurrent_admission: ConcurrentAdmission | None = None
+    on_quota_cut: str = ""
+
+
+class ClusterQueue(Strict, frozen=True, kw_only=True):
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "ClusterQueue"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: Any = None
+
+
+class CohortSpec(Strict, frozen=True, kw_only=True):
+    parent_name: str = ""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    fair_sharing: FairSharing | None = None
+
+
+class Cohort(Strict, frozen=True, kw_only=True):
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "Cohort"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CohortSpec = CohortSpec()
+    status: Any = None
+
+
+class LocalQueueSpec(Strict, frozen=True, kw_only=True):
+    cluster_queue: str = ""
+    stop_policy: str = "None"
+    fair_sharing: FairSharing | None = None
+
+
+class LocalQueue(Strict, frozen=True, kw_only=True):
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "LocalQueue"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: Any = None
+
+
+class ResourceFlavorSpec(Strict, frozen=True, kw_only=True):
+    node_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str | None = None
+
+
+class ResourceFlavor(Strict, frozen=True, kw_only=True):
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "ResourceFlavor"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceFlavorSpec = ResourceFlavorSpec()
+    status: Any = None

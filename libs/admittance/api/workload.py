@@ -1,0 +1,116 @@
+"""Workload: what is to run, and what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from admittance.api.meta import ObjectMeta, Strict
+from admittance.api.pods import PodTemplate
+
+
+class PodSet(Strict, frozen=True, kw_only=True):
+    """Pods of one shape. ``min_count`` None: all or nothing."""
+
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: PodTemplate = PodTemplate()
+    topology_request: Any = None
+
+
+class PriorityClassRef(Strict, frozen=True, kw_only=True):
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class NamedGate(Strict, frozen=True, kw_only=True):
+    name: str
+
+
+class AdmissionConstraints(Strict, frozen=True, kw_only=True):
+    """KEP-8691: only these flavors may be assigned; None: any."""
+
+    allowed_resource_flavors: tuple[str, ...] | None = None
+
+
+class WorkloadSpec(Strict, frozen=True, kw_only=True):
+    """``role``: regular, parent or variant (KEP-8691). ``completions`` of a pod set's job stand in
+    the annotation `COMPLETIONS` of its template."""
+
+    pod_sets: tuple[PodSet, ...] = ()
+    queue_name: str = ""
+    priority: int | None = None
+    priority_class_ref: PriorityClassRef | None = None
+    active: bool = True
+    maximum_execution_time_seconds: int | None = None
+    preemption_gates: tuple[NamedGate, ...] = ()
+    admission_constraints: AdmissionConstraints | None = None
+    role: str = "regular"
+
+
+class Workload(Strict, frozen=True, kw_only=True):
+    """A workload as a person writes it; what is stored is `admittance.workload.stored`."""
+
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "Workload"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: Any = None
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A part of a stored object: fields of newer versions are tolerated."""
+
+
+class RequeueState(Kept, frozen=True, kw_only=True):
+    count: int | None = None
+    requeue_at: datetime | None = None
+
+
+class CheckState(Kept, frozen=True, kw_only=True):
+    """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected."""
+
+    name: str
+    state: str = "Pending"
+    message: str = ""
+    reason: str = ""
+    last_transition_time: datetime | None = None
+    requeue_after_seconds: int | None = None
+    retry_count: int = 0
+    pod_set_updates: tuple[Any, ...] = ()
+
+
+class EvictionCount(Kept, frozen=True, kw_only=True):
+    reason: str
+    underlying_cause: str = ""
+    count: int = 0
+
+
+class SchedulingStats(Kept, frozen=True, kw_only=True):
+    evictions: tuple[EvictionCount, ...] = ()
+
+
+class ReclaimablePod(Kept, frozen=True, kw_only=True):
+    name: str
+    count: int
+
+
+COMPLETIONS = "admittance.dev/completions"
+"""Annotation of a pod template: how many successes end the pod set."""
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""Label of a Job or Workload, naming its LocalQueue."""
+
+PRIORITY_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
+"""Label of a Job, naming its WorkloadPriorityClass."""
+
+ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+"""Annotation: flavors that may be assigned, separated by commas; Kueue's spelling of
+``admissionConstraints.allowedResourceFlavors``."""
+
+GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+"""Annotation: while it is not empty, the workload is not queued."""

@@ -1,0 +1,61 @@
+"""Bytes to facts and back. Whatever does not fit raises `Undecodable` with the reason."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.names import BadToken
+from admittance.events.subjects import address_of
+
+MAX_PAYLOAD: Final = 1_000_000
+"""Bytes. The server's own limit is 1 MiB and includes the headers."""
+
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+"""The JSON of any Struct of ours."""
+
+
+class Undecodable(ValueError):
+    """A message that is no fact: its bytes, its type, or its subject are wrong."""
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: type[Fact]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(subject: str, data: bytes) -> Fact:
+    """The fact that travelled on subject.
+
+    Raises Undecodable when the bytes are no JSON of that fact, or when payload and subject
+    disagree about whose fact it is.
+    """
+    try:
+        kind, detail, namespace, name = address_of(subject)
+    except BadToken as error:
+        raise Undecodable(str(error)) from error
+    try:
+        fact: Fact = _decoder(kind).decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Undecodable(f"no {kind.__name__}: {error}") from error
+    if fact.namespace != namespace or fact.name != name:
+        raise Undecodable(
+            f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"
+        )
+    match fact:
+        case facts.CheckReported(controller=""):
+            # The subject is what permissions guard, so it may speak for a silent payload.
+            return msgspec.structs.replace(fact, controller=detail)
+        case facts.CheckReported() | facts.CheckRequested() | facts.CheckWithdrawn():
+            if fact.controller != detail:
+                raise Undecodable(
+                    f"payload says controller {fact.controller}, subject says {detail}"
+                )
+        case facts.TimerDue() if fact.kind != detail:
+            raise Undecodable(f"payload says timer {fact.kind}, subject says {detail}")
+    return fact

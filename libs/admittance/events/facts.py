@@ -1,0 +1,233 @@
+"""The facts about workloads: what users, runners, schedulers, checks and the controller say.
+
+Subjects and who says what: CONTRACT of the public face, `admittance.events.subjects`.
+Revisions are those of the bucket: the sequence of the last write to the workload's key.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from admittance.events.base import Fact
+from admittance.events.shapes import (
+    Admission,
+    PodSetToRun,
+    PodSetUpdate,
+    Refusal,
+)
+
+# What users say. ------------------------------------------------------------------------
+
+
+class Submitted(Fact, frozen=True, kw_only=True):
+    """A workload exists from now on. ``workload`` is its manifest, as bytes."""
+
+    workload: msgspec.Raw
+
+
+class Activated(Fact, frozen=True, kw_only=True):
+    """``spec.active`` is turned on."""
+
+
+class Deactivated(Fact, frozen=True, kw_only=True):
+    """``spec.active`` is turned off: never admit, evict if running."""
+
+
+class Held(Fact, frozen=True, kw_only=True):
+    """The workload stays out of its queue until released."""
+
+
+class Released(Fact, frozen=True, kw_only=True):
+    """A held workload may compete again."""
+
+
+class Reprioritized(Fact, frozen=True, kw_only=True):
+    """The workload has a new priority."""
+
+    priority: int
+
+
+class Deleted(Fact, frozen=True, kw_only=True):
+    """The workload is to disappear, once its job has stopped."""
+
+
+# What runners say. ----------------------------------------------------------------------
+
+
+class Started(Fact, frozen=True, kw_only=True):
+    """The processes of the admission ``revision`` run."""
+
+    revision: int
+
+
+class PodsReady(Fact, frozen=True, kw_only=True):
+    """All pods of the admission ``revision`` are ready or have succeeded."""
+
+    revision: int
+
+
+class PodsNotReady(Fact, frozen=True, kw_only=True):
+    """Some pod of the admission ``revision`` lost its readiness."""
+
+    revision: int
+    message: str = ""
+
+
+class Finished(Fact, frozen=True, kw_only=True):
+    """The job ended by itself. ``revision`` 0: a user says so, of whatever runs."""
+
+    revision: int = 0
+    succeeded: bool = True
+    message: str = ""
+    reason: str = ""
+
+
+class Stopped(Fact, frozen=True, kw_only=True):
+    """Nothing of the workload runs any more.
+
+    ``revision`` is that of the eviction acted on. ``reason`` is ``NodeFailures`` when the job was
+    lost without an eviction; then ``revision`` is that of the admission.
+    """
+
+    revision: int
+    reason: str = ""
+    message: str = ""
+
+
+# What the scheduler says, fenced. -------------------------------------------------------
+
+
+class Decision(Fact, frozen=True, kw_only=True):
+    """A decision of the scheduler about the workload at ``revision``.
+
+    ``seen`` is the newest revision of the bucket that the scheduler's picture held: every queue,
+    cohort and flavor of the workload's tree must be as old or older, else the decision is void.
+    ``domain`` is the tree it decided for.
+    """
+
+    revision: int
+    seen: int
+    domain: str
+
+
+class Assigned(Decision, frozen=True, kw_only=True):
+    """Quota is set aside for the workload."""
+
+    admission: Admission
+    message: str = ""
+
+
+class Refused(Decision, frozen=True, kw_only=True):
+    """The workload was considered and cannot have quota now; said when the reason changes."""
+
+    refusal: Refusal
+
+
+class Confirmed(Decision, frozen=True, kw_only=True):
+    """The recheck before Admitted passed."""
+
+
+class Revoked(Decision, frozen=True, kw_only=True):
+    """The recheck before Admitted failed, or the reservation fits no longer."""
+
+    reason: str
+    message: str = ""
+
+
+class Preempted(Decision, frozen=True, kw_only=True):
+    """The workload loses its quota in favor of another one."""
+
+    reason: str
+    message: str = ""
+    by: str = ""
+    by_uid: str = ""
+
+
+# What the workload-controller says. -----------------------------------------------------
+
+
+class Said(Fact, frozen=True, kw_only=True):
+    """Something that followed from the commit of ``revision``."""
+
+    revision: int
+    reason: str = ""
+    message: str = ""
+
+
+class QuotaReserved(Said, frozen=True, kw_only=True):
+    """Quota is booked; the checks may begin."""
+
+    admission: Admission | None = None
+
+
+class Admitted(Said, frozen=True, kw_only=True):
+    """The workload may start. Carries all that a runner needs."""
+
+    cluster_queue: str = ""
+    queue: str = ""
+    pod_sets: tuple[PodSetToRun, ...] = ()
+
+
+class Evicted(Said, frozen=True, kw_only=True):
+    """The workload loses its reservation. A runner stops the job and says `Stopped`."""
+
+
+class Requeued(Said, frozen=True, kw_only=True):
+    """The workload competes again."""
+
+
+class Rejected(Said, frozen=True, kw_only=True):
+    """A check rejected the workload, or the submission was no valid workload (revision 0)."""
+
+
+class Pending(Said, frozen=True, kw_only=True):
+    """The workload waits; reason and message say why."""
+
+
+# Checks. --------------------------------------------------------------------------------
+
+
+class CheckRequested(Fact, frozen=True, kw_only=True):
+    """A check controller is asked to judge."""
+
+    controller: str
+    check: str
+    cycle: int
+    retry_count: int = 0
+    revision: int = 0
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+    admission: Admission | None = None
+    workload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class CheckWithdrawn(Fact, frozen=True, kw_only=True):
+    """A check controller stops what it started for ``cycle``."""
+
+    controller: str
+    check: str
+    cycle: int
+    reason: str = ""
+
+
+class CheckReported(Fact, frozen=True, kw_only=True):
+    """The verdict of a check controller. ``state``: Pending, Ready, Retry or Rejected."""
+
+    controller: str = ""
+    check: str
+    cycle: int
+    state: str
+    message: str = ""
+    reason: str = ""
+    requeue_after_seconds: int | None = None
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+
+
+# Time. ----------------------------------------------------------------------------------
+
+
+class TimerDue(Fact, frozen=True, kw_only=True):
+    """A time that was set for the workload has come. ``at``: the time it was set for."""
+
+    kind: str
+    at: str = ""
+    revision: int = 0

@@ -1,0 +1,69 @@
+"""Names on the bus: one name is one token, reversibly.
+
+A dot becomes ``_``; any other character outside ``A-Z a-z 0-9 -``, and ``_`` itself, becomes
+``=`` and two hexadecimal digits per UTF-8 byte: ``example.com/budget`` is
+``example_com=2Fbudget``. The same escape serves subjects, bucket keys and durables.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+NO_NAMESPACE: Final = "_"
+"""Stands in a subject where an object has no namespace. No escaped name is a lone underscore
+that a valid object could have: it would be the name "."."""
+
+_PLAIN = re.compile(r"\A[A-Za-z0-9-]+\Z")
+_UNSAFE = re.compile(r"[^A-Za-z0-9-]")
+_ESCAPED = re.compile(r"\A(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+\Z")
+_UNESCAPE = re.compile(r"(?:=[0-9A-F]{2})+|_")
+
+
+class BadToken(ValueError):
+    """A token that no name escapes to."""
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    if char == ".":
+        return "_"
+    # surrogatepass keeps the escape total: a lone surrogate can come out of any JSON decoder.
+    return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=65_536)
+def token(name: str) -> str:
+    """The one token that stands for name in subjects, bucket keys and durables.
+
+    Raises ValueError for the empty name, which has none.
+    """
+    if _PLAIN.match(name):
+        return name
+    if not name:
+        raise ValueError("an empty name has no token")
+    return _UNSAFE.sub(_escape, name)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    found = match.group()
+    if found == "_":
+        return "."
+    return bytes.fromhex(found.replace("=", "")).decode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=65_536)
+def plain(escaped: str) -> str:
+    """The name that a token stands for; the inverse of `token`. Raises BadToken."""
+    if _PLAIN.match(escaped):
+        return escaped
+    if not _ESCAPED.match(escaped):
+        raise BadToken(f"{escaped!r} is no token of a name")
+    try:
+        name = _UNESCAPE.sub(_unescape, escaped)
+    except UnicodeDecodeError as error:
+        raise BadToken(f"{escaped!r} is no token of a name") from error
+    if token(name) != escaped:
+        raise BadToken(f"{escaped!r} is not how {name!r} is escaped")
+    return name

@@ -1,0 +1,261 @@
+"""Requests that want an answer at once: the micro endpoints under ``admit.api.>``.
+
+What concerns one namespace is ``admit.api.<what>.<ns>``; without the last token the request
+spans namespaces. Every answer is JSON; a failure is an answer with ``error`` set, and the micro
+error headers beside it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from admittance.events.shapes import Shortfall
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A question. Unknown fields are tolerated."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An answer. ``error`` is one sentence for people; empty when all went well."""
+
+    error: str = ""
+
+
+# The workload-controller answers. -------------------------------------------------------
+
+
+class Apply(Request, frozen=True, kw_only=True):
+    """``admit.api.apply[.<ns>]``: all of these manifests, or none. JSON objects, as bytes."""
+
+    objects: tuple[msgspec.Raw, ...]
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``outcome``: created, changed or unchanged."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+    outcome: str
+    revision: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class ApplyReply(Reply, frozen=True, kw_only=True):
+    """On an error nothing was applied, and ``problems`` has all that is wrong, a line each."""
+
+    results: tuple[Applied, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Delete(Request, frozen=True, kw_only=True):
+    """``admit.api.delete[.<ns>]``: an object other than a workload disappears."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+
+
+class DeleteReply(Reply, frozen=True, kw_only=True):
+    """``outcome``: deleted, absent, or deferred (still in use; ``error`` says by whom)."""
+
+    outcome: str = ""
+
+
+class Settled(Request, frozen=True, kw_only=True):
+    """``admit.api.settled``: answers once every fact up to ``sequence`` has had its effect."""
+
+    sequence: int
+
+
+class SettledReply(Reply, frozen=True, kw_only=True):
+    """What became of the fact at ``sequence``: applied, ignored (it changed nothing),
+    refused or dead-lettered; ``reason`` and ``message`` say why. "" when it is too long ago."""
+
+    outcome: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Events(Request, frozen=True, kw_only=True):
+    """``admit.api.events[.<ns>]``: history from the log, oldest first.
+
+    ``workload`` narrows to one name (with the namespace of the subject). ``after`` is a sequence
+    to go on from, ``since`` a time. At most ``limit`` entries come back.
+    """
+
+    workload: str = ""
+    after: int = 0
+    since: datetime | None = None
+    limit: int = 500
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    sequence: int
+    time: datetime
+    subject: str
+    data: msgspec.Raw
+
+
+class EventsReply(Reply, frozen=True, kw_only=True):
+    """``complete`` is false when there is more after the last entry."""
+
+    entries: tuple[LogEntry, ...] = ()
+    complete: bool = True
+
+
+# The scheduler answers. -----------------------------------------------------------------
+
+
+class Explain(Request, frozen=True, kw_only=True):
+    """``admit.api.explain.<ns>``: why a workload waits."""
+
+    name: str
+
+
+class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What one flavor says to one pod set. ``fits``, or the reason it does not."""
+
+    pod_set: str
+    flavor: str
+    resources: tuple[str, ...] = ()
+    fits: bool = False
+    reason: str = ""
+    message: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
+
+
+class ExplainReply(Reply, frozen=True, kw_only=True):
+    """``position`` counts from 1 within the ClusterQueue; 0: it is not queued.
+
+    ``unblocked_by`` are sentences: what would let it go on.
+    """
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    cluster_queue: str = ""
+    local_queue: str = ""
+    position: int = 0
+    parked: bool = False
+    priority: int = 0
+    flavors: tuple[FlavorVerdict, ...] = ()
+    holders: tuple[str, ...] = ()
+    unblocked_by: tuple[str, ...] = ()
+
+
+class PendingQuery(Request, frozen=True, kw_only=True):
+    """``admit.api.pending[.<ns>]``: who waits, in order."""
+
+    local_queue: str = ""
+    cluster_queue: str = ""
+    limit: int = 1000
+
+
+class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``position`` is that in the ClusterQueue, from 1."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    local_queue: str
+    position: int
+    priority: int = 0
+    parked: bool = False
+    reason: str = ""
+    message: str = ""
+    created: datetime | None = None
+
+
+class PendingReply(Reply, frozen=True, kw_only=True):
+    rows: tuple[PendingRow, ...] = ()
+    total: int = 0
+
+
+class Queues(Request, frozen=True, kw_only=True):
+    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues."""
+
+    cluster_queue: str = ""
+
+
+class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Amounts in accounting units: cpu in thousandths, everything else whole."""
+
+    flavor: str
+    resource: str
+    nominal: int = 0
+    reserved: int = 0
+    admitted: int = 0
+    borrowed: int = 0
+
+
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``namespace`` is empty for a ClusterQueue."""
+
+    name: str
+    namespace: str = ""
+    cluster_queue: str = ""
+    cohort: str = ""
+    domain: str = ""
+    active: bool = True
+    reason: str = ""
+    message: str = ""
+    pending: int = 0
+    parked: int = 0
+    reserving: int = 0
+    admitted: int = 0
+    usage: tuple[FlavorUsage, ...] = ()
+
+
+class QueuesReply(Reply, frozen=True, kw_only=True):
+    cluster_queues: tuple[QueueStatus, ...] = ()
+    local_queues: tuple[QueueStatus, ...] = ()
+
+
+# Runners answer. ------------------------------------------------------------------------
+
+
+class Logs(Request, frozen=True, kw_only=True):
+    """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
+
+    Every runner hears it; only one that has the workload answers. ``pod`` None: all.
+    """
+
+    name: str
+    pod: int | None = None
+    offsets: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``pod`` is ``<pod set>-<index>``; ``offset`` is where ``text`` ends, in bytes."""
+
+    pod: str
+    text: str = ""
+    offset: int = 0
+    running: bool = False
+
+
+class LogsReply(Reply, frozen=True, kw_only=True):
+    pods: tuple[PodLog, ...] = ()
+    complete: bool = True
+
+
+# Every service answers. -----------------------------------------------------------------
+
+
+class Health(Request, frozen=True, kw_only=True):
+    """``admit.api.health``: every instance answers for itself."""
+
+
+class HealthReply(Reply, frozen=True, kw_only=True):
+    """``leads``: the domains this instance leads. ``lag``: facts not yet read."""
+
+    service: str = ""
+    instance: str = ""
+    ready: bool = False
+    leads: tuple[str, ...] = ()
+    lag: int = 0
+    details: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,0 +1,136 @@
+"""Subjects of the log: which fact travels where, built and read in one place.
+
+Subject form: ``admit.<thing>.<what happened>.<…>.<namespace>.<name>``, past tense. A payload
+that contradicts its subject is refused by the codec, since permissions guard subjects.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.names import BadToken, plain, token
+
+STREAM: Final = "ADMITTANCE"
+TIMERS: Final = "ADMITTANCE_TIMERS"
+BUCKET: Final = "admittance"
+CLAIMS: Final = "admittance_claims"
+
+WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
+    "submitted": facts.Submitted,
+    "activated": facts.Activated,
+    "deactivated": facts.Deactivated,
+    "held": facts.Held,
+    "released": facts.Released,
+    "reprioritized": facts.Reprioritized,
+    "deleted": facts.Deleted,
+    "started": facts.Started,
+    "pods_ready": facts.PodsReady,
+    "pods_not_ready": facts.PodsNotReady,
+    "finished": facts.Finished,
+    "stopped": facts.Stopped,
+    "assigned": facts.Assigned,
+    "refused": facts.Refused,
+    "confirmed": facts.Confirmed,
+    "revoked": facts.Revoked,
+    "preempted": facts.Preempted,
+    "quota_reserved": facts.QuotaReserved,
+    "admitted": facts.Admitted,
+    "evicted": facts.Evicted,
+    "requeued": facts.Requeued,
+    "rejected": facts.Rejected,
+    "pending": facts.Pending,
+}
+"""``admit.workload.<key>.<ns>.<name>``."""
+
+CHECK_FACTS: Final[dict[str, type[Fact]]] = {
+    "requested": facts.CheckRequested,
+    "withdrawn": facts.CheckWithdrawn,
+    "reported": facts.CheckReported,
+}
+"""``admit.check.<key>.<controller>.<ns>.<name>``."""
+
+FENCED: Final = frozenset({"assigned", "refused", "confirmed", "revoked", "preempted"})
+"""Facts about workloads that only the owner of a domain may state."""
+
+OUTPUTS: Final = frozenset(
+    {"quota_reserved", "admitted", "evicted", "requeued", "rejected", "pending"}
+)
+"""Facts about workloads that the workload-controller states, and so does not read."""
+
+INPUTS: Final = frozenset(WORKLOAD_FACTS) - OUTPUTS
+"""Facts about workloads that the workload-controller reads."""
+
+EPOCH: Final = "admit.lease.epoch."
+BARRIER: Final = "admit.lease.barrier."
+DEADLETTER: Final = "admit.deadletter."
+TIMER_AT: Final = "admit.timer.at."
+TIMER_DUE: Final = "admit.timer.due."
+
+_KEY_OF: Final = {cls: key for key, cls in WORKLOAD_FACTS.items()}
+_CHECK_KEY_OF: Final = {cls: key for key, cls in CHECK_FACTS.items()}
+
+
+class Address(NamedTuple):
+    """What a subject says about its message: the fact's type and whose it is.
+
+    ``detail`` is the controller of a check and the kind of a timer, plain; else empty.
+    """
+
+    kind: type[Fact]
+    detail: str
+    namespace: str
+    name: str
+
+
+def subject_of(fact: Fact) -> str:
+    """The subject on which fact travels."""
+    tail = f"{token(fact.namespace)}.{token(fact.name)}"
+    cls = type(fact)
+    key = _KEY_OF.get(cls)
+    if key is not None:
+        return f"admit.workload.{key}.{tail}"
+    if isinstance(fact, facts.CheckRequested | facts.CheckWithdrawn | facts.CheckReported):
+        return f"admit.check.{_CHECK_KEY_OF[cls]}.{token(fact.controller)}.{tail}"
+    if isinstance(fact, facts.TimerDue):
+        return f"{TIMER_DUE}{token(fact.kind)}.{tail}"
+    raise TypeError(f"{cls.__name__} has no subject")
+
+
+def address_of(subject: str) -> Address:
+    """What a subject says about its message. Raises BadToken with what is wrong."""
+    parts = subject.split(".")
+    match parts:
+        case ["admit", "workload", key, ns, name] if key in WORKLOAD_FACTS:
+            return Address(WORKLOAD_FACTS[key], "", plain(ns), plain(name))
+        case ["admit", "check", key, controller, ns, name] if key in CHECK_FACTS:
+            return Address(CHECK_FACTS[key], plain(controller), plain(ns), plain(name))
+        case ["admit", "timer", "due", kind, ns, name]:
+            return Address(facts.TimerDue, plain(kind), plain(ns), plain(name))
+    raise BadToken(f"no fact travels on {subject!r}")
+
+
+# Keys of the bucket. --------------------------------------------------------------------
+
+
+def workload_key(namespace: str, name: str) -> str:
+    """``workload.<ns>.<name>``: where the current object is kept."""
+    return f"workload.{token(namespace)}.{token(name)}"
+
+
+def object_key(kind: str, namespace: str, name: str) -> str:
+    """``<kind>.<name>`` or ``<kind>.<ns>.<name>``: kind in lower case, as in ``clusterqueue``.
+
+    ``kind`` of a foreign API group is ``<kind>.<group>`` escaped into one token.
+    """
+    if namespace:
+        return f"{token(kind)}.{token(namespace)}.{token(name)}"
+    return f"{token(kind)}.{token(name)}"
+
+
+def applied_subject(kind: str, namespace: str, name: str, *, deleted: bool = False) -> str:
+    """``admit.object.{applied,deleted}.<kind>.<ns>.<name>``, ``_`` for no namespace."""
+    what = "deleted" if deleted else "applied"
+    ns = token(namespace) if namespace else "_"
+    return f"admit.object.{what}.{token(kind)}.{ns}.{token(name)}"

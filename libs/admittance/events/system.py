@@ -1,0 +1,69 @@
+"""Messages that are not about one workload: leases, barriers, objects, dead letters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A message of the system itself."""
+
+
+class Epoch(Message, frozen=True, kw_only=True):
+    """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain."""
+
+    domain: str
+    owner: str
+    time: datetime | None = None
+
+
+class Barrier(Message, frozen=True, kw_only=True):
+    """``admit.lease.barrier.<domain>``: asks for an echo once every earlier fact is committed."""
+
+    domain: str
+    owner: str
+    epoch: int
+
+
+class BarrierEcho(Message, frozen=True, kw_only=True):
+    """Bucket key ``barrier.<domain>``: everything before the barrier of ``epoch`` is committed."""
+
+    domain: str
+    epoch: int
+
+
+class Alive(Message, frozen=True, kw_only=True):
+    """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: this one lives."""
+
+    service: str
+    instance: str
+
+
+class ObjectApplied(Message, frozen=True, kw_only=True):
+    """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+    revision: int
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    time: datetime | None = None
+
+
+class DeadLetter(Message, frozen=True, kw_only=True):
+    """``admit.deadletter.<service>``: a message that nobody could use, and why.
+
+    ``data`` is the payload as text where it is UTF-8, else ``data64`` has it in base64.
+    """
+
+    service: str
+    subject: str
+    reason: str
+    sequence: int = 0
+    data: str | None = None
+    data64: bytes | None = None
+    truncated: bool = False
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    time: datetime | None = None

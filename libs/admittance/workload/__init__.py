@@ -1,0 +1,1 @@
+"""Workloads as they are stored, their conditions, their phase, and their legal moves. Pure."""

@@ -1,0 +1,95 @@
+"""The workload as the bucket keeps it: metadata, the spec as bytes, and a typed status.
+
+A spec is decoded once, at the door; after that it travels as the bytes it came in, and whoever
+needs a part of it decodes that part: `head`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import (
+    CheckState,
+    Kept,
+    ReclaimablePod,
+    RequeueState,
+    SchedulingStats,
+)
+from admittance.events.shapes import Admission
+
+
+class Say(Kept, frozen=True, kw_only=True):
+    """One thing that the last commit had to say. The payload is made from the object, which does
+    not change before all of it is said."""
+
+    what: str
+    reason: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+class LogPosition(Kept, frozen=True, kw_only=True):
+    """``fact``: sequence of the last fact applied to the object. ``says``: what follows from it."""
+
+    fact: int = 0
+    says: tuple[Say, ...] = ()
+
+
+class WorkloadStatus(Kept, frozen=True, kw_only=True):
+    """Kueue's status plus the fields of the proposals.
+
+    ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
+    ``evicted_revision`` are the facts' revisions that a runner names.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue_state: RequeueState | None = None
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    admission_checks: tuple[CheckState, ...] = ()
+    admission_cycle: int = 0
+    rounds_since: int = 0
+    check_retry_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    accumulated_past_execution_time_seconds: int | None = None
+    scheduling_stats: SchedulingStats | None = None
+    pending_preemption: Any = None
+    variants: tuple[Any, ...] = ()
+    admitted_revision: int = 0
+    evicted_revision: int = 0
+    log: LogPosition = LogPosition()
+
+
+class StoredWorkload(Kept, frozen=True, kw_only=True):
+    """``{apiVersion, kind, metadata, spec, status}`` under ``workload.<ns>.<name>``."""
+
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "Workload"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class SpecHead(Kept, frozen=True, kw_only=True):
+    """The mutable part of a spec; pod sets are skipped over."""
+
+    queue_name: str = ""
+    priority: int | None = None
+    active: bool = True
+    maximum_execution_time_seconds: int | None = None
+    role: str = "regular"
+
+
+_stored = msgspec.json.Decoder(StoredWorkload)
+_head = msgspec.json.Decoder(SpecHead)
+_encoder = msgspec.json.Encoder()
+
+decode = _stored.decode
+encode = _encoder.encode
+
+
+def head(workload: StoredWorkload) -> SpecHead:
+    """Queue, priority and activity of a stored workload."""
+    return _head.decode(workload.spec)
