@@ -1,0 +1,1 @@
+"""Who leads what: epochs, liveness and barriers as a pure machine. Imports events only."""

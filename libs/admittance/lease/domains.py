@@ -1,0 +1,18 @@
+"""The names of what can be led."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONTROLLER: Final = "service-workload-controller"
+"""The workload-controller is led as a whole: preemptions and swaps would cross the parts."""
+
+
+def cohort_domain(root: str) -> str:
+    """The domain of a cohort tree, by its root."""
+    return f"cohort-{root}"
+
+
+def queue_domain(cluster_queue: str) -> str:
+    """The domain of a ClusterQueue without a cohort."""
+    return f"queue-{cluster_queue}"

@@ -1,0 +1,97 @@
+"""Conditions of a workload: read and set, never edited in place."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from admittance.api.meta import Condition
+from admittance.workload.stored import StoredWorkload
+
+
+class Type(StrEnum):
+    """Types of conditions; LIFECYCLE 1.2."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    REQUEUED = "Requeued"
+    PODS_READY = "PodsReady"
+    DEACTIVATION_TARGET = "DeactivationTarget"
+    BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
+    FINISHED = "Finished"
+
+
+MESSAGE_MAX = 32_768
+"""Characters; after that a message of a condition is cut, as Kubernetes cuts it."""
+
+Conditions = tuple[Condition, ...]
+
+
+def find(workload: StoredWorkload, kind: str) -> Condition | None:
+    """The condition of that type. An absent one and a False one are different facts."""
+    for condition in workload.status.conditions:
+        if condition.type == kind:
+            return condition
+    return None
+
+
+def is_true(workload: StoredWorkload, kind: str) -> bool:
+    """The condition is there and True."""
+    found = find(workload, kind)
+    return found is not None and found.status == "True"
+
+
+def is_false(workload: StoredWorkload, kind: str) -> bool:
+    """The condition is there and False."""
+    found = find(workload, kind)
+    return found is not None and found.status == "False"
+
+
+def put(
+    conditions: Conditions,
+    kind: str,
+    status: bool,
+    reason: str,
+    message: str = "",
+    *,
+    now: datetime,
+) -> Conditions:
+    """The conditions with one of them set. Its time moves only when its status does."""
+    text = "True" if status else "False"
+    since: datetime | None = now
+    kept: list[Condition] = []
+    for condition in conditions:
+        if condition.type != kind:
+            kept.append(condition)
+        elif condition.status == text:
+            since = condition.last_transition_time
+    new = Condition(
+        type=kind,
+        status=text,
+        reason=reason,
+        message=message[:MESSAGE_MAX],
+        last_transition_time=since,
+    )
+    return (*kept, new)
+
+
+def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
+    """The condition turned False by a new reservation, keeping what it said; if it was True."""
+    for condition in conditions:
+        if condition.type == kind and condition.status == "True":
+            return put(
+                conditions,
+                kind,
+                False,
+                "QuotaReserved",
+                f"Previously: {condition.message}",
+                now=now,
+            )
+    return conditions
+
+
+def without(conditions: Conditions, kind: str) -> Conditions:
+    """The conditions without that type."""
+    return tuple(condition for condition in conditions if condition.type != kind)

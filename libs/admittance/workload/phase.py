@@ -1,0 +1,76 @@
+"""The phase of a workload: derived by one function and never stored. LIFECYCLE 1.3."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Phase(StrEnum):
+    """Each with what is true while it lasts."""
+
+    PENDING = "Pending"
+    """Competes for quota."""
+    BACKOFF = "Backoff"
+    """Waits for a time or an event before it competes again."""
+    QUOTA_RESERVED = "QuotaReserved"
+    """Quota is booked; some check has not said Ready."""
+    ADMITTED = "Admitted"
+    """May run; its pods are not all ready."""
+    RUNNING = "Running"
+    """Runs, with all pods ready."""
+    EVICTING = "Evicting"
+    """Loses its quota, which stays booked until the job has stopped."""
+    DEACTIVATED = "Deactivated"
+    """Never admitted until a user turns it on again."""
+    REJECTED = "Rejected"
+    """Deactivated by a check."""
+    FINISHED = "Finished"
+    """The end."""
+
+
+REJECTION = "DeactivatedDueToAdmissionCheck"
+
+
+def is_reserved(workload: StoredWorkload) -> bool:
+    """Quota is booked for it."""
+    return is_true(workload, Type.QUOTA_RESERVED)
+
+
+def holds_quota(workload: StoredWorkload) -> bool:
+    """Its admission counts as usage: reserved and not finished, also while it is evicted."""
+    return (
+        workload.status.admission is not None
+        and is_reserved(workload)
+        and not is_true(workload, Type.FINISHED)
+    )
+
+
+def phase(workload: StoredWorkload, now: datetime) -> Phase:
+    """Where the workload is in its life. Used by the command, the metrics and the tests alike.
+
+    One thing beyond the table of LIFECYCLE 1.3: a workload that is turned off while its job still
+    stops is Evicting until it has stopped, since its quota is booked until then.
+    """
+    if is_true(workload, Type.FINISHED):
+        return Phase.FINISHED
+    evicted = find(workload, Type.EVICTED)
+    is_evicted = evicted is not None and evicted.status == "True"
+    if is_evicted and is_reserved(workload):
+        return Phase.EVICTING
+    if not head(workload).active:
+        if evicted is not None and evicted.reason == REJECTION:
+            return Phase.REJECTED
+        return Phase.DEACTIVATED
+    if is_true(workload, Type.ADMITTED):
+        return Phase.RUNNING if is_true(workload, Type.PODS_READY) else Phase.ADMITTED
+    if is_reserved(workload):
+        return Phase.QUOTA_RESERVED
+    state = workload.status.requeue_state
+    waits = state is not None and state.requeue_at is not None and state.requeue_at > now
+    if waits or is_false(workload, Type.REQUEUED):
+        return Phase.BACKOFF
+    return Phase.PENDING
