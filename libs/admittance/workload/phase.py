@@ -49,25 +49,26 @@ def holds_quota(workload: StoredWorkload) -> bool:
     )
 
 
-def phase(workload: StoredWorkload, now: datetime) -> Phase:
-    """Where the workload is in its life. Used by the command, the metrics and the tests alike.
+def is_stopping(workload: StoredWorkload) -> bool:
+    """Evicted, and its quota stays booked until its job has stopped."""
+    return holds_quota(workload) and is_true(workload, Type.EVICTED)
 
-    One thing beyond the table of LIFECYCLE 1.3: a workload that is turned off while its job still
-    stops is Evicting until it has stopped, since its quota is booked until then.
-    """
+
+def phase(workload: StoredWorkload, now: datetime) -> Phase:
+    """Where the workload is in its life. Used by the command, the metrics and the tests alike."""
     if is_true(workload, Type.FINISHED):
         return Phase.FINISHED
     evicted = find(workload, Type.EVICTED)
-    is_evicted = evicted is not None and evicted.status == "True"
-    if is_evicted and is_reserved(workload):
-        return Phase.EVICTING
     if not head(workload).active:
         if evicted is not None and evicted.reason == REJECTION:
             return Phase.REJECTED
         return Phase.DEACTIVATED
+    reserved = is_reserved(workload)
+    if reserved and evicted is not None and evicted.status == "True":
+        return Phase.EVICTING
     if is_true(workload, Type.ADMITTED):
         return Phase.RUNNING if is_true(workload, Type.PODS_READY) else Phase.ADMITTED
-    if is_reserved(workload):
+    if reserved:
         return Phase.QUOTA_RESERVED
     state = workload.status.requeue_state
     waits = state is not None and state.requeue_at is not None and state.requeue_at > now

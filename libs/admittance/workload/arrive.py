@@ -1,0 +1,79 @@
+"""A workload appears: T01."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.meta import ObjectMeta
+from admittance.events.base import Fact
+from admittance.workload.change import Change, Outcome, applied, ignored, with_status
+from admittance.workload.conditions import Type, put
+from admittance.workload.occasion import Occasion
+from admittance.workload.rows import synced
+from admittance.workload.stored import Say, StoredWorkload, head
+
+_UIDS = UUID("5d3f7a0e-2f0c-4b1e-9d0c-6f1f1f0f7a11")
+
+
+class Arrived(Fact, frozen=True, kw_only=True):
+    """A submission that passed the door. Not on the wire: the controller makes it of
+    `Submitted`. ``spec`` is canonical: equal specs are equal bytes."""
+
+    api_version: str
+    metadata: ObjectMeta
+    spec: msgspec.Raw
+
+
+def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Change:
+    """T01, or why not: a name is taken until its workload is deleted.
+
+    Identity and creation time come from the log, so that reading the submission again makes the
+    same workload of it.
+    """
+    if workload is not None:
+        if bytes(workload.spec) == bytes(fact.spec):
+            return ignored(workload, "Unchanged", "the workload exists and is the same")
+        return Change(
+            workload,
+            (),
+            Outcome.REFUSED,
+            "AlreadyExists",
+            f"a workload {fact.namespace}/{fact.name} exists with another spec",
+        )
+    seed = f"{fact.namespace}/{fact.name}/{at.sequence}/{at.at.isoformat()}"
+    metadata = replace(
+        fact.metadata,
+        name=fact.name,
+        namespace=fact.namespace,
+        generate_name="",
+        uid=fact.uid or str(uuid5(_UIDS, seed)),
+        generation=1,
+        creation_timestamp=at.at,
+        deletion_timestamp=None,
+        resource_version="",
+        managed_fields=None,
+    )
+    new = StoredWorkload(api_version=fact.api_version, metadata=metadata, spec=fact.spec)
+    spec = head(new)
+    queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
+    required = at.around.required_checks(queue, None) if queue else ()
+    hindrance = at.around.hindrance(fact.namespace, spec.queue_name)
+    says: tuple[Say, ...] = ()
+    if not spec.active:
+        reason, message = "Deactivated", "The workload is deactivated"
+    elif hindrance is not None:
+        reason, message = hindrance.reason, hindrance.message
+        says = (Say(what="pending", reason=reason, message=message),)
+    else:
+        reason, message = "PendingEvaluation", ""
+    return applied(
+        with_status(
+            new,
+            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=at.now),
+            admission_checks=synced((), required, now=at.now),
+        ),
+        *says,
+    )

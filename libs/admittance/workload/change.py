@@ -1,0 +1,94 @@
+"""What a fact makes of a workload: the new object, what is to be said, and how it went."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.workload.stored import LogPosition, Say, StoredWorkload, WorkloadStatus
+
+
+class Outcome(StrEnum):
+    """What became of a fact."""
+
+    APPLIED = "applied"
+    IGNORED = "ignored"
+    """Everyday traffic: late, repeated, or it changes nothing."""
+    REFUSED = "refused"
+    """Somebody asked for what cannot be."""
+
+
+class Change(NamedTuple):
+    """The answer of `admittance.workload.transition`.
+
+    ``workload`` None: the object disappears. With an outcome other than APPLIED the workload is
+    the one that came in and nothing is said.
+    """
+
+    workload: StoredWorkload | None
+    says: tuple[Say, ...] = ()
+    outcome: Outcome = Outcome.APPLIED
+    reason: str = ""
+    message: str = ""
+
+
+def applied(workload: StoredWorkload, *says: Say) -> Change:
+    """The fact had its effect."""
+    return Change(workload, says)
+
+
+def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> Change:
+    """The fact changes nothing."""
+    return Change(workload, (), Outcome.IGNORED, reason, message)
+
+
+def refused(workload: StoredWorkload | None, reason: str, message: str) -> Change:
+    """The fact asks for what cannot be."""
+    return Change(workload, (), Outcome.REFUSED, reason, message)
+
+
+def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
+    """The workload with some fields of its status replaced."""
+    return replace(workload, status=replace(workload.status, **fields))
+
+
+def with_log(workload: StoredWorkload, fact: int, says: tuple[Say, ...]) -> StoredWorkload:
+    """The workload with its position on the log and its outbox."""
+    return with_status(workload, log=LogPosition(fact=fact, says=says))
+
+
+def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
+    """The workload with fields of its spec (named as on the wire) replaced; None takes one away.
+
+    This decodes and encodes the whole spec: it serves what users do now and then.
+    """
+    spec: dict[str, Any] = msgspec.json.decode(workload.spec)
+    for name, value in fields.items():
+        if value is None:
+            spec.pop(name, None)
+        else:
+            spec[name] = value
+    metadata = replace(workload.metadata, generation=workload.metadata.generation + 1)
+    return replace(
+        workload,
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+        metadata=metadata,
+    )
+
+
+__all__ = [
+    "Change",
+    "Outcome",
+    "Say",
+    "StoredWorkload",
+    "WorkloadStatus",
+    "applied",
+    "ignored",
+    "refused",
+    "with_log",
+    "with_spec",
+    "with_status",
+]

@@ -1,0 +1,140 @@
+"""Getting a reservation and being admitted: T03, T04, T08, and refusals."""
+
+from __future__ import annotations
+
+from admittance.api.workload import CheckState
+from admittance.events import facts
+from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.conditions import Conditions, Type, find, put, revoke
+from admittance.workload.leave import evict, no_wait, release, withdraw
+from admittance.workload.occasion import Occasion
+from admittance.workload.rows import Rows, all_ready, without_counts
+from admittance.workload.stored import Say, StoredWorkload
+
+
+def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Change:
+    """Quota is booked, and the rows of the checks come in the same write; without any check the
+    workload is admitted in it, too."""
+    now = at.now
+    admission = fact.admission
+    required = at.around.required_checks(admission.cluster_queue, admission)
+    message = fact.message or f"Quota reserved in ClusterQueue {admission.cluster_queue}"
+    conditions = put(
+        workload.status.conditions, Type.QUOTA_RESERVED, True, "QuotaReserved", message, now=now
+    )
+    for old in (Type.EVICTED, Type.PREEMPTED, Type.BLOCKED_ON_PREEMPTION_GATES):
+        conditions = revoke(conditions, old, now=now)
+    rows = _rows_for(workload, tuple(check.name for check in required), at)
+    reserved = with_status(
+        workload,
+        admission=admission,
+        conditions=conditions,
+        admission_checks=rows,
+        requeue_state=no_wait(workload.status.requeue_state),
+        evicted_revision=0,
+    )
+    says = [Say(what="quota_reserved", reason="QuotaReserved", message=message)]
+    if not required:
+        admitted = admit(reserved, at)
+        return applied(admitted, *says, Say(what="admitted", reason="Admitted"))
+    conditions = put(
+        reserved.status.conditions,
+        Type.ADMITTED,
+        False,
+        "UnsatisfiedAdmissionChecks",
+        "The workload waits for its admission checks",
+        now=now,
+    )
+    says += [Say(what="check_requested", detail=check.name) for check in required]
+    return applied(with_status(reserved, conditions=conditions), *says)
+
+
+def _rows_for(workload: StoredWorkload, required: tuple[str, ...], at: Occasion) -> Rows:
+    # States are not carried into a reservation: what a check said of an earlier one proves
+    # nothing of this. Only the counts go on.
+    counts = dict(workload.status.check_retry_counts)
+    counts |= {row.name: row.retry_count for row in workload.status.admission_checks}
+    return tuple(
+        CheckState(name=name, last_transition_time=at.now, retry_count=counts.get(name, 0))
+        for name in required
+    )
+
+
+def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
+    """The workload with Admitted=True; every retry count starts over."""
+    conditions: Conditions = put(
+        workload.status.conditions,
+        Type.ADMITTED,
+        True,
+        "Admitted",
+        "The workload is admitted",
+        now=at.now,
+    )
+    return with_status(
+        workload,
+        conditions=conditions,
+        admitted_revision=0,
+        admission_checks=without_counts(workload.status.admission_checks),
+        check_retry_counts={},
+    )
+
+
+def admit_if_ready(workload: StoredWorkload, at: Occasion) -> Change:
+    """T08: admitted once every required check says Ready."""
+    admission = workload.status.admission
+    assert admission is not None, "a reserved workload has an admission"
+    required = at.around.required_checks(admission.cluster_queue, admission)
+    if not all_ready(workload.status.admission_checks, required):
+        return applied(workload)
+    return applied(admit(workload, at), Say(what="admitted", reason="Admitted"))
+
+
+def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Change:
+    """The scheduler looked at it, and this is why it waits."""
+    refusal = fact.refusal
+    before = find(workload, Type.QUOTA_RESERVED)
+    if before is not None and (before.reason, before.message) == (refusal.reason, refusal.message):
+        # The scheduler holds the workload back until its revision moves.
+        return applied(workload)
+    conditions = put(
+        workload.status.conditions,
+        Type.QUOTA_RESERVED,
+        False,
+        refusal.reason,
+        refusal.message,
+        now=at.now,
+    )
+    return applied(
+        with_status(workload, conditions=conditions),
+        Say(what="pending", reason=refusal.reason, message=refusal.message),
+    )
+
+
+def preempt(workload: StoredWorkload, fact: facts.Preempted, at: Occasion) -> Change:
+    """T12: in favor of another workload."""
+    return evict(workload, "Preempted", fact.message, at, preempted_as=fact.reason)
+
+
+def revoke_reservation(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+    """T09: the reservation fits no longer."""
+    return withdraw(workload, fact.reason or "QuotaChanged", fact.message, at)
+
+
+def stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    """T19: nothing runs any more; the quota is free."""
+    evicted_at = workload.status.evicted_revision
+    if evicted_at and fact.revision not in (evicted_at, workload.status.admitted_revision):
+        return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
+    return release(workload, at)
+
+
+def lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    """T17b: the job is gone without an eviction, with the runner or the node."""
+    if fact.revision != workload.status.admitted_revision:
+        return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
+    reason = "NodeFailures"
+    message = fact.message or "The job was lost with its runner"
+    change = evict(workload, reason, message, at)
+    assert change.workload is not None, "an eviction deletes nothing"
+    released = release(change.workload, at)
+    return released._replace(says=(*change.says, *released.says))

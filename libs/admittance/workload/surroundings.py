@@ -1,0 +1,47 @@
+"""What a move asks of the queues around a workload, as values.
+
+The workload-controller answers from its catalog; tests answer with a table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from admittance.events.shapes import Admission
+
+
+class RequiredCheck(NamedTuple):
+    """One check that a workload has to pass."""
+
+    name: str
+    controller: str
+
+
+class Hindrance(NamedTuple):
+    """Why a queue takes nobody: the reason and message of QuotaReserved=False.
+
+    ``drains``: admitted workloads are evicted, too; ``evicted_as`` is then the reason.
+    """
+
+    reason: str
+    message: str
+    drains: bool = False
+    evicted_as: str = ""
+
+
+class Surroundings(Protocol):
+    """The queues as they are now."""
+
+    def cluster_queue(self, namespace: str, queue: str) -> str:
+        """The ClusterQueue behind a LocalQueue; "" when either is missing."""
+        ...
+
+    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+        """Why the queue of a workload is missing or stopped; None when it runs."""
+        ...
+
+    def required_checks(
+        self, cluster_queue: str, admission: Admission | None
+    ) -> tuple[RequiredCheck, ...]:
+        """The checks of a workload with that admission, sorted by name. LIFECYCLE 2.2."""
+        ...
