@@ -1,0 +1,63 @@
+# Two commands carry a fresh clone: `make demo` and `make test`. They need Python 3.11 or newer and
+# the package index that pip is configured for; no root, no container engine, no running server.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+DATA   ?= .data
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-deploy up bench lint schema lock clean
+
+help:  ## what there is to make
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(STAMP)  ## the virtual environment .venv, from the lock
+
+# The stamp is older than the lock or the project file only when one of them changed, so a second
+# `make test` installs nothing.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Admittance needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
+	       "name a newer one: make install PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)  ## real jobs through quota, embedded, in under a minute
+	@$(BIN)/python -m admittance.cli.demo
+
+test: $(STAMP)  ## the whole test suite, also against a real nats-server
+	$(BIN)/python -m pytest
+
+test-deploy: $(STAMP)  ## the tests that need a container engine
+	$(BIN)/python -m pytest -m deploy -rs tests/deploy
+
+up: $(STAMP)  ## a lasting embedded deployment, its data in $(DATA)
+	$(BIN)/admit up --data-dir $(DATA)
+
+bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
+	$(BIN)/admit bench benchmarks/baseline.yaml
+
+lint: $(STAMP)  ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+schema: $(STAMP)  ## docs/schema from the Structs
+	$(BIN)/python -m admittance.cli.schema
+
+# Names, versions and hashes for every platform, and no index address: where packages come from is
+# the machine's business.
+lock: $(STAMP)  ## requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" --quiet -o requirements.lock
+
+clean:  ## the virtual environment and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find libs services tests -name __pycache__ -type d -prune -exec rm -rf {} +
