@@ -31,15 +31,15 @@ class FlavorQuotas(Strict, frozen=True, kw_only=True):
     """One flavor on offer. ``admission_checks``: KEP-1432's list of this flavor."""
 
     name: str
-    resources: tuple[ResourceQuota, ...]
+    resources: tuple[ResourceQuota, ...] = ()
     admission_checks: tuple[str, ...] = ()
 
 
 class ResourceGroup(Strict, frozen=True, kw_only=True):
     """Resources that are assigned together, one flavor for all; flavors in order of preference."""
 
-    covered_resources: tuple[str, ...]
-    flavors: tuple[FlavorQuotas, ...]
+    covered_resources: tuple[str, ...] = ()
+    flavors: tuple[FlavorQuotas, ...] = ()
 
 
 class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class AdmissionScope(Strict, frozen=True, kw_only=True):
 class MigrationConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
 
-    mode: str
+    mode: str = ""
     min_flavor: str | None = None
     min_variant: str | None = None
 
@@ -90,7 +90,7 @@ class ExplicitVariant(Strict, frozen=True, kw_only=True):
     """KEP-8691: a variant by name, its flavors, and when it comes and goes (seconds)."""
 
     name: str
-    allowed_resource_flavors: tuple[str, ...]
+    allowed_resource_flavors: tuple[str, ...] = ()
     create_delay_seconds: int | None = None
     delete_delay_seconds: int | None = None
 
