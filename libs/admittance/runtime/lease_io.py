@@ -1,0 +1,112 @@
+"""Who leads, on the bus: epochs on the log, liveness in the claims bucket.
+
+An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. Taking over is a
+publish that expects the last epoch, so of two who try one gets it; from then on the server refuses
+whatever carries the old epoch in its fence. Liveness is a key with a TTL, apart from the epoch, so
+that renewing does not move the fence.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from admittance.events import subjects
+from admittance.events.names import token
+from admittance.events.system import Alive, Barrier, Epoch
+from admittance.runtime import clock
+from admittance.runtime.bucket import NO_MESSAGE, Entry, delete_message, get, put_message
+from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
+from admittance.runtime.errors import Refused
+
+_encode = msgspec.json.Encoder().encode
+_epoch = msgspec.json.Decoder(Epoch)
+
+
+def epoch_subject(domain: str) -> str:
+    """Where the epochs of domain are."""
+    return f"{subjects.EPOCH}{token(domain)}"
+
+
+def fence(domain: str, epoch: int) -> dict[str, str]:
+    """Headers with which the server refuses a message once epoch is not domain's last one."""
+    return {EXPECTED: str(epoch), FENCE: epoch_subject(domain)}
+
+
+def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
+    """The epoch subject and the epoch that a stored message was fenced with; None: it was not."""
+    subject = headers.get(FENCE, "")
+    epoch = headers.get(EXPECTED, "")
+    if not subject.startswith(subjects.EPOCH) or not epoch.isascii() or not epoch.isdigit():
+        return None
+    return subject, int(epoch)
+
+
+async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
+    """Domain's last epoch and what it says; (0, None): nobody ever led it, or too long ago."""
+    try:
+        answer = await bus.api(
+            f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": epoch_subject(domain)}
+        )
+    except Refused as error:
+        if error.code == NO_MESSAGE:
+            return 0, None
+        raise
+    message: dict[str, Any] = answer["message"]
+    data = base64.b64decode(message.get("data", ""))
+    try:
+        return message["seq"], _epoch.decode(data)
+    except msgspec.MsgspecError:
+        # Whatever it is, it is the last one, and must be expected.
+        return message["seq"], None
+
+
+async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
+    """Takes domain over from the epoch expected; the new epoch. Raises StaleRevision when somebody
+    else was first."""
+    said = Epoch(domain=domain, owner=owner, time=clock.now())
+    headers = {EXPECTED: str(expected)}
+    return await bus.publish(Outgoing(epoch_subject(domain), _encode(said), headers))
+
+
+async def publish_barrier(bus: Bus, domain: str, owner: str, epoch: int) -> int:
+    """Asks for an echo once everything before is committed; fenced. Raises Fenced."""
+    said = Barrier(domain=domain, owner=owner, epoch=epoch)
+    subject = f"{subjects.BARRIER}{token(domain)}"
+    return await bus.publish(Outgoing(subject, _encode(said), fence(domain, epoch)))
+
+
+# Liveness. ------------------------------------------------------------------------------
+
+
+def alive_key(service: str, instance: str) -> str:
+    """``_alive.<service>.<instance>`` in the claims bucket."""
+    return f"_alive.{token(service)}.{token(instance)}"
+
+
+async def say_alive(bus: Bus, service: str, instance: str, *, ttl_seconds: float) -> int:
+    """Lives for another ttl_seconds (whole ones): to be said again well before they are over."""
+    said = Alive(service=service, instance=instance)
+    key = alive_key(service, instance)
+    return await bus.publish(
+        put_message(
+            key, _encode(said), expected=None, ttl_seconds=ttl_seconds, bucket=subjects.CLAIMS
+        )
+    )
+
+
+async def say_goodbye(bus: Bus, service: str, instance: str) -> int:
+    """Ends in order: others need not wait for the TTL."""
+    key = alive_key(service, instance)
+    return await bus.publish(
+        delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS)
+    )
+
+
+async def is_alive(bus: Bus, service: str, instance: str) -> bool:
+    """Whether the instance has said so within its TTL."""
+    entry: Entry | None = await get(bus, alive_key(service, instance), bucket=subjects.CLAIMS)
+    return entry is not None and entry.value is not None

@@ -1,0 +1,115 @@
+"""Requests that want an answer at once: NATS micro endpoints, seen by ``nats micro ls``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import nats.errors
+import nats.micro
+import structlog
+from nats.micro.request import Request
+from nats.micro.service import Service
+
+from admittance.events.names import BadToken
+from admittance.events.requests import Reply
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError, Unavailable
+
+Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct]]
+"""Takes the request's bytes and subject. What it raises becomes the answer's error: a
+`msgspec.MsgspecError` or ValueError is the asker's fault (400), Unavailable ours (503)."""
+
+log = structlog.get_logger()
+_encode = msgspec.json.Encoder().encode
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+async def serve(
+    bus: Bus,
+    service: str,
+    instance: str,
+    endpoints: Mapping[str, Handler],
+    *,
+    everyone: Mapping[str, Handler] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Service:
+    """Answers endpoints (subject, with wildcards where there is one per namespace) until the
+    service that comes back is stopped, or the bus closed.
+
+    Of ``endpoints`` one instance of the service answers; of ``everyone`` each does.
+    """
+    added = await nats.micro.add_service(
+        bus.nc,
+        name=_UNNAMEABLE.sub("-", service),
+        version=_version(),
+        description=f"Admittance: {service}",
+        metadata={"instance": instance, **(metadata or {})},
+        queue_group=_UNNAMEABLE.sub("-", service),
+    )
+    for subject, handler in endpoints.items():
+        await added.add_endpoint(
+            name=_name(subject), subject=subject, handler=_answering(service, handler)
+        )
+    for subject, handler in (everyone or {}).items():
+        await added.add_endpoint(
+            name=_name(subject),
+            subject=subject,
+            handler=_answering(service, handler),
+            queue_group=f"{_UNNAMEABLE.sub('-', service)}-{_UNNAMEABLE.sub('-', instance)}",
+        )
+    return added
+
+
+def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[None]]:
+    async def answer(request: Request) -> None:
+        headers: dict[str, str] | None = None
+        try:
+            reply = _encode(await handler(request.data, request.subject))
+        except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:
+            reply, headers = _failure("400", str(error) or type(error).__name__)
+        except Unavailable as error:
+            reply, headers = _failure("503", str(error))
+        except AdmittanceError as error:
+            reply, headers = _failure("409", str(error))
+        except Exception:
+            # A request is no fact: nothing is lost by answering, and others still want answers.
+            log.exception("request_failed", service=service, subject=request.subject)
+            reply, headers = _failure("500", "internal error; the service's log has the reason")
+        if len(reply) > bus_limit(request):
+            reply, headers = _failure("413", "the answer is too long; ask for less at once")
+        try:
+            await request.respond(reply, headers)
+        except (ValueError, nats.errors.Error):
+            # It named no reply subject, or a broken one, or the connection is gone.
+            return
+
+    return answer
+
+
+def bus_limit(request: Request) -> int:
+    """Bytes that an answer may have."""
+    limit: int = request._msg._client.max_payload
+    return limit - 1024
+
+
+def _failure(code: str, sentence: str) -> tuple[bytes, dict[str, str]]:
+    line = " ".join(sentence.split())[:500]
+    return _encode(Reply(error=line)), {
+        "Nats-Service-Error": line.encode("ascii", "replace").decode(),
+        "Nats-Service-Error-Code": code,
+    }
+
+
+def _name(subject: str) -> str:
+    """``admit.api.explain.*`` → ``explain-ns``."""
+    tail = subject.removeprefix("admit.api.").replace("*", "ns").replace(">", "all")
+    return _UNNAMEABLE.sub("-", tail)
+
+
+def _version() -> str:
+    found: Any = re.match(r"\d+\.\d+\.\d+", version("admittance"))
+    return found.group() if found else "0.0.0"

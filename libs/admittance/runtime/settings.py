@@ -1,0 +1,90 @@
+"""What a process is told from outside: arguments, else ``ADMIT_*`` variables, else defaults."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.events.names import token
+from admittance.runtime.errors import SetupError
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one service in one process. Durations in seconds.
+
+    ``instance`` is a token and tells apart the instances of a service; a runner keeps its own over
+    restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
+    are stored; 1 without a cluster.
+    """
+
+    service: str
+    instance: str
+    url: str = DEFAULT_URL
+    creds: str | None = None
+    data_dir: Path | None = None
+    replicas: int = 1
+    lease_seconds: float = 10.0
+    claim_seconds: float = 300.0
+    json_logs: bool | None = None
+    log_level: str = "info"
+
+    @classmethod
+    def from_env(
+        cls,
+        service: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        url: str | None = None,
+        data_dir: Path | None = None,
+        instance: str | None = None,
+    ) -> Settings:
+        """Settings of ``service``. Raises SetupError naming the variable that is wrong."""
+        env = os.environ if env is None else env
+        folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
+        return cls(
+            service=service,
+            instance=token(instance or env.get("ADMIT_INSTANCE") or new_instance()),
+            url=url or env.get("ADMIT_NATS_URL") or DEFAULT_URL,
+            creds=env.get("ADMIT_NATS_CREDS") or None,
+            data_dir=folder,
+            replicas=int(_number(env, "ADMIT_REPLICAS", 1, least=1)),
+            lease_seconds=_number(env, "ADMIT_LEASE_SECONDS", 10.0, least=1.0),
+            claim_seconds=_number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
+            json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
+            log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
+        )
+
+
+def new_instance() -> str:
+    """A name that no other instance has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    text = env.get(name)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise SetupError(f"{name}={text!r} is not a number") from None
+    if not least <= value < float("inf"):
+        raise SetupError(f"{name}={text} is less than {least:g}")
+    return value
+
+
+def _choice(env: Mapping[str, str], name: str, choices: dict[str, bool]) -> bool | None:
+    text = env.get(name)
+    if not text:
+        return None
+    if text not in choices:
+        raise SetupError(f"{name}={text!r} is none of {', '.join(choices)}")
+    return choices[text]
