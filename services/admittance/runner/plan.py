@@ -1,0 +1,246 @@
+"""What an admission means in processes: the run that a shim is given. Pure.
+
+A run names programs and environments; pods differ by their index only, which the shim fills in,
+so a pod set of a thousand pods is as small as one of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from admittance.api.pods import Container, EnvVar, PodTemplate
+from admittance.api.workload import COMPLETIONS
+from admittance.events.facts import Admitted
+from admittance.events.shapes import PodSetToRun
+
+GRACE_SECONDS: Final = 30
+"""terminationGracePeriodSeconds where a template has none; Kubernetes' default."""
+
+OWN_ENV: Final = (
+    "JOB_COMPLETION_INDEX",
+    "ADMITTANCE_WORKLOAD",
+    "ADMITTANCE_NAMESPACE",
+    "ADMITTANCE_POD_SET",
+    "ADMITTANCE_POD_INDEX",
+    "ADMITTANCE_POD",
+    "ADMITTANCE_FLAVORS",
+    "ADMITTANCE_RUN",
+)
+"""What every container finds in its environment."""
+
+_FIELDS: Final = {
+    "metadata.name": "$(ADMITTANCE_POD)",
+    "metadata.namespace": "$(ADMITTANCE_NAMESPACE)",
+    "metadata.annotations['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
+    "metadata.labels['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
+}
+"""``valueFrom.fieldRef`` that means something without a cluster."""
+
+
+class CannotRun(ValueError):
+    """No runner of this kind can run the admission, ever; the sentence says why."""
+
+
+class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One process. ``cwd`` "": the pod's scratch folder. References ``$(NAME)`` in ``argv`` and
+    in the values of ``env`` are the shim's to expand."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+
+
+Processes: TypeAlias = tuple[ContainerPlan, ...]
+
+
+class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``completions`` successes are wanted, ``parallel`` pods run at once."""
+
+    name: str
+    parallel: int
+    completions: int
+    env: dict[str, str]
+    init: tuple[ContainerPlan, ...]
+    main: tuple[ContainerPlan, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the environment under all others.
+    ``cleanup``: programs that end what a signal does not reach."""
+
+    sets: tuple[PodSetPlan, ...]
+    grace: int = GRACE_SECONDS
+    given: dict[str, str] = msgspec.field(default_factory=dict)
+    cleanup: tuple[tuple[str, ...], ...] = ()
+
+
+def _env(container: Container) -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, _value(container, each)) for each in container.env)
+
+
+def _value(container: Container, var: EnvVar) -> str:
+    if var.value_from is None:
+        return var.value
+    source: Any = var.value_from
+    path = (source.get("fieldRef") or {}).get("fieldPath") if isinstance(source, dict) else None
+    if path not in _FIELDS:
+        raise CannotRun(
+            f"container {container.name}: env {var.name} takes its value from {source}, "
+            "which exists only in a cluster"
+        )
+    return _FIELDS[path]
+
+
+def _processes(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
+    return tuple(
+        ContainerPlan(
+            name=each.name, argv=each.command + each.args, env=_env(each), cwd=each.working_dir
+        )
+        for each in containers
+    )
+
+
+def _template(pod_set: PodSetToRun) -> PodTemplate:
+    try:
+        template: PodTemplate = msgspec.json.decode(pod_set.template, type=PodTemplate)
+    except msgspec.MsgspecError as error:
+        raise CannotRun(f"pod set {pod_set.name}: its template is no pod template: {error}") from (
+            error
+        )
+    for init in template.spec.init_containers:
+        if init.restart_policy == "Always":
+            raise CannotRun(
+                f"pod set {pod_set.name}: init container {init.name} is a sidecar, "
+                "which this runner does not run"
+            )
+    return template
+
+
+def _completions(pod_set: PodSetToRun, template: PodTemplate) -> int:
+    written = template.metadata.annotations.get(COMPLETIONS, "")
+    asked = pod_set.completions or (int(written) if written.isdecimal() else 0)
+    return asked or pod_set.count
+
+
+def _base(admitted: Admitted, pod_set: PodSetToRun) -> dict[str, str]:
+    return {
+        "ADMITTANCE_WORKLOAD": admitted.name,
+        "ADMITTANCE_NAMESPACE": admitted.namespace,
+        "ADMITTANCE_POD_SET": pod_set.name,
+        "ADMITTANCE_FLAVORS": ",".join(f"{k}={v}" for k, v in sorted(pod_set.flavors.items())),
+    }
+
+
+def _assemble(
+    admitted: Admitted,
+    given: dict[str, str],
+    parts: list[
+        tuple[PodSetToRun, PodTemplate, tuple[ContainerPlan, ...], tuple[ContainerPlan, ...]]
+    ],
+    cleanup: tuple[tuple[str, ...], ...] = (),
+) -> Plan:
+    sets = []
+    graces = [0]
+    for pod_set, template, init, main in parts:
+        completions = _completions(pod_set, template)
+        sets.append(
+            PodSetPlan(
+                name=pod_set.name,
+                parallel=min(pod_set.count, completions),
+                completions=completions,
+                env=_base(admitted, pod_set),
+                init=init,
+                main=main,
+            )
+        )
+        grace = template.spec.termination_grace_period_seconds
+        graces.append(GRACE_SECONDS if grace is None else grace)
+    return Plan(sets=tuple(sets), grace=max(graces), given=given, cleanup=cleanup)
+
+
+def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
+    """The admission as processes of this machine. Containers without command and args are left
+    out where another one has them: what their image would run is unknown here.
+
+    Raises CannotRun.
+    """
+    parts = []
+    for pod_set in admitted.pod_sets:
+        if pod_set.count <= 0:
+            continue
+        template = _template(pod_set)
+        main = tuple(c for c in template.spec.containers if c.command or c.args)
+        lacking = [c for c in template.spec.init_containers if not (c.command or c.args)]
+        if lacking or not main:
+            names = ", ".join(c.name for c in lacking or template.spec.containers) or "none"
+            raise CannotRun(
+                f"pod set {pod_set.name}: no command to run as a local process (containers: "
+                f"{names}); give one, or run the image with a runner started with "
+                "--executor docker"
+            )
+        parts.append(
+            (pod_set, template, _processes(template.spec.init_containers), _processes(main))
+        )
+    return _assemble(admitted, given, parts)
+
+
+def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> Plan:
+    """The admission as containers, each kept by a ``docker run`` in the foreground.
+
+    ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` by
+    which the containers of this run are found again. The client forwards SIGTERM; what a SIGKILL
+    of the client leaves behind, the cleanup removes. Raises CannotRun.
+    """
+
+    def wrapped(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
+        plans = []
+        for each in containers:
+            if not each.image:
+                raise CannotRun(f"container {each.name} names no image")
+            argv = [docker, "run", "--rm", "--init"]
+            argv += [
+                "--label",
+                f"admittance.run={mark}",
+                "--label",
+                "admittance.pod=$(ADMITTANCE_POD)",
+            ]
+            env = _env(each)
+            for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
+                # Without a value: the client takes it from its own environment, expanded there.
+                argv += ["--env", name]
+            if each.working_dir:
+                argv += ["--workdir", each.working_dir]
+            if each.command:
+                argv += ["--entrypoint", each.command[0]]
+            argv += [each.image, *each.command[1:], *each.args]
+            plans.append(ContainerPlan(name=each.name, argv=tuple(argv), env=env))
+        return tuple(plans)
+
+    parts = []
+    for pod_set in admitted.pod_sets:
+        if pod_set.count <= 0:
+            continue
+        template = _template(pod_set)
+        if not template.spec.containers:
+            raise CannotRun(f"pod set {pod_set.name} has no containers")
+        parts.append(
+            (
+                pod_set,
+                template,
+                wrapped(template.spec.init_containers),
+                wrapped(template.spec.containers),
+            )
+        )
+    return _assemble(admitted, given, parts, (sweep_docker(docker, mark),))
+
+
+def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
+    """The program that removes every container of a run."""
+    script = (
+        'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") '
+        '&& [ -n "$ids" ] && "$0" rm --force $ids >/dev/null'
+    )
+    return ("/bin/sh", "-c", script, docker, mark)

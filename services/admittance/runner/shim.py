@@ -1,0 +1,419 @@
+# ruff: noqa: PTH103, PTH108, PTH110, PTH113, PTH118, PTH123, SIM105
+# (pathlib and contextlib are not worth their import time here)
+"""The shim: keeps the processes of one admission, whatever becomes of the runner.
+
+A program of its own (``python -I -S shim.py``): it imports the standard library only, and little
+of it. One such process, the nursery, is a child of the runner. It reads directories of runs from
+standard input and forks a shim for each: a fork costs a tenth of an interpreter's start. The
+nursery ends when its input does; the shims live on.
+
+What a shim promises, and how:
+
+- A run is started once. The shim links its pid to ``shim`` in the run's folder before it does
+  anything else; a second shim finds the link and goes. It holds a lock on ``alive`` while it
+  lives, which the kernel lifts however it dies.
+- Every pod is a session of its own; its whole process group is ended: SIGTERM, the grace, SIGKILL.
+- What happened is appended to ``journal``, one JSON object per line; the end of a pod is on disk
+  (fsync) before anybody is told of it. A line without its newline does not count.
+- It ends all pods when the runner's lease is not renewed in time, so that nothing runs on under a
+  claim that others may hold by now.
+
+Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
+"code": …}``, ``{"e": "up"}`` once the first processes run, ``{"e": "ready"}`` once every pod runs
+or has succeeded, and last ``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost",
+"message": …}``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # typing itself is not worth its milliseconds here
+if TYPE_CHECKING:
+    from typing import Any
+
+NEVER = float("inf")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
+
+
+def expand(text: str, env: dict[str, str]) -> str:
+    """``$(NAME)`` replaced as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
+    return _REFERENCE.sub(
+        lambda found: "$" if found.group(1) is None else env.get(found.group(1), found.group()),
+        text,
+    )
+
+
+def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
+    """The environment of a container: given, then own, then wanted in its order, expanded by
+    what stands before."""
+    env = {**given, **own}
+    for name, value in wanted:
+        env[name] = expand(value, env)
+    return env
+
+
+def find_program(name: str, env: dict[str, str], cwd: str) -> str:
+    """The path of a program, by the PATH of the pod. Raises FileNotFoundError."""
+    if "/" in name:
+        return os.path.join(cwd, name)
+    for folder in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(folder or ".", name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(f"{name}: no such program")
+
+
+def boot_seconds() -> float:
+    """Seconds since boot, sleep included: no clock change moves it, and all processes agree."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def start_time(pid: int) -> int:
+    """Start time of a process in clock ticks since boot; 0 where there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+class PodSetState:
+    """How far one pod set is: indexes given out, pods at work, successes."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.next_index = 0
+        self.succeeded = 0
+        self.active = 0
+
+
+class Pod:
+    """One pod: init containers one after the other, then all the others at once."""
+
+    def __init__(self, pod_set: PodSetState, index: int) -> None:
+        self.set = pod_set
+        self.index = index
+        self.name = f"{pod_set.spec['name']}-{index}"
+        self.inits = list(pod_set.spec["init"])
+        self.running: set[int] = set()
+        self.main_started = False
+        self.ended = False
+        self.code = 0
+
+
+class Shim:
+    def __init__(self, folder: str) -> None:
+        with open(os.path.join(folder, "spec.json"), "rb") as file:
+            self.spec = json.load(file)
+        self.folder = folder
+        self.sets = [PodSetState(each) for each in self.spec["sets"]]
+        self.pods: dict[int, Pod] = {}
+        self.lines: list[dict[str, object]] = []
+        self.durable = False
+        self.asked: list[int] = []
+        self.ready_said = False
+        self.why_ending = ""  # "", "failed", "stopped" or "lost"
+        self.message = ""
+        self.kill_at = NEVER
+        self.journal = os.open(
+            os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+
+    # Telling. --------------------------------------------------------------------------
+
+    def write(self, *, durable: bool = False, **line: object) -> None:
+        self.lines.append(line)
+        self.durable = self.durable or durable
+
+    def flush(self) -> None:
+        """What was written is in the journal, on disk if it matters, and the runner is told."""
+        if not self.lines:
+            return
+        data = "".join(json.dumps(line) + "\n" for line in self.lines).encode()
+        while data:
+            data = data[os.write(self.journal, data) :]
+        if self.durable:
+            os.fsync(self.journal)
+        self.lines, self.durable = [], False
+        try:
+            # Without a reader this fails: no runner is there, the next one reads the journal.
+            pipe = os.open(self.spec["notify"], os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        try:
+            os.write(pipe, (self.spec["key"] + "\n").encode())
+        except OSError:
+            pass  # full: the runner looks at every run from time to time
+        finally:
+            os.close(pipe)
+
+    # Starting. -------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Start pods while there is room and need."""
+        for each in self.sets:
+            spec = each.spec
+            while (
+                not self.why_ending
+                and not self.asked
+                and each.active < spec["parallel"]
+                and each.succeeded + each.active < spec["completions"]
+            ):
+                pod = Pod(each, each.next_index)
+                each.next_index += 1
+                each.active += 1
+                self.advance(pod)
+                if each.next_index % 32 == 0:
+                    self.flush()
+
+    def advance(self, pod: Pod) -> None:
+        """Go on with a pod: an init container, then all the others, then its end."""
+        while not pod.running and not pod.ended:
+            if pod.code or self.why_ending or pod.main_started:
+                self.end_pod(pod)
+                return
+            try:
+                if pod.inits:
+                    self.spawn(pod, pod.inits.pop(0))
+                else:
+                    pod.main_started = True
+                    for container in pod.set.spec["main"]:
+                        self.spawn(pod, container)
+            except OSError as error:
+                self.fail(pod, 127, str(error))
+
+    def fail(self, pod: Pod, code: int, how: str) -> None:
+        """A failing container fails its pod, and a failing pod the job."""
+        if not pod.code:
+            pod.code = code
+            self.end_all("failed", f"pod {pod.name} failed: {how}")
+
+    def end_pod(self, pod: Pod) -> None:
+        """Nothing of the pod runs any more, and nothing is to come."""
+        pod.ended = True
+        pod.set.active -= 1
+        whole = pod.main_started and not pod.code
+        if whole:
+            pod.set.succeeded += 1
+        self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
+
+    def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
+        scratch = os.path.join(self.folder, "scratch", pod.name)
+        cwd = container["cwd"] or scratch
+        os.makedirs(scratch, exist_ok=True)
+        own = {
+            **pod.set.spec["env"],
+            "JOB_COMPLETION_INDEX": str(pod.index),
+            "ADMITTANCE_POD_INDEX": str(pod.index),
+            "ADMITTANCE_POD": pod.name,
+            "ADMITTANCE_RUN": self.spec["mark"],
+            "ADMITTANCE_CONTAINER": container["name"],
+        }
+        env = pod_env(self.spec["given"], container["env"], own)
+        argv = [expand(word, env) for word in container["argv"]]
+        output = os.path.join(self.folder, "out", pod.name + ".log")
+        os.chdir(cwd)
+        pid = os.posix_spawn(
+            find_program(argv[0], env, cwd),
+            argv,
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+        )
+        pod.running.add(pid)
+        self.pods[pid] = pod
+        self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
+
+    # Ending. ---------------------------------------------------------------------------
+
+    def end_group(self, pod: Pod, sig: int) -> None:
+        for pid in pod.running:
+            try:
+                os.killpg(pid, sig)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def end_all(self, why: str, message: str, *, until: float = NEVER) -> None:
+        """Stop everything: SIGTERM now, SIGKILL after the grace or at until."""
+        if self.why_ending:
+            self.kill_at = min(self.kill_at, until)
+            return
+        self.why_ending, self.message = why, message
+        self.kill_at = min(boot_seconds() + self.spec["grace"], until)
+        for pod in set(self.pods.values()):
+            self.end_group(pod, signal.SIGTERM)
+
+    def kill_all(self) -> None:
+        for pod in set(self.pods.values()):
+            self.end_group(pod, signal.SIGKILL)
+        for argv in self.spec["cleanup"]:
+            try:
+                os.waitpid(os.posix_spawn(argv[0], argv, dict(os.environ), setsid=True), 0)
+            except OSError:
+                pass
+
+    def reap(self) -> None:
+        """Take note of every process that ended."""
+        while self.pods:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            pid = ended.si_pid
+            pod = self.pods.pop(pid, None)
+            if pod is not None:
+                try:
+                    # Before it is reaped, while the number is still its own: whatever it left in
+                    # its process group goes with it.
+                    os.killpg(pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    pass
+            _, status = os.waitpid(pid, 0)
+            if pod is None:
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            pod.running.discard(pid)
+            if code:
+                signal_name = f"signal {-code}" if code < 0 else f"exit code {code}"
+                self.fail(pod, 128 - code if code < 0 else code, signal_name)
+            self.advance(pod)
+
+    # The loop. -------------------------------------------------------------------------
+
+    def lease_deadline(self) -> float:
+        """The moment, in seconds since boot, at which everything must begin to end."""
+        try:
+            with open(self.spec["lease"], encoding="ascii") as lease:
+                return float(lease.read()) + float(self.spec["leaseStop"])
+        except (OSError, ValueError):
+            return 0.0
+
+    def is_over(self) -> bool:
+        return all(each.succeeded >= each.spec["completions"] for each in self.sets)
+
+    def run(self) -> None:
+        wake, poke = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(poke, False)
+        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(sig, lambda number, _: self.asked.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        if os.path.exists(os.path.join(self.folder, "stop")):
+            # Asked to stop before we were there to be asked.
+            self.end_all("stopped", "stopped before it started")
+        deadline = self.lease_deadline()
+        self.fill()
+        if not self.why_ending:
+            self.write(e="up")
+        while True:
+            if not self.ready_said and not self.why_ending and self.is_ready():
+                self.ready_said = True
+                self.write(e="ready")
+            if not self.pods:
+                break
+            self.flush()
+            due = min(self.kill_at, deadline)
+            select.select([wake], [], [], min(3600.0, max(0.0, due - boot_seconds())))
+            try:
+                while os.read(wake, 512):
+                    pass
+            except BlockingIOError:
+                pass
+            if self.asked:
+                self.end_all("stopped", "stopped")
+            now = boot_seconds()
+            if now >= deadline:
+                deadline = self.lease_deadline()  # renewed meanwhile, as a rule
+                if now >= deadline:
+                    limit = self.spec["leaseKill"] - self.spec["leaseStop"]
+                    self.end_all("lost", "the runner's lease ran out", until=now + limit)
+                    deadline = NEVER
+            if now >= self.kill_at:
+                self.kill_at = now + 1.0  # a process being born may have missed it
+                self.kill_all()
+            self.reap()
+            self.fill()
+        kind = "succeeded" if self.is_over() else self.why_ending
+        if self.spec["cleanup"] and kind != "succeeded":
+            self.kill_all()
+        message = "" if kind == "succeeded" else self.message
+        self.write(durable=True, e="outcome", kind=kind, message=message)
+        self.flush()
+
+    def is_ready(self) -> bool:
+        waiting = any(not pod.main_started for pod in self.pods.values())
+        return not waiting and all(
+            each.active + each.succeeded >= min(each.spec["parallel"], each.spec["completions"])
+            for each in self.sets
+        )
+
+
+def keep(folder: str) -> None:
+    """Be the shim of the run in folder, unless it has one already."""
+    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    mine = os.path.join(folder, f"shim.{os.getpid()}")
+    with open(mine, "w", encoding="ascii") as file:
+        file.write(f"{os.getpid()} {start_time(os.getpid())}")
+    try:
+        os.link(mine, os.path.join(folder, "shim"))
+    except FileExistsError:
+        return
+    finally:
+        os.unlink(mine)
+    Shim(folder).run()
+
+
+def nursery() -> None:
+    """Fork a shim for every folder named on standard input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for shims: no zombies
+    blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
+    pending = b""
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            return
+        *folders, pending = (pending + data).split(b"\n")
+        for folder in folders:
+            # Blocked until the shim has its handlers: a signal must not end it unheard.
+            signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+            if os.fork() == 0:
+                code = 1
+                try:
+                    os.setsid()
+                    os.close(0)
+                    os.open(os.devnull, os.O_RDONLY)
+                    keep(os.fsdecode(folder))
+                    code = 0
+                except BaseException as error:
+                    sys.stderr.write(f"shim of {os.fsdecode(folder)}: {error!r}\n")
+                finally:
+                    sys.stderr.flush()
+                    os._exit(code)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+
+
+if __name__ == "__main__":
+    nursery()
