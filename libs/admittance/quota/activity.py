@@ -1,0 +1,44 @@
+"""Whether a queue admits, and if not, why: the stable reason and the sentence.
+
+Reasons in the order of SCHEDULING 1.3; when several apply all are told and the first is the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from admittance.api.checks import AdmissionCheck
+
+
+class Activity(NamedTuple):
+    """``active``: new workloads may be admitted. ``reason`` is Ready then."""
+
+    active: bool
+    reason: str
+    message: str
+
+
+READY = Activity(True, "Ready", "Can admit new workloads")
+NOT_FOUND = Activity(False, "NotFound", "ClusterQueue not found")
+TERMINATING = Activity(
+    False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+)
+
+
+def joined(problems: Iterable[tuple[str, str]]) -> Activity:
+    """The activity that follows from these (reason, clause), in order; READY without any."""
+    found = list(problems)
+    if not found:
+        return READY
+    clauses = ", ".join(clause for _, clause in found)
+    return Activity(False, found[0][0], f"Can't admit new workloads: {clauses}.")
+
+
+def is_check_active(check: AdmissionCheck) -> bool:
+    """Its controller can evaluate it. A check whose controller never spoke counts as active."""
+    if check.status is not None:
+        for condition in check.status.conditions:
+            if condition.type == "Active":
+                return condition.status == "True"
+    return True

@@ -1,0 +1,279 @@
+"""Everything that is configured, as of a revision: queues, cohorts, flavors, checks, namespaces.
+
+One answer for the scheduler and the workload-controller to the questions on which they must agree:
+which domain a ClusterQueue belongs to, what changed there last, whether it admits, which checks a
+workload has. Pure: objects in, answers out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
+from admittance.api.quantity import amount
+from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, ResourceGroup
+from admittance.events.shapes import Admission
+from admittance.quota.activity import (
+    NOT_FOUND,
+    READY,
+    TERMINATING,
+    Activity,
+    is_check_active,
+    joined,
+)
+from admittance.quota.cell import FlavorResource, Quota
+from admittance.quota.labels import selects
+from admittance.quota.rules import CheckLists, required
+from admittance.quota.tree import Node, Tree
+
+
+def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
+    """What resource groups grant, in accounting units."""
+    return {
+        (flavor.name, resource.name): Quota(
+            amount(resource.name, resource.nominal_quota),
+            _limit(resource.name, resource.borrowing_limit),
+            _limit(resource.name, resource.lending_limit),
+        )
+        for group in groups
+        for flavor in group.flavors
+        for resource in flavor.resources
+    }
+
+
+def _limit(resource: str, quantity: Any) -> int | None:
+    return None if quantity is None else amount(resource, quantity)
+
+
+class Catalog:
+    """The configuration, kept up to date object by object.
+
+    ``tree`` holds the quotas; whoever counts usage charges it there.
+    """
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.cluster_queues: dict[str, ClusterQueue] = {}
+        self.local_queues: dict[tuple[str, str], LocalQueue] = {}
+        self.cohorts: dict[str, Cohort] = {}
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.checks: dict[str, AdmissionCheck] = {}
+        self.priority_classes: dict[str, WorkloadPriorityClass] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.lists: dict[str, CheckLists] = {}
+        self.affected: set[str] = set()
+        """ClusterQueues whose activity, flavors or checks the last `apply` may have changed."""
+        self._newest: dict[str, int] = {}
+        self._flavor_users: dict[str, set[str]] = {}
+        self._check_users: dict[str, set[str]] = {}
+        self._locals_of_queue: dict[str, set[tuple[str, str]]] = {}
+        self._locals_of_namespace: dict[str, set[tuple[str, str]]] = {}
+
+    # Change. --------------------------------------------------------------------------------
+
+    def apply(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> set[str]:
+        """The object is now so (None: deleted). Returns the domains it touches.
+
+        kind as in the manifests. Kinds that concern no domain touch none, unknown ones included.
+        The answer depends on the objects alone, never on whether this one differs from before, so
+        that all who read the bucket in its order agree on it.
+        """
+        self.affected = set()
+        match kind:
+            case "ClusterQueue":
+                touched = self._cluster_queue(name, obj)
+            case "Cohort":
+                touched = self._cohort(name, obj)
+            case "LocalQueue":
+                touched = self._local_queue((namespace, name), obj)
+            case "ResourceFlavor":
+                _put(self.flavors, name, obj)
+                touched = self._users(self._flavor_users.get(name, ()))
+            case "AdmissionCheck":
+                _put(self.checks, name, obj)
+                touched = self._users(self._check_users.get(name, ()))
+            case "Namespace":
+                _put(self.namespaces, name, obj)
+                touched = self._domains(
+                    queue.spec.cluster_queue
+                    for key in self._locals_of_namespace.get(name, ())
+                    if (queue := self.local_queues.get(key)) is not None
+                )
+            case "WorkloadPriorityClass":
+                _put(self.priority_classes, name, obj)
+                touched = set()
+            case _:
+                touched = set()
+        for domain in touched:
+            self._newest[domain] = max(revision, self._newest.get(domain, 0))
+        return touched
+
+    def _cluster_queue(self, name: str, obj: ClusterQueue | None) -> set[str]:
+        touched = self._domains([name])
+        before = self.cluster_queues.get(name)
+        if before is not None:
+            for flavor in _flavors(before):
+                self._flavor_users[flavor].discard(name)
+            for check in self.lists[name].names():
+                self._check_users[check].discard(name)
+        _put(self.cluster_queues, name, obj)
+        self.affected.add(name)
+        if obj is None:
+            self.lists.pop(name, None)
+            self.tree.drop_queue(name)
+            return touched
+        lists = self.lists[name] = CheckLists(obj)
+        for flavor in _flavors(obj):
+            self._flavor_users.setdefault(flavor, set()).add(name)
+        for check in lists.names():
+            self._check_users.setdefault(check, set()).add(name)
+        self.tree.set_queue(name, obj.spec.cohort_name, quotas_of(obj.spec.resource_groups))
+        return touched | self._domains([name])
+
+    def _cohort(self, name: str, obj: Cohort | None) -> set[str]:
+        before = self.tree.cohorts.get(name)
+        touched = {f"cohort-{before.root().name}"} if before is not None else set()
+        _put(self.cohorts, name, obj)
+        if obj is None:
+            self.tree.drop_cohort(name)
+        else:
+            self.tree.set_cohort(name, obj.spec.parent_name, quotas_of(obj.spec.resource_groups))
+        after = self.tree.cohorts.get(name)
+        if after is not None:
+            touched.add(f"cohort-{after.root().name}")
+        return touched
+
+    def _local_queue(self, key: tuple[str, str], obj: LocalQueue | None) -> set[str]:
+        queues: list[str] = []
+        before = self.local_queues.get(key)
+        if before is not None:
+            queues.append(before.spec.cluster_queue)
+            self._locals_of_queue[before.spec.cluster_queue].discard(key)
+            self._locals_of_namespace[key[0]].discard(key)
+        _put(self.local_queues, key, obj)
+        if obj is not None:
+            queues.append(obj.spec.cluster_queue)
+            self._locals_of_queue.setdefault(obj.spec.cluster_queue, set()).add(key)
+            self._locals_of_namespace.setdefault(key[0], set()).add(key)
+        return self._domains(queues)
+
+    def _users(self, queues: Iterable[str]) -> set[str]:
+        self.affected.update(queues)
+        return self._domains(queues)
+
+    def _domains(self, queues: Iterable[str]) -> set[str]:
+        return {domain for name in queues if (domain := self.domain_of(name)) is not None}
+
+    # Answers. -------------------------------------------------------------------------------
+
+    def domain_of(self, cluster_queue: str) -> str | None:
+        """``cohort-<root>``, or ``queue-<name>`` without a cohort; None: there is no such queue."""
+        node = self.tree.queues.get(cluster_queue)
+        return None if node is None else domain_of_node(node)
+
+    def newest(self, domain: str) -> int:
+        """The revision of what changed last in that domain; 0: nothing ever did."""
+        return self._newest.get(domain, 0)
+
+    def in_cycle(self, cluster_queue: str) -> bool:
+        """Its tree of cohorts has a cycle, so that nothing is admitted there."""
+        node = self.tree.queues.get(cluster_queue)
+        return node is not None and self.tree.in_cycle(node)
+
+    def locals_of(self, cluster_queue: str) -> Iterator[tuple[str, str]]:
+        """The LocalQueues that lead to the ClusterQueue."""
+        yield from self._locals_of_queue.get(cluster_queue, ())
+
+    def locals_in(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """The LocalQueues of the namespace."""
+        yield from self._locals_of_namespace.get(namespace, ())
+
+    def selects_namespace(self, cluster_queue: str, namespace: str) -> bool:
+        """The ClusterQueue takes workloads of the namespace. One without an object has no labels
+        but its name, as Kubernetes labels it."""
+        queue = self.cluster_queues.get(cluster_queue)
+        if queue is None:
+            return False
+        found = self.namespaces.get(namespace)
+        labels = {"kubernetes.io/metadata.name": namespace}
+        if found is not None:
+            labels.update(found.metadata.labels)
+        return selects(queue.spec.namespace_selector, labels)
+
+    def activity(self, cluster_queue: str) -> Activity:
+        """Whether the ClusterQueue admits new workloads, and why not."""
+        queue = self.cluster_queues.get(cluster_queue)
+        if queue is None:
+            return NOT_FOUND
+        if queue.metadata.deletion_timestamp is not None:
+            return TERMINATING
+        return joined(self._problems(queue, self.lists[cluster_queue]))
+
+    def _problems(self, queue: ClusterQueue, lists: CheckLists) -> Iterator[tuple[str, str]]:
+        if queue.spec.stop_policy not in ("", "None"):
+            yield "Stopped", "is stopped"
+        missing = [name for name in _flavors(queue) if name not in self.flavors]
+        if missing:
+            yield "FlavorNotFound", f"references missing ResourceFlavor(s): {','.join(missing)}"
+        names = list(lists.names())
+        absent = [name for name in names if name not in self.checks]
+        if absent:
+            yield (
+                "AdmissionCheckNotFound",
+                f"references missing AdmissionCheck(s): {','.join(absent)}",
+            )
+        idle = [name for name in names if name in self.checks]
+        idle = [name for name in idle if not is_check_active(self.checks[name])]
+        if idle:
+            yield (
+                "AdmissionCheckInactive",
+                f"references inactive AdmissionCheck(s): {','.join(idle)}",
+            )
+        pair = lists.conflicting(self.checks.get)
+        if pair is not None:
+            yield (
+                "ConflictingAdmissionChecks",
+                f"AdmissionChecks {pair[0]} and {pair[1]} of one list have one controller",
+            )
+
+    def local_queue_activity(self, namespace: str, name: str) -> Activity:
+        """Whether workloads of the LocalQueue may be admitted, and why not."""
+        queue = self.local_queues.get((namespace, name))
+        if queue is None:
+            return Activity(False, "NotFound", f"LocalQueue {name} does not exist")
+        if queue.spec.stop_policy not in ("", "None"):
+            return Activity(False, "Stopped", "LocalQueue is stopped")
+        target = queue.spec.cluster_queue
+        if target not in self.cluster_queues:
+            message = f"Can't submit new workloads to clusterQueue: {target} doesn't exist"
+            return Activity(False, "ClusterQueueDoesNotExist", message)
+        if not self.activity(target).active:
+            message = f"Can't submit new workloads to clusterQueue: {target} is inactive"
+            return Activity(False, "ClusterQueueIsInactive", message)
+        return READY._replace(message="Can submit new workloads to localQueue")
+
+    def required_checks(
+        self, cluster_queue: str, admission: Admission | None
+    ) -> dict[str, AdmissionCheck]:
+        """The checks of a workload of that queue, by name; with an admission those of its flavors,
+        without one those that any flavor would ask for. Raises ConflictingChecks."""
+        lists = self.lists.get(cluster_queue)
+        return {} if lists is None else required(lists, admission, self.checks.get)
+
+
+def domain_of_node(node: Node) -> str:
+    """The name of the tree that a ClusterQueue belongs to."""
+    root = node.root()
+    return f"cohort-{root.name}" if root.is_cohort else f"queue-{root.name}"
+
+
+def _flavors(queue: ClusterQueue) -> list[str]:
+    return [flavor.name for group in queue.spec.resource_groups for flavor in group.flavors]
+
+
+def _put(objects: dict[Any, Any], key: Any, obj: Any) -> None:
+    if obj is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = obj

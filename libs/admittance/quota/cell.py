@@ -1,0 +1,149 @@
+"""One flavor and resource at one node of the cohort tree: the numbers and their arithmetic.
+
+A cell points at the cell of the same flavor and resource at its node's parent, so that charging
+and asking walk a few pointers and look nothing up. Source: SCHEDULING 2 and 8.1 point 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from admittance.quota.amounts import UNLIMITED, minus, plus
+
+if TYPE_CHECKING:
+    from admittance.quota.tree import Node
+
+FlavorResource: TypeAlias = tuple[str, str]
+"""Flavor and resource: what quota is counted in. No flavor substitutes for another."""
+
+
+class Quota(NamedTuple):
+    """What a manifest says of one flavor and resource. None: borrow, or lend, without limit."""
+
+    nominal: int = 0
+    borrow: int | None = None
+    lend: int | None = None
+
+
+NOTHING = Quota()
+
+
+class Cell:
+    """The numbers of one node for one flavor and resource.
+
+    Invariant: ``raw`` is the node's nominal quota plus what each child lends, unclamped, and
+    ``usage`` of a cohort is the sum of what spills out of its children; so adding and removing
+    are exact inverses in any order.
+    """
+
+    __slots__ = (
+        "borrow",
+        "children",
+        "fr",
+        "guaranteed",
+        "lend",
+        "node",
+        "nominal",
+        "parent",
+        "raw",
+        "released",
+        "subtree",
+        "usage",
+    )
+
+    def __init__(self, node: Node, fr: FlavorResource) -> None:
+        self.node = node
+        self.fr = fr
+        self.parent: Cell | None = None
+        self.children = 0
+        self.nominal = 0
+        self.borrow: int | None = None
+        self.lend: int | None = None
+        self.raw = 0
+        self.subtree = 0
+        self.guaranteed = 0
+        self.usage = 0
+        self.released = 0
+
+    def lent(self) -> int:
+        """What the parent sees of this node's capacity."""
+        return minus(self.subtree, self.guaranteed)
+
+    def spill(self) -> int:
+        """What the parent sees of this node's usage."""
+        over = self.usage - self.guaranteed
+        return over if over > 0 else 0
+
+    def local_free(self) -> int:
+        """Private capacity that is not used."""
+        free = self.guaranteed - self.usage
+        return free if free > 0 else 0
+
+    def charge(self, amount: int) -> None:
+        """Count amount as used here, and what is not absorbed further up. A negative amount takes
+        it away again, exactly."""
+        cell = self
+        while amount:
+            guaranteed = cell.guaranteed
+            before = cell.usage - guaranteed
+            cell.usage += amount
+            after = before + amount
+            amount = (after if after > 0 else 0) - (before if before > 0 else 0)
+            parent = cell.parent
+            if parent is None:
+                return
+            cell = parent
+
+    def root(self) -> Cell:
+        """The cell of the tree's root."""
+        cell = self
+        while cell.parent is not None:
+            cell = cell.parent
+        return cell
+
+
+def available(cell: Cell) -> int:
+    """What may still be used here now. Negative when the tree is in debt."""
+    subtree, usage, parent = cell.subtree, cell.usage, cell.parent
+    if parent is None:
+        return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage
+    above = available(parent)
+    guaranteed = cell.guaranteed
+    if cell.borrow is not None:
+        over = usage - guaranteed
+        cap = plus(minus(minus(subtree, guaranteed), over if over > 0 else 0), cell.borrow)
+        if cap < above:
+            above = cap
+    free = guaranteed - usage
+    return plus(free, above) if free > 0 else above
+
+
+def potential(cell: Cell) -> int:
+    """What could be used here if the whole tree were empty."""
+    if cell.parent is None:
+        return cell.subtree
+    most = plus(cell.guaranteed, potential(cell.parent))
+    if cell.borrow is None:
+        return most
+    return min(most, plus(cell.subtree, cell.borrow))
+
+
+def is_over(cell: Cell, amount: int = 0) -> bool:
+    """With amount more, the node would take from its parent."""
+    return cell.subtree < cell.usage + amount and cell.subtree < UNLIMITED
+
+
+def borrow_level(cell: Cell, amount: int) -> tuple[int, bool]:
+    """How high in the tree one must go to find amount, and whether a proper subtree is entitled
+    to it, so that it may be reclaimed from outside. Level 0: within own nominal quota."""
+    parent = cell.parent
+    if parent is None or not is_over(cell, amount):
+        return 0, parent is not None
+    rest = amount - cell.local_free()
+    while True:
+        if not is_over(parent, rest):
+            return parent.node.height, parent.parent is not None
+        rest -= parent.local_free()
+        if parent.parent is None:
+            return parent.node.height, False
+        parent = parent.parent

@@ -1,0 +1,95 @@
+"""Labels: who is selected, which flavor a pod may use, which taints stand in the way.
+
+Restricted to the keys that a flavor knows, as SCHEDULING 5.2 says: a selector on a key that the
+flavor has no label for says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from admittance.api.meta import LabelSelector, Taint, Toleration
+from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
+
+BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""``PreferNoSchedule`` keeps nobody out."""
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """The selector chooses an object of these labels. None chooses nothing, empty everything."""
+    if selector is None:
+        return False
+    for key, value in selector.match_labels.items():
+        if labels.get(key) != value:
+            return False
+    return all(
+        _holds(one.key, one.operator, one.values, labels) for one in selector.match_expressions
+    )
+
+
+def _holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, str]) -> bool:
+    found = labels.get(key)
+    match operator:
+        case "In":
+            return found is not None and found in values
+        case "NotIn":
+            return found is None or found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt":
+            try:
+                here, there = int(found or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return here > there if operator == "Gt" else here < there
+    return False
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """The toleration covers the taint. No effect covers every effect; no key every key."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration], more: Iterable[Toleration] = ()
+) -> Taint | None:
+    """The first taint that keeps a pod out; None when all are tolerated. ``more``: those that
+    the flavor adds to its pods, which count too."""
+    both = (*tolerations, *more)
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in both):
+            return taint
+    return None
+
+
+def matches_node(
+    labels: Mapping[str, str],
+    node_selector: Mapping[str, str],
+    terms: Sequence[NodeSelectorTerm] = (),
+) -> bool:
+    """Pods of this selector and required affinity may run on nodes of the flavor's labels.
+
+    Only keys among the labels are looked at. A term left without expressions matches anything,
+    and since terms are alternatives, so does the affinity then.
+    """
+    for key, value in node_selector.items():
+        found = labels.get(key)
+        if found is not None and found != value:
+            return False
+    wanted: list[list[NodeSelectorRequirement]] = []
+    for term in terms:
+        known = [one for one in term.match_expressions if one.key in labels]
+        if not known:
+            return True
+        wanted.append(known)
+    return not wanted or any(
+        all(_holds(one.key, one.operator, one.values, labels) for one in known) for known in wanted
+    )

@@ -1,0 +1,101 @@
+"""Which admission checks a workload of a ClusterQueue has. Source: LIFECYCLE 2.2 and 2.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.meta import ObjectMeta
+from admittance.api.queues import ClusterQueue
+from admittance.events.shapes import Admission
+
+Lookup = Callable[[str], AdmissionCheck | None]
+
+
+class ConflictingChecks(Exception):
+    """Two different checks of one controller would judge the same workload."""
+
+
+class CheckLists:
+    """The lists of one ClusterQueue: queue-wide, and per flavor. A strategy is read as those."""
+
+    __slots__ = ("flavors", "wide")
+
+    def __init__(self, queue: ClusterQueue) -> None:
+        spec = queue.spec
+        wide = dict.fromkeys(spec.admission_checks)
+        flavors: dict[str, dict[str, None]] = {}
+        for group in spec.resource_groups:
+            for flavor in group.flavors:
+                flavors[flavor.name] = dict.fromkeys(flavor.admission_checks)
+        if spec.admission_checks_strategy is not None:
+            for rule in spec.admission_checks_strategy.admission_checks:
+                if not rule.on_flavors:
+                    wide[rule.name] = None
+                for name in rule.on_flavors:
+                    if name in flavors:
+                        flavors[name][rule.name] = None
+        self.wide = tuple(wide)
+        self.flavors: Mapping[str, tuple[str, ...]] = {
+            name: tuple(checks) for name, checks in flavors.items()
+        }
+
+    def names(self) -> Iterator[str]:
+        """Every check that the queue names, each once."""
+        yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
+
+    def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
+        """Two different checks of one controller inside one list; None when there are none."""
+        for one_list in (self.wide, *self.flavors.values()):
+            pair = conflict(_known(one_list, lookup))
+            if pair is not None:
+                return pair
+        return None
+
+
+def _check(name: str, lookup: Lookup) -> AdmissionCheck:
+    # A check that is gone keeps its row, which nobody answers: the workload waits.
+    return lookup(name) or AdmissionCheck(metadata=ObjectMeta(name=name))
+
+
+def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
+    return [check for name in names if (check := lookup(name)) is not None]
+
+
+def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
+    """Two different checks of one controller among these; None when there are none."""
+    by_controller: dict[str, str] = {}
+    for check in checks:
+        other = by_controller.setdefault(check.spec.controller_name, check.metadata.name)
+        if other != check.metadata.name:
+            return other, check.metadata.name
+    return None
+
+
+def required(
+    lists: CheckLists, admission: Admission | None, lookup: Lookup
+) -> dict[str, AdmissionCheck]:
+    """The checks of a workload with that admission; None: before any flavor is assigned.
+
+    A flavor's check replaces a queue-wide one of the same controller. Raises ConflictingChecks
+    where two used flavors name different checks of one controller.
+    """
+    if admission is None:
+        of_flavors = [set(names) for names in lists.flavors.values()]
+        everywhere = set.intersection(*of_flavors) if of_flavors else set()
+        per_flavor = [_check(name, lookup) for name in sorted(everywhere)]
+    else:
+        used = {f for ps in admission.pod_set_assignments for f in ps.flavors.values()}
+        per_flavor = [
+            _check(name, lookup) for f in sorted(used) for name in lists.flavors.get(f, ())
+        ]
+    taken = {check.spec.controller_name for check in per_flavor if check.spec.controller_name}
+    chosen = per_flavor + [
+        check
+        for check in (_check(name, lookup) for name in lists.wide)
+        if check.spec.controller_name not in taken
+    ]
+    pair = conflict(check for check in chosen if check.spec.controller_name)
+    if pair is not None:
+        raise ConflictingChecks(f"checks {pair[0]} and {pair[1]} have one controller")
+    return {check.metadata.name: check for check in chosen}

@@ -1,0 +1,293 @@
+"""The trees of ClusterQueues and cohorts, kept up to date by what changed.
+
+An edit of a quota moves the numbers of its node and the ancestors only; a ClusterQueue that moves
+to another cohort takes its usage along. Source: SCHEDULING 1.4, 2 and 8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import NOTHING, Cell, FlavorResource, Quota
+
+
+class Node:
+    """A ClusterQueue or a cohort.
+
+    ``members``: the ClusterQueues directly below, ``counting`` of them active; ``cohorts``: the
+    cohorts directly below. ``height``: levels of cohorts and queues below. ``wanted``: the parent
+    that the manifest names, also where a cycle keeps it from being one.
+    """
+
+    __slots__ = (
+        "cells",
+        "cohorts",
+        "counted",
+        "counting",
+        "explicit",
+        "height",
+        "is_cohort",
+        "members",
+        "name",
+        "parent",
+        "wanted",
+    )
+
+    def __init__(self, name: str, *, is_cohort: bool) -> None:
+        self.name = name
+        self.is_cohort = is_cohort
+        self.parent: Node | None = None
+        self.wanted = ""
+        self.explicit = False
+        self.members: dict[str, Node] = {}
+        self.cohorts: dict[str, Node] = {}
+        self.counting = 0
+        self.cells: dict[FlavorResource, Cell] = {}
+        self.height = 0
+        self.counted = True
+
+    def cell(self, fr: FlavorResource) -> Cell:
+        """The cell of fr, made where the node has none: nothing of it then."""
+        found = self.cells.get(fr)
+        if found is None:
+            found = self.cells[fr] = Cell(self, fr)
+            if self.parent is not None:
+                _link(found, self.parent)
+        return found
+
+    def root(self) -> Node:
+        """The root of the node's tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    def queues(self) -> Iterator[Node]:
+        """The ClusterQueues at or below this node."""
+        if not self.is_cohort:
+            yield self
+        yield from self.members.values()
+        for cohort in self.cohorts.values():
+            yield from cohort.queues()
+
+
+class Tree:
+    """All trees of cohorts and ClusterQueues."""
+
+    def __init__(self) -> None:
+        self.cohorts: dict[str, Node] = {}
+        self.queues: dict[str, Node] = {}
+        self._broken: set[str] = set()
+
+    # Edges. ---------------------------------------------------------------------------------
+
+    def set_queue(self, name: str, cohort: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
+        """The ClusterQueue with these quotas, in that cohort ("": in none)."""
+        node = self.queues.get(name)
+        if node is None:
+            node = self.queues[name] = Node(name, is_cohort=False)
+        if (node.parent.name if node.parent else "") != cohort:
+            self._leave(node)
+            if cohort:
+                self._join(node, self._cohort(cohort))
+        _set_quotas(node, quotas)
+        return node
+
+    def drop_queue(self, name: str) -> Node | None:
+        """Takes the ClusterQueue out, its usage with it. Returns the node, apart from any tree."""
+        node = self.queues.pop(name, None)
+        if node is not None:
+            self._leave(node)
+        return node
+
+    def set_cohort(self, name: str, parent: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
+        """The Cohort object with these quotas, below that parent ("": a root)."""
+        node = self._cohort(name)
+        node.explicit = True
+        self._set_parent(node, parent)
+        _set_quotas(node, quotas)
+        return node
+
+    def drop_cohort(self, name: str) -> None:
+        """Deletes the Cohort object. With children left it goes on as an implicit root."""
+        node = self.cohorts.get(name)
+        if node is None:
+            return
+        node.explicit = False
+        self._set_parent(node, "")
+        _set_quotas(node, {})
+        self._prune(node)
+
+    def count(self, name: str, *, counted: bool) -> None:
+        """An inactive ClusterQueue does not count in the heights of its cohorts; its quota and
+        usage do."""
+        node = self.queues.get(name)
+        if node is not None and node.counted != counted:
+            node.counted = counted
+            if node.parent is not None:
+                node.parent.counting += 1 if counted else -1
+                _heights(node.parent)
+
+    def in_cycle(self, node: Node) -> bool:
+        """The node's tree of cohorts bites its own tail."""
+        return bool(self._broken) and node.root().name in self._broken and node.root().is_cohort
+
+    def _cohort(self, name: str) -> Node:
+        node = self.cohorts.get(name)
+        if node is None:
+            node = self.cohorts[name] = Node(name, is_cohort=True)
+        return node
+
+    def _set_parent(self, node: Node, parent: str) -> None:
+        if node.wanted == parent:
+            return
+        self._leave(node)
+        self._broken.discard(node.name)
+        node.wanted = parent
+        if parent:
+            cycle = self._cycle_of(node)
+            if not cycle:
+                self._join(node, self._cohort(parent))
+            else:
+                # One edge of the cycle is left out so that sums end; which one must not depend
+                # on the order of edits, since the root names the domain.
+                first = min(cycle)
+                if first != node.name:
+                    self._leave(self.cohorts[first])
+                    self._join(node, self._cohort(parent))
+                self._broken.add(first)
+        for name in sorted(self._broken):
+            other = self.cohorts[name]
+            if not self._cycle_of(other):
+                self._broken.discard(name)
+                self._join(other, self._cohort(other.wanted))
+
+    def _cycle_of(self, node: Node) -> list[str]:
+        """The cohorts on the way from node back to itself, as manifests want it; else empty."""
+        seen = [node.name]
+        name = node.wanted
+        while name and name != node.name:
+            if name in seen:
+                return []
+            seen.append(name)
+            cohort = self.cohorts.get(name)
+            name = cohort.wanted if cohort is not None else ""
+        return seen if name else []
+
+    def _join(self, node: Node, parent: Node) -> None:
+        node.parent = parent
+        if node.is_cohort:
+            parent.cohorts[node.name] = node
+        else:
+            parent.members[node.name] = node
+            parent.counting += node.counted
+        for cell in node.cells.values():
+            _link(cell, parent)
+        _heights(parent)
+
+    def _leave(self, node: Node) -> None:
+        parent = node.parent
+        if parent is None:
+            return
+        for cell in node.cells.values():
+            _unlink(cell)
+        node.parent = None
+        if node.is_cohort:
+            del parent.cohorts[node.name]
+        else:
+            del parent.members[node.name]
+            parent.counting -= node.counted
+        _heights(parent)
+        self._prune(parent)
+
+    def _prune(self, node: Node) -> None:
+        """Forget a cohort that nobody names any more."""
+        if node.is_cohort and not (node.explicit or node.members or node.cohorts):
+            self._leave(node)
+            self.cohorts.pop(node.name, None)
+
+
+# Numbers. -----------------------------------------------------------------------------------
+
+
+def _set_quotas(node: Node, quotas: Mapping[FlavorResource, Quota]) -> None:
+    for fr in [*quotas, *(fr for fr in node.cells if fr not in quotas)]:
+        quota = quotas.get(fr, NOTHING)
+        cell = node.cell(fr)
+        if (cell.nominal, cell.borrow, cell.lend) != quota:
+            d_nominal = quota.nominal - cell.nominal
+            lent, spill = cell.lent(), cell.spill()
+            cell.nominal, cell.borrow, cell.lend = quota
+            cell.raw += d_nominal
+            _derive(cell)
+            if cell.parent is not None:
+                _move(cell.parent, cell.lent() - lent, cell.spill() - spill)
+        _drop_if_empty(cell, keep=fr in quotas)
+
+
+def _derive(cell: Cell) -> None:
+    cell.subtree = min(cell.raw, UNLIMITED)
+    if cell.lend is None:
+        cell.guaranteed = 0
+    elif cell.subtree >= UNLIMITED:
+        cell.guaranteed = UNLIMITED if cell.lend < UNLIMITED else 0
+    else:
+        cell.guaranteed = max(0, cell.subtree - cell.lend)
+
+
+def _move(cell: Cell, d_raw: int, d_usage: int) -> None:
+    """A child lends so much more, and spills so much more."""
+    while d_raw or d_usage:
+        lent, spill = cell.lent(), cell.spill()
+        cell.raw += d_raw
+        cell.usage += d_usage
+        if d_raw:
+            _derive(cell)
+        if cell.parent is None:
+            return
+        d_raw = cell.lent() - lent
+        d_usage = cell.spill() - spill
+        cell = cell.parent
+
+
+def _link(cell: Cell, parent: Node) -> None:
+    above = parent.cell(cell.fr)
+    cell.parent = above
+    above.children += 1
+    _move(above, cell.lent(), cell.spill())
+
+
+def _unlink(cell: Cell) -> None:
+    above = cell.parent
+    if above is None:
+        return
+    _move(above, -cell.lent(), -cell.spill())
+    cell.parent = None
+    above.children -= 1
+    _drop_if_empty(above, keep=False)
+
+
+def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
+    """A cell that says nothing is forgotten, or flavors that came and went would pile up."""
+    if keep or cell.children or cell.usage or cell.raw or cell.borrow is not None:
+        return
+    if cell.lend is not None or cell.node.cells.get(cell.fr) is not cell:
+        return
+    if not cell.node.is_cohort:
+        return
+    del cell.node.cells[cell.fr]
+    _unlink(cell)
+
+
+def _heights(node: Node) -> None:
+    """Heights from node up, as far as they change."""
+    here: Node | None = node
+    while here is not None:
+        height = max((below.height + 1 for below in here.cohorts.values()), default=0)
+        if not height and here.counting:
+            height = 1
+        if height == here.height:
+            return
+        here.height = height
+        here = here.parent
