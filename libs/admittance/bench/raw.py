@@ -1,0 +1,49 @@
+"""What the server itself can do: the yardstick beside which the system's figures stand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.events import subjects
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused
+
+STREAM: Final = "ADMITTANCE_BENCH_RAW"
+SUBJECT: Final = "admittance_bench.raw"
+MESSAGES: Final = 20_000
+BYTES: Final = 600
+"""About a fact's size."""
+
+
+async def publish_per_second(bus: Bus) -> float:
+    """Pipelined publications a second into a file stream of our own, removed afterwards."""
+    await bus.api(
+        f"STREAM.CREATE.{STREAM}",
+        {"name": STREAM, "subjects": [SUBJECT], "retention": "limits", "storage": "file"},
+    )
+    try:
+        messages = [Outgoing(SUBJECT, b"x" * BYTES)] * 1000
+        started = clock.monotonic()
+        for _ in range(0, MESSAGES, len(messages)):
+            await bus.publish_all(messages)
+        return MESSAGES / (clock.monotonic() - started)
+    finally:
+        await bus.api(f"STREAM.DELETE.{STREAM}")
+
+
+async def persisted(bus: Bus) -> int:
+    """How many messages the system's streams have taken, ever."""
+    count = 0
+    for stream in (
+        subjects.STREAM,
+        subjects.TIMERS,
+        f"KV_{subjects.BUCKET}",
+        f"KV_{subjects.CLAIMS}",
+    ):
+        try:
+            info = await bus.api(f"STREAM.INFO.{stream}")
+        except Refused:
+            continue
+        count += int(info["state"]["last_seq"])
+    return count

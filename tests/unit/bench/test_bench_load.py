@@ -1,0 +1,156 @@
+"""The load against a real bus, where a toy system admits whatever comes, at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from admittance.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import carry_out, submission
+from admittance.bench.raw import persisted
+from admittance.bench.run import play
+from admittance.events import facts
+from admittance.events.codec import decode
+from admittance.events.requests import (
+    Applied,
+    Apply,
+    ApplyReply,
+    QueuesReply,
+    QueueStatus,
+    SettledReply,
+)
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus
+from admittance.runtime.server import EmbeddedServer
+
+pytestmark = pytest.mark.bus
+
+QUEUE = PlannedQueue("q-0", "cq", "team", "team", 2000, None, None, "Any", "LowerPriority")
+WORKLOADS = tuple(PlannedWorkload(0.01 * n, 0.02, f"w-{n}", 0, "small", 1000, 5) for n in range(30))
+PLAN = Plan((QUEUE,), WORKLOADS)
+encode = msgspec.json.encode
+
+
+@pytest.fixture
+async def bus(tmp_path: Path) -> AsyncIterator[Bus]:
+    server = EmbeddedServer(tmp_path)
+    connection = await Bus.connect(await server.start(), name="test")
+    await streams.ensure(connection)
+    yield connection
+    await connection.close()
+    await server.stop()
+
+
+class Toy:
+    """Admits at once, twice told; evicts ``evict`` once before. Records what the load says."""
+
+    def __init__(self, bus: Bus, evict: str = "") -> None:
+        self.bus = bus
+        self.evict = evict
+        self.said: list[tuple[str, str, int]] = []
+        self.manifests: list[dict[str, object]] = []
+
+    async def start(self) -> None:
+        for subject, answer in (
+            ("admit.api.apply", self.on_apply),
+            ("admit.api.queues", self.on_queues),
+            ("admit.api.settled", self.on_settled),
+            ("admit.workload.>", self.on_fact),
+        ):
+            await self.bus.nc.subscribe(subject, cb=answer)
+        await self.bus.nc.flush()
+
+    async def on_apply(self, message) -> None:  # type: ignore[no-untyped-def]
+        objects = msgspec.json.decode(message.data, type=Apply).objects
+        self.manifests += [msgspec.json.decode(raw) for raw in objects]
+        await message.respond(
+            encode(ApplyReply(results=(Applied(kind="X", name="x", outcome="created"),)))
+        )
+
+    async def on_queues(self, message) -> None:  # type: ignore[no-untyped-def]
+        await message.respond(encode(QueuesReply(cluster_queues=(QueueStatus(name="q-0"),))))
+
+    async def on_settled(self, message) -> None:  # type: ignore[no-untyped-def]
+        await message.respond(encode(SettledReply(outcome="applied")))
+
+    async def on_fact(self, message) -> None:  # type: ignore[no-untyped-def]
+        fact = decode(message.subject, message.data)
+        match fact:
+            case facts.Submitted():
+                await self.tell("admitted", fact.name, 7)
+                await self.tell("admitted", fact.name, 7)
+                if fact.name == self.evict:
+                    await self.tell("evicted", fact.name, 8)
+            case facts.Stopped(revision=revision):
+                self.said.append(("stopped", fact.name, revision))
+                await self.tell("admitted", fact.name, 9)
+            case facts.Finished(revision=revision):
+                self.said.append(("finished", fact.name, revision))
+
+    async def tell(self, what: str, name: str, revision: int) -> None:
+        data = encode({"namespace": "team", "name": name, "revision": revision})
+        await self.bus.nc.publish(f"admit.workload.{what}.team.{name}", data)
+
+
+async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
+    toy = Toy(bus)
+    await toy.start()
+    outcome = await asyncio.wait_for(carry_out(bus, PLAN), 20)
+    assert outcome.trouble == ""
+    assert outcome.finished == set(range(30))
+    assert sorted(toy.said) == sorted(("finished", w.name, 7) for w in WORKLOADS)
+    assert 0.3 < outcome.wall_seconds < 5
+    assert all(c <= a for c, a in zip(outcome.created_at, outcome.admitted_at, strict=True))
+
+
+async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission(bus: Bus) -> None:
+    toy = Toy(bus, evict="w-3")
+    await toy.start()
+    outcome = await asyncio.wait_for(carry_out(bus, PLAN), 20)
+    assert outcome.evictions == 1
+    assert outcome.finished == set(range(30))
+    assert [said for said in toy.said if said[1] == "w-3"] == [
+        ("stopped", "w-3", 8),
+        ("finished", "w-3", 9),
+    ]
+
+
+async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
+    await (toy := Toy(bus)).start()
+    before = await persisted(bus)
+    found = await asyncio.wait_for(play(bus, PLAN, lambda: [psutil.Process()]), 30)
+    plain = msgspec.json.decode(encode(found))
+    assert {
+        "wallSeconds",
+        "workloads",
+        "workloadsPerSecond",
+        "clusterQueueUsagePercent",
+        "timeToAdmissionMs",
+        "evictions",
+        "usefulUsagePercent",
+        "cpuMsPerWorkload",
+        "lowerBoundSeconds",
+        "busRawPublishPerSecond",
+        "persistedMessagesPerSecond",
+        "processes",
+    } <= plain.keys()
+    assert plain["timeToAdmissionMs"]["small"].keys() == {"mean", "p50", "p99"}
+    assert plain["processes"][0].keys() == {"name", "pid", "cpuSeconds", "peakMemoryBytes"}
+    assert found.bus_raw_publish_per_second > 1000
+    # Submitted, admitted twice, finished; the yardstick's stream is gone and not counted.
+    assert await persisted(bus) - before == 4 * 30
+    assert [m["kind"] for m in toy.manifests] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]
+
+
+def test_a_submission_is_what_the_codec_reads() -> None:
+    fact = decode("admit.workload.submitted.team.w-0", submission(WORKLOADS[0], "team", "q-0"))
+    assert isinstance(fact, facts.Submitted)
+    manifest = msgspec.json.decode(fact.workload)
+    assert manifest["spec"]["priority"] == 5
+    container = manifest["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    assert container["resources"] == {"requests": {"cpu": "1"}}
