@@ -37,7 +37,6 @@ class AdmissionCheckSpec(Strict, frozen=True, kw_only=True):
     preemption_policy: str = "Anytime"
     retry: RetryStrategy | None = None
     check_timeout_seconds: int | None = None
-    retry_delay_minutes: int | None = None
 
 
 class ObjectStatus(Strict, frozen=True, kw_only=True):

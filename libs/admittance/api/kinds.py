@@ -1,0 +1,140 @@
+"""The kinds of manifests that are ours: their versions, their names for people, their Structs."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final, NamedTuple, TypeAlias
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    Namespace,
+    ProvisioningRequestConfig,
+    WorkloadPriorityClass,
+)
+from admittance.api.foreign import Foreign
+from admittance.api.job import Job
+from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from admittance.api.workload import Workload
+
+Typed: TypeAlias = (
+    ClusterQueue
+    | Cohort
+    | LocalQueue
+    | ResourceFlavor
+    | AdmissionCheck
+    | WorkloadPriorityClass
+    | ProvisioningRequestConfig
+    | Namespace
+    | Workload
+    | Job
+)
+Manifest: TypeAlias = Typed | Foreign
+
+GROUP: Final = "kueue.x-k8s.io"
+V1BETA1: Final = "kueue.x-k8s.io/v1beta1"
+V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
+V1ALPHA1: Final = "kueue.x-k8s.io/v1alpha1"
+OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
+"""Where a kind that we do not know is a mistake rather than somebody else's."""
+
+
+class Kind(NamedTuple):
+    """``token`` stands for the kind in bucket keys and subjects; ``short`` are names for people."""
+
+    name: str
+    struct: type[Typed]
+    versions: tuple[str, ...]
+    namespaced: bool
+    plural: str
+    token: str
+    short: tuple[str, ...] = ()
+
+
+_OURS: Final = (V1BETA2, V1BETA1)
+
+KINDS: Final[dict[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("Workload", Workload, _OURS, True, "workloads", "workload", ("wl",)),
+        Kind("ClusterQueue", ClusterQueue, _OURS, False, "clusterqueues", "clusterqueue", ("cq",)),
+        Kind("LocalQueue", LocalQueue, _OURS, True, "localqueues", "localqueue", ("lq", "queue")),
+        Kind("Cohort", Cohort, (*_OURS, V1ALPHA1), False, "cohorts", "cohort", ("co",)),
+        Kind(
+            "ResourceFlavor",
+            ResourceFlavor,
+            _OURS,
+            False,
+            "resourceflavors",
+            "flavor",
+            ("rf", "flavor", "flavors"),
+        ),
+        Kind(
+            "AdmissionCheck",
+            AdmissionCheck,
+            _OURS,
+            False,
+            "admissionchecks",
+            "admissioncheck",
+            ("ac", "check"),
+        ),
+        Kind(
+            "WorkloadPriorityClass",
+            WorkloadPriorityClass,
+            _OURS,
+            False,
+            "workloadpriorityclasses",
+            "workloadpriorityclass",
+            ("wpc", "priorityclass"),
+        ),
+        Kind(
+            "ProvisioningRequestConfig",
+            ProvisioningRequestConfig,
+            _OURS,
+            False,
+            "provisioningrequestconfigs",
+            "provisioningrequestconfig",
+            ("prc",),
+        ),
+        Kind("Namespace", Namespace, ("v1",), False, "namespaces", "namespace", ("ns",)),
+        Kind("Job", Job, ("batch/v1",), True, "jobs", "job", ()),
+    )
+}
+
+_BY_WORD: Final[dict[str, Kind]] = {
+    word: kind for kind in KINDS.values() for word in (kind.name.lower(), kind.plural, *kind.short)
+}
+
+
+def kind_named(word: str) -> Kind | None:
+    """The kind that a person means by word: its name, plural or short name, in any case."""
+    return _BY_WORD.get(word.lower())
+
+
+def kind_of(manifest: Manifest) -> Kind | None:
+    """The kind of manifest; None for a foreign one."""
+    return None if isinstance(manifest, Foreign) else KINDS[manifest.kind]
+
+
+def refuse(api_version: str, kind: str) -> str:
+    """Why there is no such kind here, and what was probably meant; "" if it is ours or foreign."""
+    group = api_version.rpartition("/")[0]
+    known = KINDS.get(kind)
+    if known is not None and api_version in known.versions:
+        return ""
+    if group not in OUR_GROUPS:
+        # A group close to ours is a slip; any other is somebody's own.
+        if known is not None and difflib.get_close_matches(group, [GROUP], cutoff=0.85):
+            return f'apiVersion "{api_version}" is not known; a {kind} is {known.versions[0]}'
+        return ""
+    if known is not None:
+        return (
+            f'apiVersion "{api_version}" is not known for a {kind}; known: '
+            f"{', '.join(known.versions)}"
+        )
+    names = [one.name for one in KINDS.values()]
+    near = [one for one in names if one.lower() == kind.lower()] or difflib.get_close_matches(
+        kind, names, n=1
+    )
+    if near:
+        return f'kind "{kind}" is not known in {api_version}; did you mean "{near[0]}"?'
+    return f'kind "{kind}" is not known in {api_version}; known: {", ".join(names)}'

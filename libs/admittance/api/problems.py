@@ -1,0 +1,89 @@
+"""What is wrong with a manifest: where, and in one sentence what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+INVALID: Final = "Invalid"
+REQUIRED: Final = "Required"
+NOT_SUPPORTED: Final = "NotSupported"
+DUPLICATE: Final = "Duplicate"
+FORBIDDEN: Final = "Forbidden"
+NOT_FOUND: Final = "NotFound"
+TOO_MANY: Final = "TooMany"
+TOO_LONG: Final = "TooLong"
+UNKNOWN: Final = "Unknown"
+TYPE: Final = "TypeInvalid"
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong. ``code`` is for machines: one of the words above."""
+
+    field: str
+    message: str
+    code: str = INVALID
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be taken. Its text is one line: file, document, object, problems.
+
+    ``others`` are the errors of further documents of the same text; `lines` has everything, a line
+    for each problem.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        *,
+        source: str = "",
+        document: str = "",
+        about: str = "",
+        others: Sequence[ManifestError] = (),
+    ) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.source = source
+        self.document = document
+        self.about = about
+        self.others: tuple[ManifestError, ...] = tuple(others)
+        super().__init__(self._one_line())
+
+    @property
+    def where(self) -> str:
+        """``file: document 2 (ClusterQueue team-a)``, as far as it is known."""
+        place = " ".join(
+            part for part in (self.document, f"({self.about})" if self.about else "") if part
+        )
+        return ": ".join(part for part in (self.source, place) if part)
+
+    def lines(self) -> list[str]:
+        """Every problem of every document, a line each."""
+        where = self.where
+        mine = [
+            _line(f"{where}: {problem}" if where else str(problem)) for problem in self.problems
+        ]
+        return mine + [line for other in self.others for line in other.lines()]
+
+    def _one_line(self) -> str:
+        shown = "; ".join(str(problem) for problem in self.problems[:5])
+        if len(self.problems) > 5:
+            shown += f"; and {len(self.problems) - 5} more"
+        if self.others:
+            many = len(self.others)
+            shown += f" (and {many} more document{'s are' if many > 1 else ' is'} wrong)"
+        where = self.where
+        return _line(f"{where}: {shown}" if where else shown)
+
+
+def _line(text: str) -> str:
+    """text without line breaks or other control characters: an error is one line."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def shown(value: object) -> str:
+    """value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

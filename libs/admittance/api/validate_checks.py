@@ -1,0 +1,181 @@
+"""Rules of AdmissionCheck, ProvisioningRequestConfig, WorkloadPriorityClass, ResourceFlavor and
+Namespace: SCHEDULING 1.2 and 1.7, LIFECYCLE 2.1, 3.7 and 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    Namespace,
+    ParametersReference,
+    ProvisioningRequestConfig,
+    RetryStrategy,
+    WorkloadPriorityClass,
+)
+from admittance.api.durations import BadDuration, seconds
+from admittance.api.names import check_labels, is_kind, qualified, repeated
+from admittance.api.problems import DUPLICATE, REQUIRED, TOO_LONG, Problem, shown
+from admittance.api.queues import ResourceFlavor
+from admittance.api.validate_meta import (
+    at_most,
+    check_metadata,
+    check_taints,
+    check_tolerations,
+    dns_label,
+    in_range,
+    object_name,
+    one_of,
+    unchanged,
+)
+
+POLICIES: Final = ("Anytime", "AfterCheckPassedOrOnDemand")
+RETRIES: Final = ("static", "backoff")
+MERGES: Final = ("IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements")
+CONTROLLER_MAX: Final = 253
+DESCRIPTION_MAX: Final = 2048
+NODE_LABELS_MAX: Final = 8
+DETAIL_MAX: Final = 32_768
+
+
+def check_admission_check(check: AdmissionCheck) -> list[Problem]:
+    """Everything that is wrong with an AdmissionCheck by itself."""
+    found = check_metadata(check.metadata, namespaced=False, kind="AdmissionCheck")
+    spec = check.spec
+    if not spec.controller_name:
+        found.append(Problem("spec.controllerName", "must be set", REQUIRED))
+    elif len(spec.controller_name) > CONTROLLER_MAX:
+        message = f"has more than {CONTROLLER_MAX} characters"
+        found.append(Problem("spec.controllerName", message, TOO_LONG))
+    if spec.parameters is not None:
+        found += _parameters(spec.parameters)
+    found += one_of(spec.preemption_policy, POLICIES, "spec.preemptionPolicy")
+    found += in_range(spec.check_timeout_seconds, "spec.checkTimeoutSeconds", 1)
+    if spec.retry is not None:
+        found += _retry(spec.retry)
+    return found
+
+
+def check_admission_check_update(old: AdmissionCheck, new: AdmissionCheck) -> list[Problem]:
+    return unchanged(old.spec.controller_name, new.spec.controller_name, "spec.controllerName")
+
+
+def _parameters(parameters: ParametersReference) -> list[Problem]:
+    field = "spec.parameters"
+    found: list[Problem] = []
+    for name, value in (
+        ("apiGroup", parameters.api_group),
+        ("kind", parameters.kind),
+        ("name", parameters.name),
+    ):
+        if not value:
+            found.append(Problem(f"{field}.{name}", "must be set", REQUIRED))
+    if parameters.api_group:
+        found += object_name(parameters.api_group, f"{field}.apiGroup")
+    if parameters.kind and not is_kind(parameters.kind):
+        found.append(Problem(f"{field}.kind", f"{shown(parameters.kind)} is no kind"))
+    if parameters.name:
+        found += dns_label(parameters.name, f"{field}.name")
+    return found
+
+
+def _retry(retry: RetryStrategy) -> list[Problem]:
+    field = "spec.retry"
+    found = one_of(retry.strategy, RETRIES, f"{field}.strategy")
+    if not retry.base_delay:
+        found.append(Problem(f"{field}.baseDelay", "must be set", REQUIRED))
+    for name, written in (("baseDelay", retry.base_delay), ("maxDelay", retry.max_delay)):
+        if not written:
+            continue
+        try:
+            if seconds(written) <= 0:
+                found.append(Problem(f"{field}.{name}", f"must be more than 0, not {written}"))
+        except BadDuration as error:
+            found.append(Problem(f"{field}.{name}", str(error)))
+    # Written so that a NaN is refused, too.
+    if not 1 <= retry.factor < float("inf"):
+        found.append(Problem(f"{field}.factor", f"must be at least 1, not {retry.factor}"))
+    if not 0 <= retry.jitter <= 1:
+        found.append(Problem(f"{field}.jitter", f"must be from 0 to 1, not {retry.jitter}"))
+    return found + in_range(retry.max_retries, f"{field}.maxRetries", 0)
+
+
+def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
+    """Everything that is wrong with a ProvisioningRequestConfig by itself."""
+    found = check_metadata(config.metadata, namespaced=False, kind="ProvisioningRequestConfig")
+    spec = config.spec
+    if not spec.provisioning_class_name:
+        found.append(Problem("spec.provisioningClassName", "must be set", REQUIRED))
+    else:
+        found += object_name(spec.provisioning_class_name, "spec.provisioningClassName")
+    found += at_most(len(spec.parameters), 100, "spec.parameters", "parameters")
+    for key, value in spec.parameters.items():
+        if len(value) > 255:
+            message = "has more than 255 characters"
+            found.append(Problem(f"spec.parameters[{key}]", message, TOO_LONG))
+    found += at_most(len(spec.managed_resources), 100, "spec.managedResources", "resources")
+    for i in repeated(spec.managed_resources):
+        message = f"{shown(spec.managed_resources[i])} is there twice"
+        found.append(Problem(f"spec.managedResources[{i}]", message, DUPLICATE))
+    retry = spec.retry_strategy
+    field = "spec.retryStrategy"
+    found += in_range(retry.backoff_limit_count, f"{field}.backoffLimitCount", 0)
+    found += in_range(retry.backoff_base_seconds, f"{field}.backoffBaseSeconds", 0)
+    found += in_range(retry.backoff_max_seconds, f"{field}.backoffMaxSeconds", 0)
+    if spec.pod_set_merge_policy is not None:
+        found += one_of(spec.pod_set_merge_policy, MERGES, "spec.podSetMergePolicy")
+    if spec.pod_set_updates is not None:
+        updates = spec.pod_set_updates.node_selector
+        field = "spec.podSetUpdates.nodeSelector"
+        found += at_most(len(updates), 8, field, "entries")
+        for i in repeated(one.key for one in updates):
+            message = f"{shown(updates[i].key)} is there twice"
+            found.append(Problem(f"{field}[{i}].key", message, DUPLICATE))
+        for i, one in enumerate(updates):
+            if complaint := qualified(one.key):
+                found.append(Problem(f"{field}[{i}].key", complaint))
+            detail = one.value_from_provisioning_class_detail
+            if not 1 <= len(detail) <= DETAIL_MAX:
+                path = f"{field}[{i}].valueFromProvisioningClassDetail"
+                found.append(Problem(path, f"must have 1 to {DETAIL_MAX} characters"))
+    return found
+
+
+def check_priority_class(given: WorkloadPriorityClass) -> list[Problem]:
+    """Everything that is wrong with a WorkloadPriorityClass by itself."""
+    found = check_metadata(given.metadata, namespaced=False, kind="WorkloadPriorityClass")
+    found += in_range(given.value, "value")
+    if len(given.description) > DESCRIPTION_MAX:
+        message = f"has more than {DESCRIPTION_MAX} characters"
+        found.append(Problem("description", message, TOO_LONG))
+    return found
+
+
+def check_flavor(flavor: ResourceFlavor) -> list[Problem]:
+    """Everything that is wrong with a ResourceFlavor by itself."""
+    found = check_metadata(flavor.metadata, namespaced=False, kind="ResourceFlavor")
+    spec = flavor.spec
+    found += at_most(len(spec.node_labels), NODE_LABELS_MAX, "spec.nodeLabels", "labels")
+    found += check_labels(spec.node_labels, "spec.nodeLabels")
+    found += at_most(len(spec.node_taints), NODE_LABELS_MAX, "spec.nodeTaints", "taints")
+    found += check_taints(spec.node_taints, "spec.nodeTaints")
+    found += at_most(len(spec.tolerations), NODE_LABELS_MAX, "spec.tolerations", "tolerations")
+    found += check_tolerations(spec.tolerations, "spec.tolerations")
+    if spec.topology_name is not None:
+        found += object_name(spec.topology_name, "spec.topologyName")
+        if not spec.node_labels:
+            message = "must have at least one label while topologyName is set"
+            found.append(Problem("spec.nodeLabels", message, REQUIRED))
+    return found
+
+
+def check_flavor_update(old: ResourceFlavor, new: ResourceFlavor) -> list[Problem]:
+    if old.spec.topology_name is None:
+        return []
+    return unchanged(old.spec.topology_name, new.spec.topology_name, "spec.topologyName")
+
+
+def check_namespace(namespace: Namespace) -> list[Problem]:
+    """A Namespace is here for its labels."""
+    return check_metadata(namespace.metadata, namespaced=False, kind="Namespace")
