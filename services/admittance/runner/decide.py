@@ -37,7 +37,7 @@ class Stage(enum.Enum):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """``revision``: of the admission. ``evicted``: revision of the eviction acted on, 0 for none.
     ``claim_lost``: another one may hold the claim. ``leaving``: the runner is ending; the
-    admission is to run again later."""
+    admission is to run again later. ``ready``: said that all pods run."""
 
     namespace: str
     name: str
@@ -47,6 +47,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     evicted: int = 0
     claim_lost: bool = False
     leaving: bool = False
+    ready: bool = False
 
 
 # Events. --------------------------------------------------------------------------------
@@ -163,11 +164,13 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
                 return run, ()
             return _at(run, Stage.RUNNING), (Say(Started(**_of(run))),)
         case Ready():
-            if run.stage is not Stage.RUNNING:
+            if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
-            return run, (Say(PodsReady(**_of(run))),)
+            return msgspec.structs.replace(run, ready=True), (Say(PodsReady(**_of(run))),)
         case Ended(kind, message):
             return _ended(run, kind, message)
+        case ClaimLost() | Leave() if run.stage is Stage.ENDED:
+            return run, ()
         case ClaimLost():
             return _leave_off(msgspec.structs.replace(run, claim_lost=True))
         case Leave():

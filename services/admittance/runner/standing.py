@@ -19,12 +19,13 @@ class Standing(enum.Enum):
 
 
 class View(NamedTuple):
-    """The newest admission of a workload: its revision (0: none), its standing, and the revision
-    of the eviction where it is evicted."""
+    """The newest admission of a workload: its revision (0: none), its standing, the revision of the
+    eviction where it is evicted, and the workload's uid."""
 
     revision: int
     standing: Standing
     evicted: int = 0
+    uid: str = ""
 
 
 def view(workload: StoredWorkload, revision: int) -> View:
@@ -34,15 +35,16 @@ def view(workload: StoredWorkload, revision: int) -> View:
     from its next write on; until then it is its own.
     """
     status = workload.status
+    uid = workload.metadata.uid
     true = {each.type for each in status.conditions if each.status == "True"}
     if "Admitted" not in true:
-        return View(0, Standing.OVER)
+        return View(0, Standing.OVER, uid=uid)
     admitted = status.admitted_revision or revision
     if "Finished" in true:
-        return View(admitted, Standing.OVER)
+        return View(admitted, Standing.OVER, uid=uid)
     if "Evicted" in true:
-        return View(admitted, Standing.EVICTED, status.evicted_revision or revision)
-    return View(admitted, Standing.CURRENT)
+        return View(admitted, Standing.EVICTED, status.evicted_revision or revision, uid)
+    return View(admitted, Standing.CURRENT, uid=uid)
 
 
 def standing(seen: View | None, revision: int) -> View:

@@ -1,0 +1,99 @@
+"""The output of pods, read from the data folder: ``admit.api.logs.<ns>``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.events.names import plain
+from admittance.events.requests import Logs, LogsReply, PodLog
+from admittance.runner.folder import RunFolder
+
+REPLY_BYTES: Final = 400_000
+"""Output in one answer. JSON may double it, and the server takes a megabyte."""
+NOT_HERE_SECONDS: Final = 1.0
+"""Every runner hears the question. One that cannot answer it lets the others speak first."""
+
+_decoder = msgspec.json.Decoder(Logs)
+
+
+class LogReader:
+    """Answers from the newest run of a workload, also when it has ended."""
+
+    def __init__(self, runs: Callable[[], Iterable[RunFolder]]) -> None:
+        self._runs = runs
+
+    async def handle(self, data: bytes, subject: str) -> LogsReply:
+        """The handler of the endpoint. Raises what the asker did wrong, as micro wants it."""
+        asked = _decoder.decode(data)
+        namespace = plain(subject.rsplit(".", 1)[1])
+        found = self._newest(namespace, asked.name)
+        if found is None:
+            await asyncio.sleep(NOT_HERE_SECONDS)
+            return LogsReply(error=f"no runner has output of workload {namespace}/{asked.name}")
+        found.read_journal()
+        return await asyncio.to_thread(read_logs, found, asked)
+
+    def _newest(self, namespace: str, name: str) -> RunFolder | None:
+        found = [
+            each
+            for each in self._runs()
+            if each.identity.name == name and each.identity.namespace == namespace
+        ]
+        return max(found, key=lambda each: each.identity.revision, default=None)
+
+
+def read_logs(run: RunFolder, asked: Logs) -> LogsReply:
+    """What the pods printed from the offsets on, as much as one answer takes.
+
+    An offset behind the end begins anew: it is from an earlier run of the workload.
+    """
+    pods = []
+    left = REPLY_BYTES
+    complete = True
+    for path in sorted((run.path / "out").glob("*.log"), key=_order):
+        pod = path.name.removesuffix(".log")
+        if asked.pod is not None and not pod.endswith(f"-{asked.pod}"):
+            continue
+        running = pod not in run.journal.ended and run.journal.outcome is None
+        offset = asked.offsets.get(pod, 0)
+        text, end, more = _read(path, offset, left, running)
+        left -= end - offset if end >= offset else end
+        complete = complete and not more
+        pods.append(PodLog(pod=pod, text=text, offset=end, running=running))
+    return LogsReply(pods=tuple(pods), complete=complete)
+
+
+def _order(path: Path) -> tuple[str, int]:
+    pod_set, _, index = path.name.removesuffix(".log").rpartition("-")
+    return pod_set, int(index)
+
+
+def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int, bool]:
+    """Text, the offset where it ends, and whether there is more."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if not 0 <= offset <= size:
+            offset = 0
+        file.seek(offset)
+        data = file.read(max(0, limit))
+    more = offset + len(data) < size
+    if more or running:
+        data = data[: len(data) - _half_character(data)]
+    return data.decode(errors="replace"), offset + len(data), more
+
+
+def _half_character(data: bytes) -> int:
+    """Bytes at the end that are the beginning of an UTF-8 character."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < length else 0
+        if byte < 0x80:
+            return 0
+    return 0

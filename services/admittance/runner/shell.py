@@ -1,0 +1,386 @@
+"""The runner: hears facts, claims and journals; asks the core; carries out what it answers.
+
+What a crash leaves behind, step by step. A claim without a folder: the fact is not acknowledged,
+comes again, and the claim is found to be ours. A folder without a shim: handed to a shim again,
+which starts nothing twice. A stop noted but not sent: the note is read at the next start. An end in
+the journal but not said: said then, under the same message id. Said but the claim not buried, or
+the folder not closed: both are done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.codec import encode
+from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.events.subjects import subject_of
+from admittance.runner import decide
+from admittance.runner.claims import Claims, State
+from admittance.runner.decide import NODE_FAILURES, Event, Run, Stage
+from admittance.runner.executors import Executor
+from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote, run_key
+from admittance.runner.launcher import Launcher
+from admittance.runner.plan import CannotRun, Plan
+from admittance.runner.standing import Standing
+from admittance.runner.world import World
+from admittance.runtime import tracing
+from admittance.runtime.bus import Outgoing
+from admittance.runtime.clock import Clock
+from admittance.runtime.errors import Refused, Unavailable
+
+AGAIN_SECONDS: Final = 0.5
+"""Between two tries of what the bus did not take."""
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class Shell:
+    """One runner. ``runs`` are those that are not closed; ``closed`` are kept for their output."""
+
+    def __init__(
+        self,
+        world: World,
+        claims: Claims,
+        folder: DataFolder,
+        executor: Executor,
+        *,
+        ttl: float,
+        clock: Clock,
+    ) -> None:
+        self.world = world
+        self.claims = claims
+        self.folder = folder
+        self.executor = executor
+        self.launcher = Launcher(folder, self.on_news)
+        self.ttl = ttl
+        self.clock = clock
+        self.runs: dict[str, Run] = {}
+        self.folders: dict[str, RunFolder] = {}
+        self.closed: dict[str, RunFolder] = {}
+        self.leaving = False
+        self.idle = asyncio.Event()
+        self._returned: set[str] = set()
+        self._admitted: dict[str, Admitted] = {}
+        self._traces: dict[str, str] = {}
+        self._chains: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Events in, effects out. -----------------------------------------------------------
+
+    def happen(self, key: str, event: Event) -> None:
+        """Asks the core; the effects are carried out one after the other, per run."""
+        run = self.runs.get(key)
+        if run is None:
+            return
+        self.runs[key], effects = decide.step(run, event)
+        if not effects:
+            return
+        before = self._chains.get(key)
+        task = asyncio.create_task(self._carry_out(key, effects, before), name=f"run {key}")
+        self._chains[key] = task
+        self._keep(task)
+
+    async def settled(self, keys: Iterable[str]) -> None:
+        """Waits until what is to be done for these runs now is done."""
+        tasks = [self._chains[key] for key in keys if key in self._chains]
+        if tasks:
+            await asyncio.gather(*tasks)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(
+        self, key: str, effects: decide.Effects, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        for effect in effects:
+            match effect:
+                case decide.Start():
+                    self._start(key)
+                case decide.Stop():
+                    self._stop(key)
+                case decide.Say(fact):
+                    await self.say(fact, key)
+                case decide.Bury(then):
+                    if await self.insist(lambda: self.claims.bury(key)) and then is not None:
+                        await self.say(then, key)
+                case decide.Release():
+                    await self.insist(lambda: self.claims.release(key))
+                    found = self.folders.pop(key, None)
+                    if found is not None:
+                        await asyncio.to_thread(found.remove)
+                        self._returned.add(key)
+                case decide.Forget():
+                    await self._forget(key)
+        if self._chains.get(key) is asyncio.current_task():
+            del self._chains[key]
+
+    async def _forget(self, key: str) -> None:
+        run = self.runs.pop(key)
+        self._admitted.pop(key, None)
+        self._traces.pop(key, None)
+        self.launcher.settled(key)
+        found = self.folders.pop(key, None)
+        if found is not None:
+            await asyncio.to_thread(found.close)
+            self.closed[key] = found
+        if key in self._returned:
+            self._returned.discard(key)
+            if not self.leaving:
+                # An end of the runner before this one, finished only now: it runs again at once.
+                self._keep(asyncio.create_task(self.consider(run.namespace, run.name)))
+        if not self.runs:
+            self.idle.set()
+
+    def _start(self, key: str) -> None:
+        run, admitted = self.runs[key], self._admitted[key]
+        mark = f"{self.folder.runner}.{key}"
+        try:
+            plan = self.executor.plan(admitted, mark)
+        except CannotRun as error:
+            log.info("job_cannot_run", run=key, message=str(error))
+            self.happen(key, decide.Unstartable(str(error)))
+            return
+        identity = Identity(
+            key=key,
+            namespace=run.namespace,
+            name=run.name,
+            uid=run.uid,
+            revision=run.revision,
+            mark=mark,
+        )
+        found = self.folder.folder_of(identity)
+        found.write(self._spec(plan, identity, mark))
+        self.folders[key] = found
+        log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
+        self._keep(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
+
+    def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
+        # Both before the TTL ends: SIGTERM early enough for the grace, SIGKILL in any case.
+        kill = self.ttl * 0.95
+        stop = kill - max(self.ttl * 0.15, min(plan.grace, self.ttl / 3))
+        return Spec(
+            **{name: getattr(plan, name) for name in plan.__struct_fields__},
+            key=identity.key,
+            mark=mark,
+            namespace=identity.namespace,
+            name=identity.name,
+            uid=identity.uid,
+            revision=identity.revision,
+            notify=str(self.folder.notify),
+            lease=str(self.folder.lease),
+            lease_stop=stop,
+            lease_kill=kill,
+        )
+
+    def _stop(self, key: str) -> None:
+        run, found = self.runs[key], self.folders.get(key)
+        if found is None:
+            return
+        note = StopNote(evicted=run.evicted, leaving=run.leaving, claim_lost=run.claim_lost)
+        found.note_stop(note)
+        log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
+        self.launcher.stop(found)
+
+    # Saying. ---------------------------------------------------------------------------
+
+    async def say(self, fact: Fact, key: str = "") -> None:
+        """States the fact until the log has it. The message id makes twice once."""
+        what = subject_of(fact).split(".")[2]
+        headers = {
+            HEADER_MSG_ID: f"runner/{fact.uid}/{getattr(fact, 'revision', 0)}/{what}",
+            HEADER_SCHEMA: SCHEMA_VERSION,
+        }
+        tracing.inject(headers, self._traces.get(key, ""))
+        said = msgspec.structs.replace(fact, time=self.clock())
+        message = Outgoing(subject_of(fact), encode(said), headers)
+        await self.insist(lambda: self.world.bus.publish(message))
+        log.info(f"said_{what}", run=key, namespace=fact.namespace, workload=fact.name)
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks until the bus answers."""
+        while True:
+            try:
+                return await ask()
+            except (Unavailable, Refused) as error:
+                log.warning("bus_asked_again", error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    # Facts. ----------------------------------------------------------------------------
+
+    async def admit(self, facts: Sequence[tuple[Admitted, str]]) -> None:
+        """Claims the admissions and begins those that are ours and still stand.
+
+        When it returns, what is ours is in the data folder. Each comes with its trace.
+        """
+        new: dict[str, Admitted] = {}
+        for fact, trace in facts:
+            key = run_key(fact.namespace, fact.name, fact.revision)
+            if key in self.runs or key in self.closed or self.leaving:
+                continue
+            new[key] = self._admitted[key] = fact
+            self._traces[key] = trace
+            self.runs[key] = Run(
+                namespace=fact.namespace, name=fact.name, uid=fact.uid, revision=fact.revision
+            )
+        keys = list(new)
+        if not keys:
+            return
+        self.idle.clear()
+        claims = await self.insist(lambda: self.claims.take(keys))
+        ours = []
+        for key, claim in zip(keys, claims, strict=True):
+            if claim.state is State.HELD and claim.runner == self.folder.runner:
+                ours.append(key)
+                continue
+            self.happen(key, decide.NotOurs())
+            if claim.state is State.EXPIRED:
+                await self.mourn(new[key].namespace, new[key].name, new[key].revision)
+        # Read after the claim was made: what was taken back before is not started any more.
+        views = await self.insist(
+            lambda: self.world.standings(
+                [(new[key].namespace, new[key].name, new[key].revision) for key in ours]
+            )
+        )
+        for key, view in zip(ours, views, strict=True):
+            match view.standing:
+                case Standing.OVER:
+                    log.info("admission_is_over", run=key)
+                    await self.insist(lambda key=key: self.claims.bury(key))  # type: ignore[misc]
+                    self.happen(key, decide.NotOurs())
+                    continue
+                case Standing.EVICTED:
+                    self.happen(key, decide.Evicted(view.evicted))
+            self.happen(key, decide.Claimed())
+        await self.settled(keys)
+
+    async def evict(self, fact: Evicted) -> None:
+        """Stops the job; of what runs nowhere, says at once that it has stopped."""
+        keys = [
+            key
+            for key, run in self.runs.items()
+            if (run.namespace, run.name) == (fact.namespace, fact.name)
+            and run.revision < fact.revision
+        ]
+        for key in keys:
+            self.happen(key, decide.Evicted(fact.revision))
+        await self.settled(keys)
+        if not keys:
+            await self.settle(fact.namespace, fact.name, fact.uid, fact.revision)
+
+    async def settle(self, namespace: str, name: str, uid: str, evicted: int) -> None:
+        """An eviction of what does not run here.
+
+        The claim decides who answers: burying it also keeps a slower runner from starting now.
+        """
+        admitted = await self.insist(lambda: self.world.last_admitted(namespace, name))
+        if admitted is not None and admitted.revision < evicted:
+            key = run_key(namespace, name, admitted.revision)
+            if not await self.insist(lambda: self.claims.bury(key)):
+                return
+        await self.say(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
+
+    async def mourn(self, namespace: str, name: str, revision: int) -> None:
+        """A claim has expired: the job is lost. One runner says so."""
+        key = run_key(namespace, name, revision)
+        if not await self.insist(lambda: self.claims.bury(key, dead_only=True)):
+            return
+        view = (await self.insist(lambda: self.world.standings([(namespace, name, revision)])))[0]
+        lost = Stopped(
+            namespace=namespace,
+            name=name,
+            uid=view.uid,
+            revision=revision,
+            reason=NODE_FAILURES,
+            message="the runner of the job is gone",
+        )
+        match view.standing:
+            case Standing.CURRENT:
+                log.warning("job_lost", run=key)
+                await self.say(lost)
+            case Standing.EVICTED:
+                await self.say(msgspec.structs.replace(lost, revision=view.evicted, reason=""))
+
+    async def consider(self, namespace: str, name: str) -> None:
+        """Takes on the workload's admission if it stands and its fact is on the log."""
+        view = await self.insist(lambda: self.world.view(namespace, name))
+        if view is None or view.standing is not Standing.CURRENT:
+            return
+        admitted = await self.insist(lambda: self.world.last_admitted(namespace, name))
+        if admitted is not None and admitted.revision == view.revision:
+            await self.admit([(admitted, "")])
+
+    # Journals. -------------------------------------------------------------------------
+
+    def on_news(self, key: str) -> None:
+        """The journal of a run has grown."""
+        found = self.folders.get(key)
+        if found is not None:
+            found.read_journal()
+            self.report(key, found)
+
+    def report(self, key: str, found: RunFolder) -> None:
+        """Tells the core how the run stands; what it knows already changes nothing."""
+        journal = found.journal
+        if journal.up:
+            self.launcher.settled(key)
+            self.happen(key, decide.Up())
+        if journal.ready:
+            self.happen(key, decide.Ready())
+        if journal.outcome is not None:
+            self.launcher.settled(key)
+            self.happen(key, decide.Ended(*journal.outcome))
+
+    async def look_after(self) -> None:
+        """What no news tell: shims that died, shims that never came, news that were lost."""
+        for count, (key, found) in enumerate(list(self.folders.items())):
+            if count % 50 == 49:
+                await asyncio.sleep(0)
+            if found.read_journal():
+                self.report(key, found)
+            if found.journal.outcome is not None:
+                continue
+            if not found.shim_pid():
+                if self.runs[key].stage is not Stage.ENDED:
+                    self._keep(asyncio.create_task(self.launcher.launch(found)))
+            elif not found.shim_lives():
+                found.read_journal()  # its last words came before its end
+                self.report(key, found)
+                if found.journal.outcome is None:
+                    await self._lost(key, found)
+
+    async def _lost(self, key: str, found: RunFolder) -> None:
+        log.warning("shim_died", run=key)
+        await self.executor.sweep(found.identity.mark, found.journal.processes)
+        self.happen(key, decide.Ended("lost", "the processes' keeper died"))
+
+    # The end. --------------------------------------------------------------------------
+
+    async def leave(self, seconds: float) -> bool:
+        """Stops all jobs and gives their claims back; False when that took too long."""
+        self.leaving = True
+        for key in list(self.runs):
+            self.happen(key, decide.Leave())
+        try:
+            async with asyncio.timeout(seconds):
+                while self.runs:
+                    self.idle.clear()
+                    await self.idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.launcher.close()

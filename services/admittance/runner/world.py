@@ -1,0 +1,91 @@
+"""What a runner reads besides facts: the bucket's word on admissions, and the log's last ones."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from admittance.events.codec import Undecodable, decode
+from admittance.events.facts import Admitted
+from admittance.events.names import BadToken, plain, token
+from admittance.events.subjects import STREAM, workload_key
+from admittance.runner.standing import View, standing, view
+from admittance.runtime.bucket import NO_MESSAGE, get, read_all
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused
+from admittance.workload import stored
+
+AT_ONCE: Final = 100
+"""Questions to the server in flight."""
+
+
+class World:
+    """Every call raises Unavailable when the bus does not answer."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+
+    async def view(self, namespace: str, name: str) -> View | None:
+        """The newest admission of a workload; None: there is no such workload."""
+        entry = await get(self.bus, workload_key(namespace, name))
+        if entry is None or entry.value is None:
+            return None
+        return _view(entry.value, entry.revision)
+
+    async def standings(self, admissions: Sequence[tuple[str, str, int]]) -> list[View]:
+        """How each admission (namespace, name, revision) stands now."""
+        views: list[View] = []
+        for start in range(0, len(admissions), AT_ONCE):
+            part = admissions[start : start + AT_ONCE]
+            found = await asyncio.gather(*(self.view(ns, name) for ns, name, _ in part))
+            views += [
+                standing(seen, revision) for seen, (_, _, revision) in zip(found, part, strict=True)
+            ]
+        return views
+
+    async def all_views(self) -> dict[tuple[str, str], View]:
+        """The newest admission of every workload that has or had one, by namespace and name."""
+        views = {}
+        for entry in await read_all(self.bus, "workload.>"):
+            # Most of a long queue was never admitted: not worth a decoding.
+            if entry.value is None or b'"Admitted"' not in entry.value:
+                continue
+            _, namespace, name = entry.key.split(".")
+            try:
+                seen = _view(entry.value, entry.revision)
+                if seen is not None and seen.revision:
+                    views[plain(namespace), plain(name)] = seen
+            except BadToken:
+                continue
+        return views
+
+    async def last_admitted(self, namespace: str, name: str) -> Admitted | None:
+        """The newest ``admitted`` of a workload that is still on the log."""
+        subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
+        try:
+            answer = await self.bus.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": subject})
+        except Refused as error:
+            if error.code == NO_MESSAGE:
+                return None
+            raise
+        try:
+            fact = decode(subject, base64.b64decode(answer["message"].get("data", "")))
+        except Undecodable:
+            return None
+        return fact if isinstance(fact, Admitted) else None
+
+    async def end_of_log(self) -> int:
+        """The sequence of the newest message on the log."""
+        info = await self.bus.api(f"STREAM.INFO.{STREAM}")
+        return int(info["state"]["last_seq"])
+
+
+def _view(value: bytes, revision: int) -> View | None:
+    try:
+        return view(stored.decode(value), revision)
+    except msgspec.MsgspecError:
+        return None  # not ours to judge, and nothing that we could run

@@ -1,0 +1,223 @@
+"""Every stage of a run against every event that may come in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.events.facts import Finished, PodsReady, Started, Stopped
+from admittance.runner.decide import (
+    Bury,
+    Claimed,
+    ClaimLost,
+    Effects,
+    Ended,
+    Event,
+    Evicted,
+    Forget,
+    Leave,
+    NotOurs,
+    Ready,
+    Release,
+    Run,
+    Say,
+    Stage,
+    Start,
+    Stop,
+    Unstartable,
+    Up,
+    step,
+)
+
+OF: dict[str, Any] = {"namespace": "team", "name": "train", "uid": "u-1"}
+
+
+def a_run(stage: Stage, *, evicted: int = 0, lost: bool = False, leaving: bool = False) -> Run:
+    return Run(**OF, revision=10, stage=stage, evicted=evicted, claim_lost=lost, leaving=leaving)
+
+
+def stopped(revision: int, reason: str = "", message: str = "") -> Stopped:
+    return Stopped(**OF, revision=revision, reason=reason, message=message)
+
+
+def finished(succeeded: bool, message: str = "", reason: str = "") -> Say:
+    reason = reason or ("Succeeded" if succeeded else "Failed")
+    return Say(Finished(**OF, revision=10, succeeded=succeeded, message=message, reason=reason))
+
+
+CLAIMING, STARTING, RUNNING = Stage.CLAIMING, Stage.STARTING, Stage.RUNNING
+STOPPING, ENDED = Stage.STOPPING, Stage.ENDED
+LOST = stopped(10, "NodeFailures", "gone")
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "stage", "effects"),
+    [
+        pytest.param(
+            a_run(CLAIMING), Claimed(), STARTING, (Start(),), id="a won claim starts the job"
+        ),
+        pytest.param(
+            a_run(CLAIMING), NotOurs(), ENDED, (Forget(),), id="another's claim is left alone"
+        ),
+        pytest.param(
+            a_run(CLAIMING, evicted=12),
+            Claimed(),
+            ENDED,
+            (Say(stopped(12)), Bury(), Forget()),
+            id="what was evicted before it was claimed never starts",
+        ),
+        pytest.param(
+            a_run(STARTING),
+            Up(),
+            RUNNING,
+            (Say(Started(**OF, revision=10)),),
+            id="running processes are said to have started",
+        ),
+        pytest.param(
+            a_run(RUNNING),
+            Ready(),
+            RUNNING,
+            (Say(PodsReady(**OF, revision=10)),),
+            id="ready pods are said to be ready",
+        ),
+        pytest.param(a_run(RUNNING), Up(), RUNNING, (), id="started is said once"),
+        pytest.param(
+            a_run(STARTING),
+            Unstartable("no command"),
+            ENDED,
+            (finished(False, "no command", "FailedToStart"), Bury(), Forget()),
+            id="what can never start has failed",
+        ),
+        pytest.param(
+            a_run(STARTING), Evicted(12), STOPPING, (Stop(),), id="evicted while it starts it stops"
+        ),
+        pytest.param(
+            a_run(RUNNING), Evicted(12), STOPPING, (Stop(),), id="evicted while it runs it stops"
+        ),
+        pytest.param(
+            a_run(RUNNING), Evicted(9), RUNNING, (), id="an eviction before the admission is late"
+        ),
+        pytest.param(
+            a_run(RUNNING),
+            Ended("succeeded"),
+            ENDED,
+            (finished(True), Bury(), Forget()),
+            id="success finishes the workload",
+        ),
+        pytest.param(
+            a_run(RUNNING),
+            Ended("failed", "pod main-0 failed: exit code 3"),
+            ENDED,
+            (finished(False, "pod main-0 failed: exit code 3"), Bury(), Forget()),
+            id="failure finishes the workload and says why",
+        ),
+        pytest.param(
+            a_run(STOPPING, evicted=12),
+            Ended("stopped", "stopped"),
+            ENDED,
+            (Say(stopped(12, message="stopped")), Bury(), Forget()),
+            id="an evicted job that stopped is said to have, by the eviction's revision",
+        ),
+        pytest.param(
+            a_run(STOPPING, evicted=12),
+            Ended("succeeded"),
+            ENDED,
+            (finished(True), Say(stopped(12)), Bury(), Forget()),
+            id="a job that ends well while it is being stopped keeps its result",
+        ),
+        pytest.param(
+            a_run(STOPPING, leaving=True),
+            Ended("stopped"),
+            ENDED,
+            (Release(), Forget()),
+            id="a job stopped by the runner's end is given back, and nothing is said",
+        ),
+        pytest.param(
+            a_run(STOPPING, leaving=True, evicted=12),
+            Ended("stopped"),
+            ENDED,
+            (Say(stopped(12)), Bury(), Forget()),
+            id="an eviction outweighs the runner's end",
+        ),
+        pytest.param(
+            a_run(RUNNING),
+            Ended("lost", "gone"),
+            ENDED,
+            (Bury(then=LOST), Forget()),
+            id="a lost job gives its quota back if its claim is not another's",
+        ),
+        pytest.param(
+            a_run(RUNNING), ClaimLost(), STOPPING, (Stop(),), id="a lost claim stops the job"
+        ),
+        pytest.param(
+            a_run(STOPPING, lost=True),
+            Ended("stopped", "gone"),
+            ENDED,
+            (Bury(then=LOST), Forget()),
+            id="after a lost claim only its holder speaks",
+        ),
+        pytest.param(
+            a_run(RUNNING), Leave(), STOPPING, (Stop(),), id="the runner's end stops the job"
+        ),
+        pytest.param(
+            a_run(CLAIMING),
+            Leave(),
+            ENDED,
+            (Release(), Forget()),
+            id="the runner's end gives back what was only claimed",
+        ),
+        pytest.param(a_run(ENDED), Ended("succeeded"), ENDED, (), id="an end is told once"),
+        pytest.param(
+            a_run(ENDED),
+            Evicted(12),
+            ENDED,
+            (Say(stopped(12)),),
+            id="an eviction that comes after the end is answered",
+        ),
+    ],
+)
+def test_step(before: Run, event: Event, stage: Stage, effects: Effects) -> None:
+    after, did = step(before, event)
+    assert (after.stage, did) == (stage, effects)
+
+
+EVENTS = st.one_of(
+    st.builds(Claimed),
+    st.builds(Evicted, st.integers(5, 20)),
+    st.builds(Up),
+    st.builds(Ready),
+    st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped", "lost"])),
+    st.builds(ClaimLost),
+    st.builds(Leave),
+)
+
+
+@given(st.lists(EVENTS, max_size=12))
+def test_whatever_comes_a_run_starts_once_and_is_closed_once(events: list[Event]) -> None:
+    run = a_run(CLAIMING)
+    done: list[object] = []
+    for event in events:
+        run, effects = step(run, event)
+        done += effects
+    assert sum(isinstance(each, Start) for each in done) <= 1
+    assert sum(isinstance(each, Forget) for each in done) == (run.stage is ENDED)
+    assert sum(isinstance(each, Bury | Release) for each in done) == (run.stage is ENDED)
+    # Quota is given back for an eviction only when nothing runs any more.
+    for index, each in enumerate(done):
+        if isinstance(each, Say) and isinstance(each.fact, Stopped):
+            assert not any(isinstance(later, Start) for later in done[index:])
+
+
+@given(st.lists(EVENTS, max_size=12))
+def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
+    run = a_run(CLAIMING)
+    for event in events:
+        run, _ = step(run, event)
+        again, effects = step(run, event)
+        assert again == run
+        assert all(isinstance(each, Stop) for each in effects)
+        assert msgspec.structs.asdict(again) == msgspec.structs.asdict(run)

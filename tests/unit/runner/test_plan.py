@@ -1,0 +1,131 @@
+"""What an admission becomes in processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.facts import Admitted
+from admittance.events.shapes import PodSetToRun
+from admittance.runner.plan import CannotRun, plan_docker, plan_local
+
+
+def admitted(*containers: dict[str, Any], count: int = 2, **spec: Any) -> Admitted:
+    template = {"spec": {"containers": list(containers), **spec}}
+    annotations = spec.pop("annotations", None)
+    if annotations:
+        template = {
+            "metadata": {"annotations": annotations},
+            "spec": {"containers": list(containers), **spec},
+        }
+    return Admitted(
+        namespace="team",
+        name="train",
+        uid="u-1",
+        revision=10,
+        pod_sets=(
+            PodSetToRun(
+                name="main",
+                count=count,
+                flavors={"cpu": "spot", "memory": "on-demand"},
+                template=msgspec.Raw(msgspec.json.encode(template)),
+            ),
+        ),
+    )
+
+
+SLEEP = {"name": "c", "image": "busybox", "command": ["/bin/sleep"], "args": ["1"]}
+
+
+def test_command_and_args_are_one_program() -> None:
+    plan = plan_local(admitted(SLEEP), given={"PATH": "/bin"})
+    (only,) = plan.sets
+    assert [each.argv for each in only.main] == [("/bin/sleep", "1")]
+    assert (only.parallel, only.completions, plan.grace) == (2, 2, 30)
+    assert only.env == {
+        "ADMITTANCE_WORKLOAD": "train",
+        "ADMITTANCE_NAMESPACE": "team",
+        "ADMITTANCE_POD_SET": "main",
+        "ADMITTANCE_FLAVORS": "cpu=spot,memory=on-demand",
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "completions", "want"),
+    [
+        pytest.param(2, "5", (2, 5), id="more completions than pods run one after the other"),
+        pytest.param(3, "1", (1, 1), id="no more pods at once than successes are wanted"),
+        pytest.param(3, "", (3, 3), id="without the annotation every pod runs once"),
+    ],
+)
+def test_completions(count: int, completions: str, want: tuple[int, int]) -> None:
+    fact = admitted(SLEEP, count=count, annotations={"admittance.dev/completions": completions})
+    (only,) = plan_local(fact, given={}).sets
+    assert (only.parallel, only.completions) == want
+
+
+def test_the_grace_is_that_of_the_template() -> None:
+    assert plan_local(admitted(SLEEP, terminationGracePeriodSeconds=3), given={}).grace == 3
+
+
+def test_containers_without_a_command_are_left_out_beside_one_that_has_it() -> None:
+    (only,) = plan_local(admitted({"name": "proxy", "image": "x"}, SLEEP), given={}).sets
+    assert [each.name for each in only.main] == ["c"]
+
+
+def test_a_pod_set_without_pods_runs_nothing() -> None:
+    assert plan_local(admitted(SLEEP, count=0), given={}).sets == ()
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        pytest.param(
+            admitted({"name": "c", "image": "x"}),
+            "--executor docker",
+            id="an image alone needs an engine",
+        ),
+        pytest.param(
+            admitted(SLEEP, initContainers=[{"name": "i", "image": "x"}]),
+            "containers: i",
+            id="an init container without a command is not passed over",
+        ),
+        pytest.param(
+            admitted(SLEEP, initContainers=[{**SLEEP, "restartPolicy": "Always"}]),
+            "sidecar",
+            id="a sidecar never ends",
+        ),
+        pytest.param(
+            admitted(
+                {**SLEEP, "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"key": "k"}}}]}
+            ),
+            "env K",
+            id="a secret exists only in a cluster",
+        ),
+        pytest.param(admitted(SLEEP, containers=3), "template", id="a template that is none"),
+    ],
+)
+def test_what_can_never_run_says_why(fact: Admitted, says: str) -> None:
+    with pytest.raises(CannotRun, match=says):
+        plan_local(fact, given={})
+
+
+def test_a_container_is_marked_and_gets_its_environment_by_name() -> None:
+    container = {**SLEEP, "env": [{"name": "GREETING", "value": "$(ADMITTANCE_POD)"}]}
+    plan = plan_docker(admitted(container), given={}, docker="/usr/bin/docker", mark="r.k")
+    (process,) = plan.sets[0].main
+    argv = process.argv
+    assert argv[:3] == ("/usr/bin/docker", "run", "--rm")
+    assert "admittance.run=r.k" in argv
+    assert argv[argv.index("GREETING") - 1] == "--env"
+    assert argv[-4:] == ("--entrypoint", "/bin/sleep", "busybox", "1")
+    assert process.env == (("GREETING", "$(ADMITTANCE_POD)"),)
+    assert plan.cleanup[0][-2:] == ("/usr/bin/docker", "r.k")
+
+
+def test_an_image_alone_is_enough_for_an_engine() -> None:
+    fact = admitted({"name": "c", "image": "hello"})
+    plan = plan_docker(fact, given={}, docker="docker", mark="m")
+    assert plan.sets[0].main[0].argv[-1] == "hello"

@@ -1,0 +1,260 @@
+"""The shim with real processes: what it starts, keeps, writes and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote
+from admittance.runner.launcher import SHIM
+from admittance.runner.plan import ContainerPlan, PodSetPlan
+from admittance.runner.shim import boot_seconds, expand, pod_env
+
+LIMIT_SECONDS = 10.0
+
+
+def until(truth: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not truth():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.01)
+
+
+def sh(script: str, **env: str) -> ContainerPlan:
+    return ContainerPlan(name="c", argv=("/bin/sh", "-c", script), env=tuple(env.items()))
+
+
+class Bench:
+    """A data folder and a nursery."""
+
+    def __init__(self, tmp: Path) -> None:
+        self.folder = DataFolder.open(tmp)
+        self.folder.touch_lease(boot_seconds())
+        self.nursery = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SHIM)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        self.count = 0
+
+    def prepare(
+        self,
+        *main: ContainerPlan,
+        init: tuple[ContainerPlan, ...] = (),
+        parallel: int = 1,
+        completions: int = 1,
+        grace: int = 5,
+        lease: tuple[float, float] = (100.0, 110.0),
+    ) -> RunFolder:
+        self.count += 1
+        of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
+        key = f"ns.w{self.count}.7"
+        found = self.folder.folder_of(Identity(key=key, **of))  # type: ignore[arg-type]
+        found.write(
+            Spec(
+                key=key,
+                mark=f"test.{os.getpid()}.{key}",
+                **of,  # type: ignore[arg-type]
+                sets=(
+                    PodSetPlan(
+                        name="main",
+                        parallel=parallel,
+                        completions=completions,
+                        env={"ADMITTANCE_WORKLOAD": "w"},
+                        init=init,
+                        main=main,
+                    ),
+                ),
+                grace=grace,
+                given={"PATH": os.environ["PATH"]},
+                notify=str(self.folder.notify),
+                lease=str(self.folder.lease),
+                lease_stop=lease[0],
+                lease_kill=lease[1],
+            )
+        )
+        return found
+
+    def hand_over(self, run: RunFolder) -> None:
+        assert self.nursery.stdin is not None
+        self.nursery.stdin.write(os.fsencode(run.path) + b"\n")
+        self.nursery.stdin.flush()
+
+    def start(self, *main: ContainerPlan, **wants: object) -> RunFolder:
+        run = self.prepare(*main, **wants)  # type: ignore[arg-type]
+        self.hand_over(run)
+        return run
+
+    def outcome(self, run: RunFolder) -> tuple[str, str]:
+        until(lambda: run.read_journal() and run.journal.outcome, "an outcome")
+        assert run.journal.outcome is not None
+        return run.journal.outcome
+
+    def output(self, run: RunFolder, pod: str = "main-0") -> str:
+        path = run.path / "out" / f"{pod}.log"
+        return path.read_text() if path.exists() else ""
+
+    def close(self) -> None:
+        self.nursery.kill()
+        self.nursery.communicate()
+        for run in self.folder.runs():
+            if run.shim_lives():
+                os.kill(run.shim_pid(), signal.SIGTERM)
+                until(lambda run=run: not run.shim_lives(), "the shim's end")  # type: ignore[misc]
+        self.folder.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench) -> None:
+    run = bench.start(sh("echo out; echo err >&2"))
+    assert bench.outcome(run) == ("succeeded", "")
+    assert bench.output(run) == "out\nerr\n"
+    assert run.journal.up
+    assert run.journal.ready
+
+
+def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
+    script = "if [ $JOB_COMPLETION_INDEX = 1 ]; then exit 3; else sleep 60; fi"
+    run = bench.start(sh(script), parallel=3, completions=3)
+    assert bench.outcome(run) == ("failed", "pod main-1 failed: exit code 3")
+    assert not any(alive(pid) for pid in run.journal.processes)
+
+
+def test_a_program_that_is_not_there_fails_the_job(bench: Bench) -> None:
+    run = bench.start(ContainerPlan(name="c", argv=("no-such-program",)))
+    kind, message = bench.outcome(run)
+    assert kind == "failed"
+    assert "no-such-program" in message
+
+
+def test_further_pods_run_as_others_succeed_and_never_too_many_at_once(bench: Bench) -> None:
+    run = bench.start(sh("echo $JOB_COMPLETION_INDEX; sleep 0.05"), parallel=2, completions=5)
+    assert bench.outcome(run)[0] == "succeeded"
+    assert [bench.output(run, f"main-{index}") for index in range(5)] == [
+        f"{i}\n" for i in range(5)
+    ]
+    journal = (run.path / "journal").read_text().splitlines()
+    at_once = 0
+    for line in journal:
+        kind = msgspec.json.decode(line)["e"]
+        at_once += {"start": 1, "end": -1}.get(kind, 0)
+        assert at_once <= 2
+
+
+def test_init_containers_come_first_one_after_the_other(bench: Bench) -> None:
+    run = bench.start(
+        sh("echo main; ls"), init=(sh("sleep 0.1; echo one; touch here"), sh("echo two"))
+    )
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.output(run) == "one\ntwo\nmain\nhere\n"
+
+
+def test_a_failing_init_container_keeps_the_others_from_starting(bench: Bench) -> None:
+    run = bench.start(sh("echo main"), init=(sh("exit 4"),))
+    assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 4")
+    assert bench.output(run) == ""
+
+
+def test_all_containers_of_a_pod_must_succeed(bench: Bench) -> None:
+    run = bench.start(sh("exit 0"), sh("sleep 0.1; exit 5"))
+    assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 5")
+
+
+def test_sigterm_stops_everything_a_pod_has_started(bench: Bench) -> None:
+    run = bench.start(sh("sleep 61 & echo $!; wait"))
+    until(lambda: bench.output(run), "the child's pid")
+    child = int(bench.output(run))
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "stopped"
+    until(lambda: not alive(child), "the end of the child")
+
+
+def test_who_does_not_heed_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
+    run = bench.start(sh("trap '' TERM; echo deaf; sleep 62 & wait; sleep 62"), grace=1)
+    until(lambda: bench.output(run), "its start")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "stopped"
+
+
+def test_a_job_that_ends_well_within_the_grace_keeps_its_result(bench: Bench) -> None:
+    run = bench.start(sh("trap 'exit 0' TERM; echo on; while :; do sleep 0.02; done"))
+    until(lambda: bench.output(run), "its start")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "succeeded"
+
+
+def test_a_run_told_to_stop_before_its_shim_comes_starts_nothing(bench: Bench) -> None:
+    run = bench.prepare(sh("echo ran"))
+    run.note_stop(StopNote(evicted=9))
+    bench.hand_over(run)
+    assert bench.outcome(run)[0] == "stopped"
+    assert run.journal.processes == {}
+
+
+def test_a_run_handed_over_twice_starts_once(bench: Bench) -> None:
+    run = bench.prepare(sh("echo ran; sleep 0.2"))
+    for _ in range(5):
+        bench.hand_over(run)
+    assert bench.outcome(run)[0] == "succeeded"
+    bench.hand_over(run)
+    until(lambda: not run.shim_lives(), "the shim's end")
+    assert bench.output(run) == "ran\n"
+
+
+def test_shims_outlive_the_nursery(bench: Bench) -> None:
+    run = bench.start(sh("echo on; sleep 0.3; echo done"))
+    until(lambda: bench.output(run), "its start")
+    os.killpg(bench.nursery.pid, signal.SIGKILL)
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.output(run) == "on\ndone\n"
+
+
+def test_the_end_of_the_lease_ends_the_job(bench: Bench) -> None:
+    run = bench.start(sh("sleep 63"), lease=(0.4, 0.8))
+    assert bench.outcome(run) == ("lost", "the runner's lease ran out")
+
+
+def test_a_renewed_lease_lets_the_job_go_on(bench: Bench) -> None:
+    run = bench.start(sh("sleep 0.9"), lease=(0.5, 0.9))
+    for _ in range(8):
+        time.sleep(0.1)
+        bench.folder.touch_lease(boot_seconds())
+    assert bench.outcome(run)[0] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("$(A)-$(B)", "1-2", id="known names are replaced"),
+        pytest.param("$(NO)", "$(NO)", id="unknown names stay"),
+        pytest.param("$$(A)", "$(A)", id="two dollars are an escape"),
+        pytest.param("$A $", "$A $", id="other dollars are none of ours"),
+    ],
+)
+def test_expand(text: str, want: str) -> None:
+    assert expand(text, {"A": "1", "B": "2"}) == want
+
+
+def test_a_variable_sees_those_before_it_and_wins_over_what_is_given() -> None:
+    env = pod_env({"PATH": "/bin"}, [["PATH", "$(I):$(PATH)"], ["X", "$(PATH)$(Y)"]], {"I": "0"})
+    assert env == {"PATH": "0:/bin", "I": "0", "X": "0:/bin$(Y)"}
