@@ -1,8 +1,8 @@
 """The bus: pipelined publishing with an outcome per message, atomic batches, requests.
 
 Never await one acknowledgement before sending the next: `publish_all` sends everything, then
-gathers. Measured (two busy cores, 600 bytes, message id and trace header): nats-py's
-`publish_async` 11,000 a second, this 34,000; of our own CPU 66 µs a message against 12 µs.
+gathers. Measured (two busy cores, 600 bytes, message id and trace header, best of three): nats-py's
+`publish_async` 27,400 a second at 23 µs of our CPU a message, this 52,200 at 7 µs.
 """
 
 from __future__ import annotations

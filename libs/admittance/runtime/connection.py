@@ -1,7 +1,8 @@
 """A NATS connection with a short way for many small messages.
 
-nats-py spends 25 µs on sending a message with headers and 30 µs on receiving one (an asyncio.Queue,
-a task switch and a Msg each). The log and the bucket are read and written at tens of thousands of
+nats-py spends 23 µs of CPU on publishing a message and noting its acknowledgement, and about 45 µs
+on a pulled one (an asyncio.Queue, a task switch and a Msg each; measured; the short way takes 7 µs
+for either). The log and the bucket are read and written at tens of thousands of
 messages a second, so for those alone two short cuts are taken: a subscription whose handler is
 called straight from the parser, and a write of many messages at once. Everything else is nats-py's.
 

@@ -1,0 +1,99 @@
+"""The past, from the log: messages under some subjects, many at one request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.events import subjects
+from admittance.runtime.bucket import NO_MESSAGE
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+
+_encode = msgspec.json.Encoder().encode
+PAGE: Final = 500
+"""Messages asked for at once."""
+
+
+class Past(NamedTuple):
+    """A message of the log."""
+
+    sequence: int
+    time: datetime
+    subject: str
+    data: bytes
+
+
+async def past(
+    bus: Bus,
+    filters: Sequence[str],
+    *,
+    after: int = 0,
+    since: datetime | None = None,
+    limit: int = PAGE,
+    stream: str = subjects.STREAM,
+) -> list[Past]:
+    """The oldest ``limit`` messages behind ``after`` under any of the filters, in their order.
+
+    ``since`` is used where ``after`` is 0. Raises Unavailable.
+    """
+    pages = await asyncio.gather(
+        *(_page(bus, stream, subject, after, since, limit) for subject in filters)
+    )
+    merged = {found.sequence: found for page in pages for found in page}
+    return [merged[sequence] for sequence in sorted(merged)[:limit]]
+
+
+async def _page(
+    bus: Bus, stream: str, subject: str, after: int, since: datetime | None, limit: int
+) -> list[Past]:
+    request: dict[str, Any] = {"batch": limit, "next_by_subj": subject}
+    if after or since is None:
+        request["seq"] = after + 1
+    else:
+        request["start_time"] = since.astimezone(UTC).isoformat()
+    inbox = bus.nc.new_inbox()
+    subscription = await bus.nc.subscribe(inbox)
+    found: list[Past] = []
+    try:
+        await bus.nc.publish(f"$JS.API.DIRECT.GET.{stream}", _encode(request), reply=inbox)
+        while True:
+            message = await subscription.next_msg(timeout=5.0)
+            headers = message.headers or {}
+            sequence = headers.get("Nats-Sequence")
+            if sequence is None:
+                return found
+            found.append(
+                Past(
+                    int(sequence),
+                    datetime.fromisoformat(headers["Nats-Time-Stamp"]),
+                    headers["Nats-Subject"],
+                    message.data,
+                )
+            )
+    except TimeoutError:
+        raise Unavailable("the log does not answer") from None
+    finally:
+        await subscription.unsubscribe()
+
+
+async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past | None:
+    """The newest message on subject; None: there is none."""
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+    except Refused as error:
+        if error.code == NO_MESSAGE:
+            return None
+        raise
+    message: dict[str, Any] = answer["message"]
+    return Past(
+        message["seq"],
+        datetime.fromisoformat(message["time"]),
+        message["subject"],
+        base64.b64decode(message.get("data", "")),
+    )
