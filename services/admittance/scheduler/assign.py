@@ -1,0 +1,263 @@
+"""Which flavors a workload would get: the scan of SCHEDULING 5.
+
+No preemption yet: wherever room could only be made by taking it from somebody, there are no
+candidates, as if every policy were Never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+from admittance.quota.cell import Cell, available, borrow_level, potential
+from admittance.quota.labels import matches_node, untolerated
+from admittance.scheduler.needs import PodSetNeeds, Shape
+from admittance.scheduler.plan import Group, Option, Plan
+
+
+class Mode(IntEnum):
+    """How well a flavor serves, better ones higher. The middle three need others to go."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = Mode
+# Plain ints compare faster than members of the enumeration, and this is the innermost loop.
+_NO_FIT, _NO_CANDIDATES, _RECLAIM, _FIT = 0, 1, 3, 4
+
+
+class Obstacle(NamedTuple):
+    """Why one resource of one pod set has no room in one flavor (resource "": the flavor itself).
+    Amounts in accounting units."""
+
+    pod_set: str
+    flavor: str
+    resource: str
+    requested: int
+    available: int
+    reason: str
+    message: str = ""
+    taken: int = 0
+
+
+class PodSetPlace(msgspec.Struct, frozen=True):
+    """What one pod set would get."""
+
+    name: str
+    count: int
+    flavors: dict[str, str]
+    amounts: list[tuple[str, int]]
+
+
+class Assignment:
+    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order
+    of assigning; ``cursor``: where the scan stopped, per pod set and group (None: at the end).
+    ``checks``: controller to check of the flavors so far. ``failed_from``: the obstacles from this
+    index on are those of the scan that found nothing."""
+
+    __slots__ = ("checks", "cursor", "failed_from", "level", "mode", "obstacles", "places", "usage")
+
+    def __init__(self) -> None:
+        self.mode: int = _FIT
+        self.level = 0
+        self.places: list[PodSetPlace] = []
+        self.usage: dict[Cell, int] = {}
+        self.checks: dict[str, str] = {}
+        self.obstacles: list[Obstacle] = []
+        self.failed_from = 0
+        self.cursor: Cursor | None = None
+
+
+Cursor = tuple[Mapping[int, int], ...]
+"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
+
+_START: Mapping[int, int] = {}
+
+
+def assign(
+    plan: Plan, shape: Shape, cursor: Cursor | None = None, *, ignore_undeclared: bool = False
+) -> Assignment:
+    """The flavors that shape would get now, starting behind the cursor."""
+    result = Assignment()
+    taken = result.usage
+    stops: list[dict[int, int]] = []
+    pending = False
+    for index, ps in enumerate(shape.pod_sets):
+        amounts = shape.totals[index]
+        if plan.covers_pods:
+            amounts = [*(one for one in amounts if one[0] != "pods"), ("pods", ps.count)]
+        flavors: dict[str, str] = {}
+        charges: list[tuple[Cell, int]] = []
+        place: list[tuple[str, int]] = []
+        stopped: dict[int, int] = {}
+        start = cursor[index] if cursor is not None and index < len(cursor) else _START
+        mode = _FIT
+        for resource, amount in amounts:
+            group = plan.groups.get(resource)
+            if group is None:
+                if amount == 0 or ignore_undeclared:
+                    continue
+                result.failed_from = len(result.obstacles)
+                result.obstacles.append(
+                    Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor",
+                             f"resource {resource} unavailable in ClusterQueue")
+                )  # fmt: skip
+                mode = _NO_FIT
+                break
+            if resource not in flavors:
+                result.failed_from = len(result.obstacles)
+                of_group = [one for one in amounts if one[0] in group.resources]
+                found = _scan(plan, group, shape, ps, of_group, result, start.get(group.at, -1) + 1)
+                if found is None:
+                    mode = _NO_FIT
+                    break
+                option, got, level, stop = found
+                for one, much in of_group:
+                    flavors[one] = option.flavor
+                    charges.append((option.cells[one], much))
+                    place.append((one, much))
+                stopped[group.at] = stop
+                result.checks.update(option.checks)
+                mode = min(mode, got)
+                result.level = max(result.level, level)
+        if mode == _NO_FIT:
+            result.mode = _NO_FIT
+            break
+        for cell, much in charges:
+            taken[cell] = taken.get(cell, 0) + much
+        result.places.append(PodSetPlace(ps.name, ps.count, flavors, place))
+        result.mode = min(result.mode, mode)
+        stops.append(stopped)
+        pending = pending or any(stop != -1 for stop in stopped.values())
+    if pending:
+        result.cursor = tuple(stops)
+    return result
+
+
+def _scan(
+    plan: Plan,
+    group: Group,
+    shape: Shape,
+    ps: PodSetNeeds,
+    amounts: list[tuple[str, int]],
+    result: Assignment,
+    first: int,
+) -> tuple[Option, int, int, int] | None:
+    """The group's flavor for these amounts: option, mode, borrowing level, where the scan stopped.
+    None when no flavor serves; then result.obstacles tells why."""
+    best: tuple[Option, int, int] | None = None
+    options = group.options
+    last = len(options) - 1
+    index = last
+    for index in range(first, len(options)):
+        option = options[index]
+        if not _is_eligible(option, shape, ps, result):
+            continue
+        mode, level = _FIT, 0
+        for resource, amount in amounts:
+            got, far = _room(option, resource, amount, ps, result)
+            if mode == _FIT and got == _FIT:
+                level = max(level, far)
+            elif _better(plan, mode, level, got, far):
+                mode, level = got, far
+            if mode == _NO_FIT:
+                break
+        if not _goes_on(plan, mode, level):
+            best = option, mode, level
+            break
+        if _better(plan, mode, level, *(best[1:] if best is not None else (_NO_FIT, 0))):
+            best = option, mode, level
+    if best is None:
+        return None
+    return (*best, -1 if index >= last else index)
+
+
+def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignment) -> bool:
+    kind, reason = "NoMatchingFlavor", ""
+    if not option.exists:
+        reason = f"flavor {option.flavor} not found"
+    elif shape.allowed is not None and option.flavor not in shape.allowed:
+        reason = f"flavor {option.flavor} is not among the allowed ones"
+    elif (
+        option.taints
+        and (taint := untolerated(option.taints, ps.tolerations, option.tolerations)) is not None
+    ):
+        reason = f"untolerated taint {taint.key} in flavor {option.flavor}"
+    elif (
+        option.labels
+        and (ps.node_selector or ps.terms)
+        and not matches_node(option.labels, dict(ps.node_selector), ps.terms)
+    ):
+        reason = f"flavor {option.flavor} doesn't match node affinity"
+    elif option.checks and (other := _conflict(option, result)):
+        kind = "ConflictingAdmissionChecks"
+        reason = f"flavor {option.flavor} brings a second check of one controller beside {other}"
+    if not reason:
+        return True
+    result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))
+    return False
+
+
+def _conflict(option: Option, result: Assignment) -> str:
+    """The check of an earlier choice that shares its controller with a different one here."""
+    for controller, name in option.checks:
+        other = result.checks.get(controller, name)
+        if other != name:
+            return other
+    return ""
+
+
+def _room(
+    option: Option, resource: str, amount: int, ps: PodSetNeeds, result: Assignment
+) -> tuple[int, int]:
+    """Mode and borrowing level of one resource in one flavor; SCHEDULING 5.3."""
+    cell = option.cells[resource]
+    before = result.usage.get(cell, 0)
+    wanted = before + amount
+    free = available(cell)
+    if wanted <= (free if free > 0 else 0):
+        return _FIT, borrow_level(cell, wanted)[0]
+    most = potential(cell)
+    if wanted > most:
+        result.obstacles.append(
+            Obstacle(ps.name, option.flavor, resource, amount, most, "ExceedsMaxQuota", "", before)
+        )
+        return _NO_FIT, 0
+    result.obstacles.append(
+        Obstacle(
+            ps.name, option.flavor, resource, amount, max(0, free), "WaitingForQuota", "", before
+        )
+    )
+    level, reclaimable = borrow_level(cell, wanted)
+    if cell.nominal >= wanted or reclaimable:
+        return _NO_CANDIDATES, level
+    return _NO_FIT, level
+
+
+def _better(plan: Plan, mode: int, level: int, other: int, other_level: int) -> bool:
+    """(mode, level) is better than (other, other_level); SCHEDULING 5.4."""
+    if mode == _NO_FIT:
+        return False
+    if other == _NO_FIT:
+        return True
+    if (mode == _NO_CANDIDATES) != (other == _NO_CANDIDATES):
+        return other == _NO_CANDIDATES
+    if plan.preemption_first:
+        return level < other_level if level != other_level else mode > other
+    return mode > other if mode != other else level < other_level
+
+
+def _goes_on(plan: Plan, mode: int, level: int) -> bool:
+    """The scan looks at the next flavor too, rather than stop at this one."""
+    if mode <= _NO_CANDIDATES:
+        return True
+    if mode <= _RECLAIM and plan.preempt_next:
+        return True
+    return level > 0 and plan.borrow_next

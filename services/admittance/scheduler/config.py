@@ -1,0 +1,22 @@
+"""What a deployment may set about scheduling."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """``requeuing_timestamp``: where a workload queues after its pods were not ready in time,
+    Eviction or Creation. ``quota_check_strategy``: IgnoreUndeclared lets resources that a queue
+    does not cover go free. ``refusal_delay``: how long a workload is parked before it is said why.
+    ``idle_cycles``: how often heads that nothing came of are looked at again without an event.
+    """
+
+    refusal_delay: timedelta = timedelta(seconds=1)
+    requeuing_timestamp: str = "Eviction"
+    quota_check_strategy: str = "BlockUndeclared"
+    exclude_resource_prefixes: tuple[str, ...] = ()
+    refusals_per_call: int = 256
+    idle_cycles: int = 10

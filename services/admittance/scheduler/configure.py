@@ -1,0 +1,157 @@
+"""What a change of the configuration does to the picture. Source: SCHEDULING 1.3, 3.5, 3.7."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from admittance.quota.catalog import domain_of_node
+from admittance.scheduler.ledger import charges_of
+from admittance.scheduler.picture import Key
+from admittance.scheduler.plan import plan_of
+from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.world import World
+
+
+def apply_object(
+    world: World, kind: str, namespace: str, name: str, obj: Any, revision: int, *, now: datetime
+) -> None:
+    """The object is now so; None: deleted."""
+    touched = world.catalog.apply(kind, namespace, name, obj, revision)
+    affected = world.catalog.affected
+    if kind == "ClusterQueue":
+        _queue_changed(world, world.queue(name), now)
+    for queue_name in affected:
+        _refresh(world, world.queue(queue_name), spec=queue_name == name)
+    if kind in ("ClusterQueue", "Cohort"):
+        _place(world, touched, kind, name)
+    # Decisions on their way were made from an older configuration: the controller refuses them.
+    for domain_name in touched:
+        domain = world.domains.get(domain_name)
+        if domain is not None:
+            for member in [one for one in domain.inflight if one.seen < revision]:
+                world.undo(member, domain, now)
+    match kind:
+        case "LocalQueue":
+            _local_changed(world, (namespace, name), now)
+        case "Namespace":
+            for key in world.catalog.locals_in(name):
+                local = world.catalog.local_queues[key]
+                queue = world.queues.get(local.spec.cluster_queue)
+                if queue is not None and queue.asides:
+                    world.flush(queue.domain)
+        case "Cohort" if obj is not None:
+            for domain_name in touched:
+                world.flush(world.domains.get(domain_name))
+
+
+def _queue_changed(world: World, queue: Queue, now: datetime) -> None:
+    """The ClusterQueue came, changed, or went."""
+    node = world.catalog.tree.queues.get(queue.name)
+    if node is queue.node:
+        return
+    queue.node = node
+    for member in list(queue.holding):
+        held = member.charge
+        assert held is not None and member.shape is not None
+        # The old node went out of the tree with its usage; what is still held counts again.
+        cells = (
+            charges_of(node, held.admission, member.shape, member.reclaimable)
+            if node is not None
+            else []
+        )
+        for cell, amount in cells:
+            cell.charge(amount)
+        member.charge = held._replace(cells=cells)
+    if node is None:
+        for member in list(queue.waiting()):
+            queue.remove(member)
+        queue.plan = None
+        return
+    for key in world.catalog.locals_of(queue.name):
+        for member in world.locals.get(key, ()):
+            if member.charge is None and member.queue is None and member.competes:
+                world.admit_to_queue(member, now)
+
+
+def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
+    """Whether the queue admits, and with which flavors."""
+    was_active = queue.activity.active
+    queue.activity = world.catalog.activity(queue.name)
+    world.catalog.tree.count(queue.name, counted=queue.activity.active)
+    if queue.node is not None:
+        queue.plan = plan_of(world.catalog, queue.name, queue.node)
+        queue.strict = (
+            world.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
+        )
+    if queue.domain is not None:
+        queue.domain.note(queue)
+        if queue.node is not None and (spec or (queue.activity.active and not was_active)):
+            world.flush(queue.domain)
+        world.stir(queue.domain)
+
+
+def _place(world: World, touched: set[str], kind: str, name: str) -> None:
+    """Every queue of the touched trees in the domain that it belongs to now."""
+    queues: dict[Queue, None] = {}
+    if kind == "ClusterQueue":
+        queues[world.queue(name)] = None
+    for domain_name in touched:
+        domain = world.domains.get(domain_name)
+        if domain is not None:
+            domain.generation += 1
+            if kind == "Cohort":
+                queues.update(domain.queues)
+    for queue in queues:
+        node = queue.node
+        domain = None
+        if node is not None:
+            domain = domain_at(world, domain_of_node(node))
+            queue.in_cycle = world.catalog.tree.in_cycle(node)
+        before = queue.domain
+        if before is domain:
+            continue
+        queue.domain = domain
+        if before is not None:
+            _part(world, before, queue, domain)
+        if domain is not None:
+            domain.queues[queue] = None
+            domain.generation += 1
+            domain.note(queue)
+            world.flush(domain)
+        # A cursor's generation counts both; it must not come out as it was by accident.
+        queue.generation += 1
+
+
+def domain_at(world: World, name: str) -> Domain:
+    """The domain of that name, made where there is none."""
+    domain = world.domains.get(name)
+    if domain is None:
+        domain = world.domains[name] = Domain(name)
+        domain.owned = name in world.owned
+    return domain
+
+
+def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> None:
+    before.queues.pop(queue, None)
+    before.ready.pop(queue, None)
+    before.resting.pop(queue, None)
+    for member in list(before.inflight):
+        if member.queue is queue or (member.charge is not None and member.charge.queue is queue):
+            del before.inflight[member]
+            if after is not None:
+                after.inflight[member] = None
+    if not before.queues and not before.inflight:
+        world.domains.pop(before.name, None)
+        world.busy.pop(before, None)
+
+
+def _local_changed(world: World, key: Key, now: datetime) -> None:
+    """The LocalQueue came, changed, was held, or went: its workloads go where it leads now."""
+    local = world.catalog.local_queues.get(key)
+    open_to = None
+    if local is not None and local.spec.stop_policy in ("", "None"):
+        open_to = world.queues.get(local.spec.cluster_queue)
+    for member in list(world.locals.get(key, ())):
+        if member.charge is None and (open_to is None or member.queue is not open_to):
+            world.requeue(member, now)

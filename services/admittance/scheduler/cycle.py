@@ -1,0 +1,204 @@
+"""One scheduling cycle of one domain: heads, nominate, order, process, requeue.
+
+Source: SCHEDULING 4. Domains are independent of each other within a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from admittance.events.shapes import Refusal
+from admittance.quota.catalog import Catalog
+from admittance.quota.cell import Cell, available
+from admittance.scheduler.assign import FIT, NO_FIT, Assignment, assign
+from admittance.scheduler.picture import Aside, Member, SavedCursor, Say
+from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.reasons import refusal_of
+
+Accept = Callable[[Queue, Member, Assignment], None]
+"""Takes the assignment: charges it, and says so."""
+
+
+class Entry(NamedTuple):
+    """A head with what it would get."""
+
+    queue: Queue
+    member: Member
+    assignment: Assignment
+
+
+class Cycle:
+    """What a cycle needs to know, and its number."""
+
+    def __init__(self, catalog: Catalog, *, ignore_undeclared: bool) -> None:
+        self.catalog = catalog
+        self.number = 0
+        self._ignore_undeclared = ignore_undeclared
+
+    def run(self, domain: Domain, accept: Accept, *, now: datetime) -> bool:
+        """One cycle. True: something came of it."""
+        if domain.flush:
+            flush(domain, self.catalog, now)
+        # 1. One head of each queue, whatever it holds.
+        heads = [
+            (queue, member)
+            for queue in domain.ready
+            if (member := queue.head()) is not None and not member.inflight
+        ]
+        if not heads:
+            return False
+        # 2. What each would get, as if it were alone.
+        moved = False
+        entries: list[Entry] = []
+        for queue, member in heads:
+            hindrance = self._hindrance(queue, member)
+            if hindrance is not None:
+                queue.set_aside(member, hindrance, now)
+                moved = True
+                continue
+            entry = Entry(queue, member, self._nominate(domain, queue, member))
+            if entry.assignment.mode == NO_FIT:
+                moved |= self._rest(domain, entry, now)
+            else:
+                entries.append(entry)
+        # 3. Who borrows least, then who matters most, then who waited longest.
+        if len(entries) > 1:
+            entries.sort(key=_order)
+        # 4. One after the other, each seeing what the ones before it took.
+        held: list[tuple[Cell, int]] = []
+        for entry in entries:
+            if entry.assignment.mode != FIT:
+                # It is entitled to this room and cannot force anybody to leave it, so nobody else
+                # may take it in this cycle.
+                for cell, amount in held_back(entry.assignment):
+                    cell.charge(amount)
+                    held.append((cell, amount))
+                moved |= self._rest(domain, entry, now)
+            elif _still_fits(entry.assignment):
+                entry.queue.remove(entry.member)
+                entry.member.cursor = None
+                accept(entry.queue, entry.member, entry.assignment)
+                moved = True
+            else:
+                self._save_cursor(domain, entry)
+        # 5. The next head of each queue.
+        for cell, amount in held:
+            cell.charge(-amount)
+        for queue, _ in heads:
+            domain.note(queue)
+        return moved
+
+    def _hindrance(self, queue: Queue, member: Member) -> Aside | None:
+        """Why the head is not even considered; None: it is."""
+        if member.problem is not None:
+            return member.problem
+        if queue.in_cycle:
+            return Aside("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
+        namespace = member.key[0]
+        if not self.catalog.selects_namespace(queue.name, namespace):
+            return namespace_mismatch(namespace)
+        return None
+
+    def _nominate(self, domain: Domain, queue: Queue, member: Member) -> Assignment:
+        saved = member.cursor
+        if saved is not None and not (
+            saved.owner is member.cls
+            and (
+                saved.cycle >= self.number - 1
+                or saved.generation == queue.generation + domain.generation
+            )
+        ):
+            saved = None
+        assert queue.plan is not None and member.shape is not None
+        return assign(
+            queue.plan,
+            member.shape,
+            saved.at if saved is not None else None,
+            ignore_undeclared=self._ignore_undeclared,
+        )
+
+    def _save_cursor(self, domain: Domain, entry: Entry) -> bool:
+        """Remembers where the scan stopped. True: there are flavors left to try."""
+        at = entry.assignment.cursor
+        member = entry.member
+        if at is None or member.cls is None:
+            member.cursor = None
+            return False
+        generation = entry.queue.generation + domain.generation
+        member.cursor = SavedCursor(at, self.number, generation, member.cls)
+        return True
+
+    def _rest(self, domain: Domain, entry: Entry, now: datetime) -> bool:
+        """After a scan that gave nothing. True: the class is parked for it."""
+        pending = self._save_cursor(domain, entry)
+        cls = entry.member.cls
+        if pending or entry.queue.strict or cls is None:
+            return False
+        entry.queue.park_class(cls, refusal_of(entry.assignment), now)
+        return True
+
+
+def namespace_mismatch(namespace: str) -> Aside:
+    """The ClusterQueue does not take workloads of the namespace."""
+    return Aside(
+        "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
+    )
+
+
+def _order(entry: Entry) -> tuple[int, int, datetime, str]:
+    member = entry.member
+    stamp = member.stamp
+    assert stamp is not None
+    return entry.assignment.level, -member.priority, stamp, member.uid
+
+
+def _still_fits(assignment: Assignment) -> bool:
+    for cell, amount in assignment.usage.items():
+        if amount:
+            free = available(cell)
+            if amount > (free if free > 0 else 0):
+                return False
+    return True
+
+
+def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
+    """The room that a head without victims keeps from others; an amount may be negative.
+    Source: SCHEDULING 4.4, reserve_amount."""
+    held: list[tuple[Cell, int]] = []
+    for cell, use in assignment.usage.items():
+        if assignment.level > 0:
+            if cell.borrow is None:
+                amount = use
+            else:
+                amount = min(use, cell.nominal + cell.borrow - cell.usage)
+        else:
+            amount = max(0, min(use, cell.nominal - cell.usage))
+        held.append((cell, amount))
+    return held
+
+
+def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
+    """What was parked in the domain competes again, but for what waits for something of its own."""
+    domain.flush = False
+    for queue in list(domain.resting):
+        for cls in list(queue.parked):
+            queue.wake(cls)
+        queue.parked.clear()
+        for member in list(queue.asides):
+            if member.is_due(now) and catalog.selects_namespace(queue.name, member.key[0]):
+                queue.add(member, now)
+        domain.note(queue)
+
+
+def refusal_for(member: Member) -> Refusal | None:
+    """Why the member is parked; None: it is not, or what it waits for is in its status."""
+    if member.aside is not None:
+        return Refusal(reason=member.aside.reason, message=member.aside.message)
+    if member.cls is not None and member.cls.parked is not None:
+        return member.cls.parked
+    return None
+
+
+__all__ = ["Accept", "Cycle", "Entry", "Say", "flush", "held_back", "refusal_for"]

@@ -1,0 +1,200 @@
+"""The scheduler's core: objects and workloads in, decisions out. Pure; time is an argument.
+
+It keeps one picture of everything, moved by what changes. What it decides it assumes at once: the
+quota is charged before anybody has written it down, and given back when the log or the
+workload-controller does not take the decision.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from heapq import heappop
+from typing import Any
+
+from admittance.events.facts import Assigned, Refused
+from admittance.events.requests import (
+    ExplainReply,
+    PendingQuery,
+    PendingReply,
+    Queues,
+    QueuesReply,
+)
+from admittance.scheduler import answers, configure, intake
+from admittance.scheduler.assign import Assignment
+from admittance.scheduler.config import Config
+from admittance.scheduler.cycle import Cycle
+from admittance.scheduler.facts import LONG_AGO
+from admittance.scheduler.ledger import admission_of
+from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.refusals import due, earliest
+from admittance.scheduler.world import World
+from admittance.workload.stored import StoredWorkload
+
+__all__ = ["Config", "Scheduler"]
+
+
+class Scheduler:
+    """Decides for the domains that it owns."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._config = config or Config()
+        self._world = World(self._config)
+        self._cycle = Cycle(
+            self._world.catalog,
+            ignore_undeclared=self._config.quota_check_strategy == "IgnoreUndeclared",
+        )
+        self._now = LONG_AGO
+
+    # What happened. -------------------------------------------------------------------------
+
+    def apply_object(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> None:
+        """An object of the configuration, as of revision; None: deleted.
+
+        Decisions on their way that were made from an older picture of its domain are undone: the
+        workload-controller refuses them by the same rule.
+        """
+        self.seen(revision)
+        configure.apply_object(self._world, kind, namespace, name, obj, revision, now=self._now)
+
+    def apply_workload(
+        self,
+        namespace: str,
+        name: str,
+        stored: StoredWorkload | None,
+        revision: int,
+        *,
+        now: datetime,
+    ) -> None:
+        """A workload as it is stored, as of revision; None: deleted."""
+        self.seen(revision)
+        self._now = max(self._now, now)
+        intake.apply_workload(self._world, (namespace, name), stored, revision, now=now)
+
+    def seen(self, revision: int) -> None:
+        """The picture is as new as this revision of the bucket."""
+        self._world.seen = max(self._world.seen, revision)
+
+    # Who decides. ---------------------------------------------------------------------------
+
+    def own(self, domain: str) -> None:
+        """Decide for the domain from now on."""
+        self._world.owned.add(domain)
+        found = self._world.domains.get(domain)
+        if found is not None:
+            found.owned = True
+            self._world.flush(found)
+
+    def disown(self, domain: str) -> None:
+        """Decide no longer for the domain; whatever was assumed there is forgotten."""
+        world = self._world
+        world.owned.discard(domain)
+        found = world.domains.get(domain)
+        if found is not None:
+            for member in list(found.inflight):
+                world.undo(member, found, self._now)
+            found.owned = False
+            world.busy.pop(found, None)
+
+    def domains(self) -> set[str]:
+        """Every domain that has a ClusterQueue now."""
+        return {name for name, domain in self._world.domains.items() if domain.queues}
+
+    def owned(self) -> frozenset[str]:
+        """The domains that it decides for, whether they have ClusterQueues now or not."""
+        return frozenset(self._world.owned)
+
+    # Decisions. -----------------------------------------------------------------------------
+
+    def cycle(self, *, now: datetime) -> list[Assigned]:
+        """One cycle over the owned domains in which something happened: at most one head of each
+        ClusterQueue. What is returned is assumed already."""
+        world = self._world
+        self._now = max(self._now, now)
+        self._come_back(now)
+        self._cycle.number += 1
+        decided: list[Assigned] = []
+        for domain in list(world.busy):
+            self._one(domain, decided, now)
+        return decided
+
+    def _one(self, domain: Domain, decided: list[Assigned], now: datetime) -> None:
+        world = self._world
+
+        def accept(queue: Queue, member: Member, assignment: Assignment) -> None:
+            admission = admission_of(queue.name, assignment)
+            world.charge(member, queue, admission, list(assignment.usage.items()))
+            member.inflight = Say.ASSIGNED
+            member.seen = world.seen
+            domain.inflight[member] = None
+            decided.append(
+                Assigned(
+                    namespace=member.key[0],
+                    name=member.key[1],
+                    uid=member.uid,
+                    time=now,
+                    revision=member.revision,
+                    seen=world.seen,
+                    domain=domain.name,
+                    admission=admission,
+                )
+            )
+
+        if self._cycle.run(domain, accept, now=now):
+            domain.idle = 0
+        else:
+            domain.idle += 1
+        if not domain.ready or domain.idle >= self._config.idle_cycles or domain.is_waiting():
+            world.busy.pop(domain, None)
+
+    def _come_back(self, now: datetime) -> None:
+        """Workloads whose time has come compete again."""
+        world = self._world
+        while world.timers and world.timers[0][0] <= now:
+            _, key = heappop(world.timers)
+            member = world.members.get(key)
+            if member is not None and member.aside is not None and member.is_due(now):
+                world.requeue(member, now)
+
+    def has_work(self) -> bool:
+        """A cycle now could bring something."""
+        return bool(self._world.busy)
+
+    def refusals(self, *, now: datetime) -> list[Refused]:
+        """What is to be said to workloads that have been parked for a while, and whose status does
+        not say it yet. Each is on its way from now on, and not decided about meanwhile."""
+        self._now = max(self._now, now)
+        return due(self._world, now)
+
+    def forget(self, namespace: str, name: str, revision: int) -> None:
+        """The log did not take what was decided about the workload at that revision: as if it had
+        not been decided."""
+        member = self._world.members.get((namespace, name))
+        if member is None or member.revision != revision or not member.inflight:
+            return
+        queue = member.charge.queue if member.charge is not None else member.queue
+        if queue is not None and queue.domain is not None:
+            self._world.undo(member, queue.domain, self._now)
+
+    def next_wake(self) -> datetime | None:
+        """When something is to be done even if nothing happens; None: never."""
+        times = [self._world.timers[0][0]] if self._world.timers else []
+        refusal = earliest(self._world)
+        if refusal is not None:
+            times.append(refusal)
+        return min(times, default=None)
+
+    # Answers. -------------------------------------------------------------------------------
+
+    def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
+        """Why the workload waits. Costs one scan of its flavors, one pass over those that wait in
+        its queue before it, and nothing that grows with other queues."""
+        return answers.explain(self._world, (namespace, name), now=now)
+
+    def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
+        """Who waits, in order; of one namespace, or ("") of all."""
+        return answers.pending(self._world, query, namespace)
+
+    def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
+        """Counters, usage and activity of the queues."""
+        return answers.queues(self._world, query, namespace)

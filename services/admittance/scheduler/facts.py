@@ -1,0 +1,143 @@
+"""What a stored workload tells the scheduler, read in one pass over its conditions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from admittance.api.meta import Condition
+from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY
+from admittance.events.shapes import Admission
+from admittance.scheduler.config import Config
+from admittance.scheduler.needs import Needs, Shapes
+from admittance.scheduler.picture import Aside
+from admittance.workload.stored import StoredWorkload
+
+LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class Facts(NamedTuple):
+    """``admission``: quota that it holds; None: none. ``competes``: it may be in a queue at all.
+    ``waits``: it may not compete before something is done about it. ``stamp``: its age in the
+    queue. ``signature``: equal as long as nothing changed that could make a difference."""
+
+    needs: Needs
+    finished: bool
+    admission: Admission | None
+    admitted: bool
+    competes: bool
+    waits: bool
+    requeue_at: datetime | None
+    problem: Aside | None
+    stamp: datetime
+    created: datetime
+    said: str
+    state: str
+    reclaimable: tuple[tuple[str, int], ...]
+    signature: int
+
+
+def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
+    """What stored tells. Raises msgspec.MsgspecError or BadQuantity for a spec that no door let
+    in."""
+    meta, status = stored.metadata, stored.status
+    reserved = evicted = requeued = admitted = finished = None
+    for condition in status.conditions:
+        match condition.type:
+            case "QuotaReserved":
+                reserved = condition
+            case "Evicted":
+                evicted = condition
+            case "Requeued":
+                requeued = condition
+            case "Admitted":
+                admitted = condition
+            case "Finished":
+                finished = condition
+    allowed = None
+    gated = False
+    if meta.annotations:
+        names = meta.annotations.get(ALLOWED_FLAVORS)
+        if names is not None:
+            allowed = frozenset(name.strip() for name in names.split(",") if name.strip())
+        gated = bool(meta.annotations.get(GATED_BY))
+    needs = shapes.needs(stored.spec, allowed)
+    reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
+    holds = _true(reserved) and status.admission is not None
+    said = reserved.reason if reserved is not None and reserved.status == "False" else ""
+    if reclaimable and not holds:
+        needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
+    problem = None
+    for row in status.admission_checks:
+        # A row in Retry keeps its state through the wait; once the wait is over it is Pending.
+        if row.state in ("Retry", "Rejected"):
+            problem = Aside(
+                "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
+            )
+            break
+    created = meta.creation_timestamp or LONG_AGO
+    state = status.requeue_state
+    waits = requeued is not None and requeued.status == "False"
+    requeue_at = state.requeue_at if state is not None else None
+    return Facts(
+        needs=needs,
+        finished=_true(finished),
+        admission=status.admission if holds else None,
+        admitted=_true(admitted),
+        competes=(
+            needs.active
+            and not holds
+            and not gated
+            and needs.role != "parent"
+            and said != "OnHold"
+            and meta.deletion_timestamp is None
+        ),
+        waits=waits,
+        requeue_at=requeue_at,
+        problem=problem,
+        stamp=_stamp(evicted, created, config),
+        created=created,
+        said=said,
+        state=_state(holds, admitted, evicted),
+        reclaimable=reclaimable,
+        signature=hash(
+            (
+                needs,
+                gated,
+                said == "OnHold",
+                reclaimable,
+                problem,
+                requeue_at,
+                _mark(evicted),
+                _mark(requeued),
+            )
+        ),
+    )
+
+
+def _true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"
+
+
+def _mark(condition: Condition | None) -> tuple[str, str, datetime | None] | None:
+    if condition is None:
+        return None
+    return condition.status, condition.reason, condition.last_transition_time
+
+
+def _stamp(evicted: Condition | None, created: datetime, config: Config) -> datetime:
+    """Its place in the queue: creation, or the eviction that sent it to the back."""
+    if evicted is None or evicted.status != "True":
+        return created
+    at_eviction = evicted.reason == "AdmissionCheck" or (
+        evicted.reason == "PodsReadyTimeout" and config.requeuing_timestamp == "Eviction"
+    )
+    return evicted.last_transition_time or created if at_eviction else created
+
+
+def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -> str:
+    if not holds:
+        return "Pending"
+    if _true(evicted):
+        return "Evicting"
+    return "Admitted" if _true(admitted) else "QuotaReserved"

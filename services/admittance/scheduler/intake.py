@@ -1,0 +1,156 @@
+"""What a new state of a workload does to the picture. Source: SCHEDULING 3.1, 3.5."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from admittance.api.quantity import BadQuantity
+from admittance.scheduler.facts import Facts, facts_of
+from admittance.scheduler.ledger import charges_of
+from admittance.scheduler.picture import Key, Member, Say
+from admittance.scheduler.queue import Domain
+from admittance.scheduler.world import World
+from admittance.workload.stored import StoredWorkload
+
+
+def apply_workload(
+    world: World, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
+) -> None:
+    """The workload is so, as of revision; None: it is gone. What is older than what is known
+    changes nothing."""
+    member = world.members.get(key)
+    if member is not None and revision <= member.revision:
+        return
+    if stored is None:
+        if member is not None:
+            drop(world, member)
+        return
+    try:
+        facts = facts_of(stored, world.shapes, world.config)
+    except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
+        # No door let this in. It cannot be placed; it must not stop the others either.
+        if member is not None:
+            drop(world, member)
+        return
+    if facts.finished:
+        if member is not None:
+            drop(world, member)
+        return
+    if member is not None and member.uid != stored.metadata.uid:
+        drop(world, member)
+        member = None
+    if member is None:
+        member = world.members[key] = Member(key)
+        member.uid = stored.metadata.uid
+    member.revision = revision
+    was_assumed = member.inflight is Say.ASSIGNED
+    if member.inflight:
+        world.landed(member, _domain_of(member))
+    member.said = facts.said
+    held_before = member.charge
+    if facts.admission is not None:
+        _hold(world, member, facts)
+    elif held_before is not None:
+        queue = world.release(member)
+        if queue is not None:
+            queue.generation += 1
+            world.flush(queue.domain)
+    unchanged = member.signature == facts.signature and held_before is None
+    if unchanged and not was_assumed:
+        # Such as a refusal that was written: it stays where it is.
+        cls = member.cls
+        if cls is not None and cls.parked is not None and member.said == cls.parked.reason:
+            cls.unsaid.pop(member, None)
+        if member.queue is not None:
+            world.changed(member.queue)
+        return
+    _remember(world, member, facts)
+    world.requeue(member, now)
+
+
+def drop(world: World, member: Member) -> None:
+    """The workload is no more: finished, deleted, or a namesake came."""
+    if member.inflight:
+        world.landed(member, _domain_of(member))
+    queue = world.release(member)
+    if queue is not None:
+        queue.generation += 1
+        world.flush(queue.domain)
+    waited = member.queue
+    world.take_out(member)
+    if waited is not None:
+        # Upstream wakes the tree for any workload that goes; one that waited held nothing back,
+        # but heads that lost to it may go on.
+        world.flush(waited.domain)
+    world.members.pop(member.key, None)
+    here = world.locals.get(member.local)
+    if here is not None:
+        here.pop(member, None)
+        if not here:
+            del world.locals[member.local]
+
+
+def _domain_of(member: Member) -> Domain | None:
+    if member.charge is not None:
+        return member.charge.queue.domain
+    return member.queue.domain if member.queue is not None else None
+
+
+def _hold(world: World, member: Member, facts: Facts) -> None:
+    """Charges what the admission says, unless it is charged already."""
+    admission = facts.admission
+    assert admission is not None
+    world.take_out(member)
+    held = member.charge
+    queue = world.queue(admission.cluster_queue)
+    queue.generation += 1
+    changed = member.reclaimable != facts.reclaimable
+    if member.priority != facts.needs.priority and held is not None:
+        world.flush(queue.domain)
+    if held is not None and held.queue is queue and not changed and held.admission == admission:
+        return
+    if held is not None:
+        before = world.release(member)
+        if before is not None:
+            world.flush(before.domain)
+    cells = (
+        charges_of(queue.node, admission, facts.needs.shape, facts.reclaimable)
+        if queue.node is not None
+        else []
+    )
+    world.charge(member, queue, admission, cells)
+
+
+def _remember(world: World, member: Member, facts: Facts) -> None:
+    needs = facts.needs
+    local = (member.key[0], needs.queue)
+    if member.local != local or member.shape is None:
+        before = world.locals.get(member.local)
+        if before is not None:
+            before.pop(member, None)
+            if not before:
+                del world.locals[member.local]
+        # The key is shared by all workloads of the LocalQueue.
+        here = world.locals.get(local)
+        if here is None:
+            here = world.locals[local] = {}
+            member.local = local
+        else:
+            member.local = next(iter(here)).local if here else local
+        here[member] = None
+    world.take_out(member)
+    member.priority = needs.priority
+    if member.shape is not needs.shape:
+        member.shape = needs.shape
+        member.cursor = None
+    member.stamp = facts.stamp
+    member.created = facts.created
+    member.requeue_at = facts.requeue_at
+    member.waits = facts.waits
+    member.problem = facts.problem
+    member.reclaimable = facts.reclaimable
+    member.competes = facts.competes
+    member.signature = facts.signature
+    member.state = facts.state

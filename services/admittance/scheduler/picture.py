@@ -1,0 +1,128 @@
+"""What the scheduler keeps in memory of each workload: little, since there may be very many."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from admittance.events.shapes import Admission
+from admittance.quota.cell import Cell
+from admittance.scheduler.assign import Cursor
+from admittance.scheduler.needs import Shape
+
+if TYPE_CHECKING:
+    from admittance.scheduler.queue import EqClass, Queue
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Aside(NamedTuple):
+    """Why one workload is out of the running order by itself; `reason` as in status."""
+
+    reason: str
+    message: str
+
+
+BACKOFF = Aside("Backoff", "Waits before it competes again")
+
+
+class Say(IntEnum):
+    """What is on its way to the workload-controller about a workload."""
+
+    NOTHING = 0
+    ASSIGNED = 1
+    REFUSED = 2
+
+
+class Charge(NamedTuple):
+    """Quota that a workload holds: in which queue, as what admission, and how much per cell."""
+
+    queue: Queue
+    admission: Admission
+    cells: list[tuple[Cell, int]]
+
+
+class SavedCursor(NamedTuple):
+    """Where the last scan stopped, and what must not have changed for it to count."""
+
+    at: Cursor
+    cycle: int
+    generation: int
+    owner: EqClass
+
+
+class Member:
+    """One workload that is not finished.
+
+    ``queue``: the ClusterQueue where it competes; None: it does not. ``cls``: its class there.
+    ``entry``: its place in the class; None: it has none. ``aside``: why it is parked by itself.
+    ``charge``: the quota that it holds or is assumed to hold. ``inflight``: what was decided and
+    not yet seen applied, from ``seen``. ``competes``: it may be in a queue. ``said``:
+    the reason that its status gives for waiting.
+    Invariant: at most one of entry, aside, charge is set.
+    """
+
+    __slots__ = (
+        "aside",
+        "charge",
+        "cls",
+        "competes",
+        "created",
+        "cursor",
+        "entry",
+        "inflight",
+        "key",
+        "local",
+        "priority",
+        "problem",
+        "queue",
+        "reclaimable",
+        "requeue_at",
+        "revision",
+        "said",
+        "seen",
+        "shape",
+        "signature",
+        "since",
+        "stamp",
+        "state",
+        "uid",
+        "waits",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.uid = ""
+        self.revision = 0
+        self.local: Key = ("", "")
+        self.priority = 0
+        self.shape: Shape | None = None
+        self.stamp: datetime | None = None
+        self.created: datetime | None = None
+        self.signature = 0
+        self.requeue_at: datetime | None = None
+        self.waits = False
+        self.competes = False
+        self.reclaimable: tuple[tuple[str, int], ...] = ()
+        self.problem: Aside | None = None
+        self.queue: Queue | None = None
+        self.cls: EqClass | None = None
+        self.entry: Entry | None = None
+        self.aside: Aside | None = None
+        self.since: datetime | None = None
+        self.cursor: SavedCursor | None = None
+        self.charge: Charge | None = None
+        self.inflight = Say.NOTHING
+        self.seen = 0
+        self.said = ""
+        self.state = "Pending"
+
+    def is_due(self, now: datetime) -> bool:
+        """It waits for no time and no event of its own."""
+        return not self.waits and (self.requeue_at is None or now >= self.requeue_at)
+
+
+Entry = tuple[datetime, str, Key, Member]
+"""Order within a class: timestamp, uid, name; then whose it is."""

@@ -1,0 +1,278 @@
+"""The containers of one ClusterQueue, and of the cohort tree that it belongs to.
+
+Workloads of one shape and priority share a class, and only a class has a place in the running
+order: at that of its first member. What cannot be placed parks the class, whatever its size, and a
+flush wakes classes, not workloads. Source: SCHEDULING 3 and 8.1 points 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+
+from admittance.events.shapes import Refusal
+from admittance.quota.activity import NOT_FOUND, Activity
+from admittance.quota.tree import Node
+from admittance.scheduler.needs import Shape
+from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member
+from admittance.scheduler.plan import Plan
+
+Item = tuple[int, datetime, str, tuple[str, str], "EqClass"]
+ClassKey = tuple[int, Shape]
+
+
+class Loud:
+    """When somebody parked is to be told why, soonest first: a class or a single workload, and
+    since when it had been parked then. An item that is out of date says nothing."""
+
+    __slots__ = ("_number", "items")
+
+    def __init__(self) -> None:
+        self.items: list[tuple[datetime, int, EqClass | Member]] = []
+        self._number = 0
+
+    def put(self, since: datetime, who: EqClass | Member) -> None:
+        """Somebody is parked, and its status does not say why."""
+        self._number += 1
+        heappush(self.items, (since, self._number, who))
+
+
+class EqClass:
+    """The waiting workloads of one queue that are equal but for their age.
+
+    ``parked``: why none of them can be placed; None: they compete. ``unsaid``: those whose status
+    does not say so yet, and since when they wait.
+    """
+
+    __slots__ = ("item", "key", "live", "members", "parked", "since", "unsaid")
+
+    def __init__(self, key: ClassKey) -> None:
+        self.key = key
+        self.members: list[Entry] = []
+        self.live = 0
+        self.item: Item | None = None
+        self.parked: Refusal | None = None
+        self.since: datetime | None = None
+        self.unsaid: dict[Member, datetime] = {}
+
+    def first(self) -> Entry | None:
+        """The oldest member's entry; None: the class is empty."""
+        members = self.members
+        while members:
+            entry = members[0]
+            if entry[3].entry is entry:
+                return entry
+            heappop(members)
+        return None
+
+    def waiting(self) -> Iterator[Member]:
+        """All members, in no order."""
+        return (entry[3] for entry in self.members if entry[3].entry is entry)
+
+
+class Queue:
+    """What one ClusterQueue holds.
+
+    ``loud``: where it notes who is to be told why. ``generation`` rises whenever a workload that
+    holds quota here changes or goes.
+    """
+
+    __slots__ = (
+        "activity",
+        "admitted",
+        "asides",
+        "classes",
+        "domain",
+        "generation",
+        "heap",
+        "holding",
+        "in_cycle",
+        "live",
+        "loud",
+        "name",
+        "node",
+        "parked",
+        "plan",
+        "strict",
+    )
+
+    def __init__(self, name: str, loud: Loud) -> None:
+        self.name = name
+        self.loud = loud
+        self.node: Node | None = None
+        self.domain: Domain | None = None
+        self.plan: Plan | None = None
+        self.activity: Activity = NOT_FOUND
+        self.in_cycle = False
+        self.strict = False
+        self.classes: dict[ClassKey, EqClass] = {}
+        self.heap: list[Item] = []
+        self.parked: dict[EqClass, None] = {}
+        self.asides: dict[Member, None] = {}
+        self.holding: dict[Member, None] = {}
+        self.generation = 0
+        self.live = 0
+        self.admitted = 0
+
+    # The running order. ---------------------------------------------------------------------
+
+    def head(self) -> Member | None:
+        """Who is considered next; None: nobody competes."""
+        heap = self.heap
+        while heap:
+            item = heap[0]
+            if item[4].item is item:
+                entry = item[4].first()
+                if entry is not None:
+                    return entry[3]
+            heappop(heap)
+        return None
+
+    def add(self, member: Member, now: datetime) -> None:
+        """The member competes from now on, or is parked along with its class."""
+        shape = member.shape
+        stamp = member.stamp
+        assert shape is not None and stamp is not None
+        key = (member.priority, shape)
+        cls = self.classes.get(key)
+        if cls is None:
+            cls = self.classes[key] = EqClass(key)
+        member.aside = None
+        self.asides.pop(member, None)
+        entry: Entry = (stamp, member.uid, member.key, member)
+        member.queue, member.cls, member.entry = self, cls, entry
+        heappush(cls.members, entry)
+        cls.live += 1
+        self.live += 1
+        if cls.parked is None:
+            self._place(cls)
+        elif member.said != cls.parked.reason:
+            cls.unsaid[member] = now
+            self.loud.put(now, cls)
+
+    def remove(self, member: Member) -> None:
+        """The member is nowhere in this queue any more."""
+        cls = member.cls
+        if member.entry is not None and cls is not None:
+            member.entry = None
+            cls.live -= 1
+            self.live -= 1
+            cls.unsaid.pop(member, None)
+            if not cls.live:
+                cls.item = None
+                cls.members.clear()
+                self.parked.pop(cls, None)
+                self.classes.pop(cls.key, None)
+            else:
+                if len(cls.members) > 2 * cls.live + 32:
+                    cls.members = [one for one in cls.members if one[3].entry is one]
+                    heapify(cls.members)
+                if cls.parked is None:
+                    self._place(cls)
+        member.cls = None
+        if member.aside is not None:
+            member.aside = None
+            self.asides.pop(member, None)
+        member.queue = None
+
+    def _place(self, cls: EqClass) -> None:
+        entry = cls.first()
+        if entry is None:
+            return
+        item = cls.item
+        if item is not None and item[3] == entry[2] and item[1] == entry[0]:
+            return
+        cls.item = (-cls.key[0], entry[0], entry[1], entry[2], cls)
+        heappush(self.heap, cls.item)
+        if len(self.heap) > 2 * len(self.classes) + 32:
+            self.heap = [one for one in self.heap if one[4].item is one]
+            heapify(self.heap)
+
+    # Parking and waking. --------------------------------------------------------------------
+
+    def park_class(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
+        """None of the class can be placed until the tree is flushed."""
+        before = cls.parked
+        cls.parked = refusal
+        cls.item = None
+        cls.since = now
+        self.parked[cls] = None
+        if before is None or before.reason != refusal.reason:
+            reason = refusal.reason
+            cls.unsaid = {one: now for one in cls.waiting() if one.said != reason}
+        if cls.unsaid:
+            self.loud.put(now, cls)
+
+    def set_aside(self, member: Member, aside: Aside, now: datetime) -> None:
+        """This member alone waits until the tree is flushed, or what is wrong with it changes."""
+        self.remove(member)
+        member.queue = self
+        member.aside = aside
+        member.since = now
+        self.asides[member] = None
+        if member.said != aside.reason and aside is not BACKOFF:
+            self.loud.put(now, member)
+
+    def wake(self, cls: EqClass) -> None:
+        """The class competes again."""
+        cls.parked = None
+        cls.since = None
+        self._place(cls)
+
+    def is_resting(self) -> bool:
+        """Something here waits for a flush."""
+        return bool(self.parked or self.asides)
+
+    def waiting(self) -> Iterator[Member]:
+        """Every workload that waits here, in no order."""
+        for cls in self.classes.values():
+            yield from cls.waiting()
+        yield from self.asides
+
+
+class Domain:
+    """One cohort tree, or a ClusterQueue alone: the unit of flushing, deciding and leading.
+
+    ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
+    ``flush``: wake what is parked before the next cycle. ``idle``: cycles in a row that nothing
+    came of. ``generation``: rises with every edit of a quota or an edge.
+    """
+
+    __slots__ = (
+        "flush",
+        "generation",
+        "idle",
+        "inflight",
+        "name",
+        "owned",
+        "queues",
+        "ready",
+        "resting",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.owned = False
+        self.queues: dict[Queue, None] = {}
+        self.ready: dict[Queue, None] = {}
+        self.resting: dict[Queue, None] = {}
+        self.inflight: dict[Member, None] = {}
+        self.flush = False
+        self.idle = 0
+        self.generation = 0
+
+    def note(self, queue: Queue) -> None:
+        """Keeps ready and resting true after something changed in the queue."""
+        if queue.activity.active and queue.head() is not None:
+            self.ready[queue] = None
+        else:
+            self.ready.pop(queue, None)
+        if queue.parked or queue.asides:
+            self.resting[queue] = None
+        else:
+            self.resting.pop(queue, None)
+
+    def is_waiting(self) -> bool:
+        """Every head waits for something that is on its way."""
+        return all((head := queue.head()) is None or bool(head.inflight) for queue in self.ready)

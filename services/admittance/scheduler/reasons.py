@@ -1,0 +1,90 @@
+"""Obstacles of a scan as one refusal: a stable reason, a sentence with numbers, the shortfalls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from admittance.api.quantity import render
+from admittance.events.shapes import Refusal, Shortfall
+from admittance.quota.amounts import plus
+from admittance.scheduler.assign import NO_FIT, Assignment, Obstacle
+
+SEVERITY: Final = {
+    "TopologyPlacementFailed": 0,
+    "WaitingForQuota": 1,
+    "ExceedsMaxQuota": 2,
+    "ConflictingAdmissionChecks": 3,
+    "NoMatchingFlavor": 4,
+}
+"""Reasons of a NoFit, the graver the higher. Source: SCHEDULING 5.5."""
+
+
+def refusal_of(assignment: Assignment) -> Refusal:
+    """Why nothing was assigned.
+
+    Among the flavors of the scan that failed the mildest reason counts, since that one is nearest
+    to serving; within a flavor the gravest.
+    """
+    obstacles = assignment.obstacles
+    if assignment.mode != NO_FIT:
+        return Refusal(
+            reason="WaitingForQuota",
+            message=told(obstacles),
+            shortfalls=tuple(shortfall(one) for one in obstacles),
+        )
+    failed = obstacles[assignment.failed_from :]
+    by_flavor: dict[str, str] = {}
+    for one in failed:
+        other = by_flavor.get(one.flavor)
+        if other is None or SEVERITY[one.reason] > SEVERITY[other]:
+            by_flavor[one.flavor] = one.reason
+    reason = min(by_flavor.values(), key=SEVERITY.__getitem__, default="NoMatchingFlavor")
+    return Refusal(
+        reason=reason,
+        message=told(failed),
+        shortfalls=tuple(shortfall(one) for one in failed),
+    )
+
+
+def told(obstacles: Sequence[Obstacle]) -> str:
+    """The obstacles as a sentence: ``couldn't assign flavors to pod set main: cpu: 500m short in
+    flavor spot``."""
+    by_pod_set: dict[str, list[str]] = {}
+    for one in obstacles:
+        by_pod_set.setdefault(one.pod_set, []).append(sentence(one))
+    return "; ".join(
+        f"couldn't assign flavors to pod set {name}: {', '.join(dict.fromkeys(clauses))}"
+        for name, clauses in by_pod_set.items()
+    )
+
+
+def sentence(one: Obstacle) -> str:
+    """One obstacle in words, with its numbers."""
+    if not one.resource or one.message:
+        return one.message
+    wanted = plus(one.taken, one.requested)
+    if one.reason == "ExceedsMaxQuota":
+        asked = (
+            f"previously considered {render(one.resource, one.taken)} + "
+            f"{render(one.resource, one.requested)}"
+            if one.taken
+            else render(one.resource, one.requested)
+        )
+        most = render(one.resource, one.available)
+        return f"{one.resource}: {asked} > {most}, the most that flavor {one.flavor} can give"
+    lacking = render(one.resource, wanted - one.available)
+    return f"{one.resource}: {lacking} short in flavor {one.flavor}"
+
+
+def shortfall(one: Obstacle) -> Shortfall:
+    """One obstacle as numbers."""
+    return Shortfall(
+        pod_set=one.pod_set,
+        flavor=one.flavor,
+        resource=one.resource,
+        requested=plus(one.taken, one.requested),
+        available=one.available,
+        reason=one.reason,
+        message=sentence(one),
+    )

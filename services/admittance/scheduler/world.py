@@ -1,0 +1,138 @@
+"""All that the scheduler knows, and the few moves that everything else is made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from heapq import heappush
+
+from admittance.events.shapes import Admission
+from admittance.quota.catalog import Catalog
+from admittance.quota.cell import Cell
+from admittance.scheduler.config import Config
+from admittance.scheduler.needs import Shapes
+from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
+from admittance.scheduler.queue import Domain, Loud, Queue
+
+
+class World:
+    """Queues, domains and workloads, always up to date.
+
+    ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
+    domains in which a cycle could bring something. ``timers``: when workloads may come back.
+    ``loud``: whom to tell why they wait, and when.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.catalog = Catalog()
+        self.shapes = Shapes(config.exclude_resource_prefixes)
+        self.queues: dict[str, Queue] = {}
+        self.domains: dict[str, Domain] = {}
+        self.members: dict[Key, Member] = {}
+        self.locals: dict[Key, dict[Member, None]] = {}
+        self.owned: set[str] = set()
+        self.busy: dict[Domain, None] = {}
+        self.timers: list[tuple[datetime, Key]] = []
+        self.loud = Loud()
+        self.seen = 0
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name, also before its ClusterQueue is known."""
+        found = self.queues.get(name)
+        if found is None:
+            found = self.queues[name] = Queue(name, self.loud)
+        return found
+
+    # Waking. --------------------------------------------------------------------------------
+
+    def stir(self, domain: Domain | None) -> None:
+        """Something changed there: a cycle is worth while."""
+        if domain is not None:
+            domain.idle = 0
+            if domain.owned and (domain.ready or (domain.flush and domain.resting)):
+                self.busy[domain] = None
+
+    def flush(self, domain: Domain | None) -> None:
+        """Room may have come free there: wake what is parked, before the next cycle."""
+        if domain is not None:
+            domain.flush = True
+            self.stir(domain)
+
+    def changed(self, queue: Queue) -> None:
+        """Who waits in the queue changed."""
+        if queue.domain is not None:
+            queue.domain.note(queue)
+            self.stir(queue.domain)
+
+    # Competing. -----------------------------------------------------------------------------
+
+    def admit_to_queue(self, member: Member, now: datetime) -> None:
+        """The member competes in the queue that its LocalQueue leads to, if it may."""
+        local = self.catalog.local_queues.get(member.local)
+        if local is None or local.spec.stop_policy not in ("", "None"):
+            return
+        queue = self.queues.get(local.spec.cluster_queue)
+        if queue is None or queue.node is None:
+            return
+        if member.is_due(now):
+            queue.add(member, now)
+        else:
+            queue.set_aside(member, BACKOFF, now)
+            if member.requeue_at is not None and not member.waits:
+                heappush(self.timers, (member.requeue_at, member.key))
+        self.changed(queue)
+
+    def take_out(self, member: Member) -> None:
+        """The member competes nowhere."""
+        queue = member.queue
+        if queue is not None:
+            queue.remove(member)
+            self.changed(queue)
+
+    def requeue(self, member: Member, now: datetime) -> None:
+        """The member goes where it belongs as it is now."""
+        self.take_out(member)
+        if member.competes and member.charge is None:
+            self.admit_to_queue(member, now)
+
+    # Quota. ---------------------------------------------------------------------------------
+
+    def charge(
+        self, member: Member, queue: Queue, admission: Admission, cells: list[tuple[Cell, int]]
+    ) -> None:
+        """The member holds these amounts from now on."""
+        for cell, amount in cells:
+            cell.charge(amount)
+        member.charge = Charge(queue, admission, cells)
+        queue.holding[member] = None
+
+    def release(self, member: Member) -> Queue | None:
+        """The member holds nothing any more; exactly what was charged is given back. Returns the
+        queue that it held quota of."""
+        held = member.charge
+        if held is None:
+            return None
+        for cell, amount in held.cells:
+            cell.charge(-amount)
+        member.charge = None
+        held.queue.holding.pop(member, None)
+        return held.queue
+
+    # What is on its way. --------------------------------------------------------------------
+
+    def landed(self, member: Member, domain: Domain | None) -> None:
+        """Nothing about the member is on its way any more."""
+        member.inflight = Say.NOTHING
+        if domain is not None:
+            domain.inflight.pop(member, None)
+
+    def undo(self, member: Member, domain: Domain, now: datetime) -> None:
+        """What was decided about the member does not hold: as if it never had been."""
+        was = member.inflight
+        self.landed(member, domain)
+        if was is Say.ASSIGNED:
+            self.release(member)
+            self.flush(domain)
+            self.requeue(member, now)
+        elif member.queue is not None:
+            self.changed(member.queue)
