@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 NO_NAMESPACE: Final = "_"
@@ -67,3 +68,9 @@ def plain(escaped: str) -> str:
     if token(name) != escaped:
         raise BadToken(f"{escaped!r} is not how {name!r} is escaped")
     return name
+
+
+def uid_of(seed: str) -> str:
+    """A uid in the form of a UUID, always the same for the same seed."""
+    digest = blake2b(seed.encode(), digest_size=16).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid5
-
 import msgspec
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.events.base import Fact
+from admittance.events.names import uid_of
 from admittance.workload.change import Change, Outcome, applied, ignored, with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.occasion import Occasion
 from admittance.workload.rows import synced
 from admittance.workload.stored import Say, StoredWorkload, head
-
-_UIDS = UUID("5d3f7a0e-2f0c-4b1e-9d0c-6f1f1f0f7a11")
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
@@ -49,14 +46,16 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
         name=fact.name,
         namespace=fact.namespace,
         generate_name="",
-        uid=fact.uid or str(uuid5(_UIDS, seed)),
+        uid=fact.uid or uid_of(seed),
         generation=1,
         creation_timestamp=at.at,
         deletion_timestamp=None,
         resource_version="",
         managed_fields=None,
     )
-    new = StoredWorkload(api_version=fact.api_version, metadata=metadata, spec=fact.spec)
+    new = StoredWorkload(
+        api_version=fact.api_version, kind="Workload", metadata=metadata, spec=fact.spec
+    )
     spec = head(new)
     queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
     required = at.around.required_checks(queue, None) if queue else ()

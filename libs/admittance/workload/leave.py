@@ -35,7 +35,12 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
     if not is_reserved(workload):
         return ()
     return tuple(
-        Say(what="check_withdrawn", detail=row.name, reason=reason)
+        Say(
+            what="check_withdrawn",
+            detail=row.name,
+            reason=reason,
+            cycle=workload.status.admission_cycle,
+        )
         for row in workload.status.admission_checks
     )
 

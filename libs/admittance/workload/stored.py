@@ -29,6 +29,7 @@ class Say(Kept, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     detail: str = ""
+    cycle: int = 0
 
 
 class LogPosition(Kept, frozen=True, kw_only=True):
@@ -65,8 +66,9 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 class StoredWorkload(Kept, frozen=True, kw_only=True):
     """``{apiVersion, kind, metadata, spec, status}`` under ``workload.<ns>.<name>``."""
 
-    api_version: str = "kueue.x-k8s.io/v1beta2"
-    kind: str = "Workload"
+    # Without defaults, so that they are written: whoever reads the bucket wants to see them.
+    api_version: str
+    kind: str
     metadata: ObjectMeta = ObjectMeta()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: WorkloadStatus = WorkloadStatus()
@@ -93,3 +95,23 @@ encode = _encoder.encode
 def head(workload: StoredWorkload) -> SpecHead:
     """Queue, priority and activity of a stored workload."""
     return _head.decode(workload.spec)
+
+
+class _ClassRef(Kept, frozen=True, kw_only=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _Classed(Kept, frozen=True, kw_only=True):
+    priority_class_ref: _ClassRef | None = None
+
+
+_classed = msgspec.json.Decoder(_Classed)
+
+
+def priority_class(workload: StoredWorkload) -> str:
+    """The WorkloadPriorityClass that the workload names; "" when it names none."""
+    named = _classed.decode(workload.spec).priority_class_ref
+    if named is None or named.kind not in ("", "WorkloadPriorityClass"):
+        return ""
+    return named.name

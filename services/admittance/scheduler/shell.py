@@ -1,0 +1,281 @@
+"""Watch, decide, state: the scheduler on the bus.
+
+Domains are shared out among the instances that live. For a domain that is ours we decide from the
+picture as soon as its barrier has come back; every decision carries the fence of its domain, so
+the server itself refuses what we state after somebody took over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.api.kinds import KINDS
+from admittance.api.manifest import decode_object
+from admittance.events.base import HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.facts import Decision
+from admittance.events.names import plain
+from admittance.events.requests import (
+    Explain,
+    ExplainReply,
+    HealthReply,
+    PendingQuery,
+    PendingReply,
+    Queues,
+    QueuesReply,
+)
+from admittance.events.subjects import subject_of
+from admittance.events.system import BarrierEcho
+from admittance.runtime import clock, micro
+from admittance.runtime.bucket import BucketReader, Entry
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Fenced, Refused, Unavailable
+from admittance.runtime.leading import Leading
+from admittance.runtime.lease_io import fence
+from admittance.runtime.settings import Settings
+from admittance.runtime.tracing import extract, follow
+from admittance.scheduler.decide import Scheduler
+from admittance.workload import stored
+
+SERVICE: Final = "scheduler"
+log = structlog.get_logger()
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Schedules the domains that are ours, until stop is set."""
+    leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
+    shell = Shell(bus, leading)
+    service = await micro.serve(
+        bus,
+        SERVICE,
+        settings.instance,
+        {
+            "admit.api.explain.*": shell.explain,
+            "admit.api.pending": shell.pending,
+            "admit.api.pending.*": shell.pending,
+            "admit.api.queues": shell.queues,
+            "admit.api.queues.*": shell.queues,
+        },
+        everyone={"admit.api.health": shell.health},
+    )
+    work = [
+        asyncio.create_task(leading.run(), name="leading"),
+        asyncio.create_task(shell.watch(), name="watch"),
+        asyncio.create_task(shell.lead(), name="lead"),
+        asyncio.create_task(shell.decide(), name="decide"),
+    ]
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await service.stop()
+        for task in (*work, stopping):
+            task.cancel()
+        await asyncio.gather(*work, stopping, return_exceptions=True)
+        await leading.goodbye()
+
+
+class Shell:
+    """One scheduler: its picture, and what it is about to state."""
+
+    def __init__(self, bus: Bus, leading: Leading) -> None:
+        self._bus = bus
+        self._leading = leading
+        self._core = Scheduler()
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._traces: dict[tuple[str, str], str] = {}
+        self._stating: set[asyncio.Task[None]] = set()
+        self._wanted = False
+
+    # The picture. -------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Reads the bucket, and goes on reading."""
+        reader = BucketReader(self._bus)
+        async for entries in reader.batches():
+            now = clock.now()
+            for entry in entries:
+                try:
+                    self._take(entry, now)
+                except Exception:
+                    # A broken value must not hide the rest of the bucket from us.
+                    log.exception("entry_unreadable", key=entry.key, revision=entry.revision)
+            if entries:
+                self._core.seen(entries[-1].revision)
+            if reader.loaded.is_set() and not self._loaded.is_set():
+                self._loaded.set()
+                self._leading.changed.set()
+                log.info("picture_complete", revision=reader.last)
+            self._changed.set()
+
+    def _take(self, entry: Entry, now: clock.datetime) -> None:
+        prefix, _, rest = entry.key.partition(".")
+        if prefix == "workload":
+            namespace, _, name = rest.partition(".")
+            self._take_workload(plain(namespace), plain(name), entry, now)
+        elif prefix == "barrier":
+            if entry.value is not None:
+                echo = msgspec.json.decode(entry.value, type=BarrierEcho)
+                if self._leading.echoed(echo.domain, echo.epoch):
+                    self._core.own(echo.domain)
+                    log.info("leading", domain=echo.domain, epoch=echo.epoch)
+        elif prefix in _KIND_OF_TOKEN:
+            self._take_object(_KIND_OF_TOKEN[prefix], rest, entry)
+
+    def _take_workload(self, namespace: str, name: str, entry: Entry, now: clock.datetime) -> None:
+        if entry.value is None:
+            self._core.apply_workload(namespace, name, None, entry.revision, now=now)
+            self._traces.pop((namespace, name), None)
+            return
+        trace = extract(entry.headers)
+        if trace:
+            self._traces[namespace, name] = trace
+        workload = stored.decode(entry.value)
+        self._core.apply_workload(namespace, name, workload, entry.revision, now=now)
+
+    def _take_object(self, kind: str, rest: str, entry: Entry) -> None:
+        first, _, second = rest.partition(".")
+        namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
+        manifest = None if entry.value is None else decode_object(entry.value).manifest
+        self._core.apply_object(kind, namespace, name, manifest, entry.revision)
+        self._leading.changed.set()
+
+    # Leading. -----------------------------------------------------------------------
+
+    async def lead(self) -> None:
+        """Takes the domains that nobody alive leads, as they appear and fall vacant."""
+        await self._loaded.wait()
+        await self._leading.watching.wait()
+        while True:
+            self._leading.changed.clear()
+            domains = self._core.domains()
+            held = set(self._leading.tenure.leads())
+            for domain in self._core.owned() - held:
+                self._core.disown(domain)
+            with suppress(Unavailable):
+                await self._leading.take(sorted(domains), barrier=True)
+            for domain in self._leading.tenure.leads():
+                if domain not in self._core.owned():
+                    self._core.own(domain)
+            self._changed.set()
+            await self._leading.changed.wait()
+
+    # Deciding. ----------------------------------------------------------------------
+
+    async def decide(self) -> None:
+        """Cycles while there is work; between cycles the picture may move on."""
+        await self._loaded.wait()
+        while True:
+            self._changed.clear()
+            now = clock.now()
+            if self._core.has_work():
+                decisions: list[Decision] = list(self._core.cycle(now=now))
+            else:
+                decisions = []
+            decisions += self._core.refusals(now=now)
+            if decisions:
+                self._state(decisions)
+            if self._core.has_work():
+                # Let what has arrived in, so that a cycle does not decide behind the times.
+                await asyncio.sleep(0)
+                continue
+            wake = self._core.next_wake()
+            timeout = None if wake is None else max(0.0, (wake - clock.now()).total_seconds())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+
+    def _state(self, decisions: list[Decision]) -> None:
+        # The next cycle does not wait for the acknowledgements: what it builds on is assumed,
+        # and the fence decides over all of it alike.
+        messages: list[tuple[Decision, Outgoing]] = []
+        for decision in decisions:
+            epoch = self._leading.tenure.fence(decision.domain)
+            if epoch is None:
+                self._core.disown(decision.domain)
+                continue
+            trace = self._traces.get((decision.namespace, decision.name), "")
+            headers = {**fence(decision.domain, epoch), HEADER_SCHEMA: SCHEMA_VERSION}
+            if trace:
+                headers[HEADER_TRACE] = follow(trace)
+            messages.append((decision, Outgoing(subject_of(decision), encode(decision), headers)))
+        task = asyncio.create_task(self._publish(messages), name="state")
+        self._stating.add(task)
+        task.add_done_callback(self._stated)
+
+    def _stated(self, task: asyncio.Task[None]) -> None:
+        self._stating.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("stating_failed", error=repr(task.exception()))
+
+    async def _publish(self, messages: list[tuple[Decision, Outgoing]]) -> None:
+        try:
+            outcomes = await self._bus.publish_all([message for _, message in messages])
+        except Unavailable as error:
+            # Some may be on the log. The domains are taken anew: behind the new barrier whatever
+            # arrived is in the bucket, and what is not there by then never will be.
+            log.warning("decisions_unknown", error=str(error), decisions=len(messages))
+            for domain in {decision.domain for decision, _ in messages}:
+                await self._lose(domain)
+            return
+        for (decision, _), outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, Fenced):
+                await self._lose(decision.domain)
+            elif isinstance(outcome, Refused):
+                log.error("decision_refused", error=str(outcome), workload=decision.name)
+                self._core.forget(decision.namespace, decision.name, decision.revision)
+        self._changed.set()
+
+    async def _lose(self, domain: str) -> None:
+        if self._leading.tenure.held(domain) is None:
+            return
+        log.warning("domain_lost", domain=domain)
+        self._core.disown(domain)
+        with suppress(Unavailable, Refused):
+            await self._leading.lost(domain)
+
+    # Answering. ---------------------------------------------------------------------
+
+    async def explain(self, data: bytes, subject: str) -> ExplainReply:
+        request = msgspec.json.decode(data, type=Explain)
+        return self._core.explain(_namespace(subject), request.name, now=clock.now())
+
+    async def pending(self, data: bytes, subject: str) -> PendingReply:
+        request = msgspec.json.decode(data or b"{}", type=PendingQuery)
+        return self._core.pending(request, namespace=_namespace(subject))
+
+    async def queues(self, data: bytes, subject: str) -> QueuesReply:
+        request = msgspec.json.decode(data or b"{}", type=Queues)
+        return self._core.queues(request, namespace=_namespace(subject))
+
+    async def health(self, _: bytes, __: str) -> HealthReply:
+        domains = self._core.domains()
+        tenure = self._leading.tenure
+        leads = tuple(tenure.leads())
+        led = all(tenure.owner(domain) not in ("", tenure.instance) for domain in domains)
+        ready = self._loaded.is_set() and (led or set(domains) <= set(leads) or bool(leads))
+        return HealthReply(
+            service=SERVICE,
+            instance=tenure.instance,
+            ready=ready or (self._loaded.is_set() and not domains),
+            leads=leads,
+        )
+
+
+_KIND_OF_TOKEN: Final[Mapping[str, str]] = {
+    kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
+}
+
+
+def _namespace(subject: str) -> str:
+    parts = subject.split(".")
+    return plain(parts[3]) if len(parts) > 3 else ""

@@ -1,0 +1,75 @@
+"""The queues around a workload, answered from the objects and the catalog."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.events.shapes import Admission
+from admittance.quota.catalog import Catalog
+from admittance.quota.rules import ConflictingChecks
+from admittance.workload.surroundings import Hindrance, RequiredCheck
+from admittance.workload_controller.objects import Objects, checks_of
+
+STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
+
+
+class Queues:
+    """Implements `admittance.workload.surroundings.Surroundings`."""
+
+    def __init__(self, objects: Objects, catalog: Catalog) -> None:
+        self._objects = objects
+        self._catalog = catalog
+
+    def cluster_queue(self, namespace: str, queue: str) -> str:
+        local = self._objects.local_queue(namespace, queue)
+        if local is None:
+            return ""
+        name = local.spec.cluster_queue
+        return name if self._objects.cluster_queue(name) is not None else ""
+
+    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+        if not queue:
+            return Hindrance("Misconfigured", "The workload names no LocalQueue")
+        local = self._objects.local_queue(namespace, queue)
+        if local is None:
+            return Hindrance("Misconfigured", f"LocalQueue {queue} doesn't exist")
+        behind = self._objects.cluster_queue(local.spec.cluster_queue)
+        if behind is None:
+            return Hindrance(
+                "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
+            )
+        # A stopped ClusterQueue is named before a stopped LocalQueue: its drain is the wider one.
+        name = behind.metadata.name
+        if behind.spec.stop_policy in STOPPING:
+            return Hindrance(
+                "Suspended",
+                f"ClusterQueue {name} is stopped",
+                behind.spec.stop_policy == "HoldAndDrain",
+                "ClusterQueueStopped",
+            )
+        if local.spec.stop_policy in STOPPING:
+            return Hindrance(
+                "Suspended",
+                f"LocalQueue {queue} is stopped",
+                local.spec.stop_policy == "HoldAndDrain",
+                "LocalQueueStopped",
+            )
+        return None
+
+    def required_checks(
+        self, cluster_queue: str, admission: Admission | None
+    ) -> tuple[RequiredCheck, ...]:
+        if self._objects.cluster_queue(cluster_queue) is None:
+            return ()
+        try:
+            required = self._catalog.required_checks(cluster_queue, admission)
+        except ConflictingChecks:
+            # No assignment leads here: such a combination is not assignable. A queue that was
+            # edited under a reservation can; then every check that it names has to pass.
+            queue = self._objects.cluster_queue(cluster_queue)
+            named = checks_of(queue) if queue is not None else set()
+            required = {n: c for n in named if (c := self._objects.check(n)) is not None}
+        return tuple(
+            RequiredCheck(name, check.spec.controller_name)
+            for name, check in sorted(required.items())
+        )

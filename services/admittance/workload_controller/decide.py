@@ -1,0 +1,153 @@
+"""What a batch of facts leads to. Pure: no bus, no clock, no chance.
+
+The shell reads a batch, has it folded into a `Commit`, performs that in its order, and tells what
+came of it: `committed` for every put that went through, `reloaded` for every key that somebody
+else had moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from admittance.api.kinds import KINDS
+from admittance.api.manifest import decode_object
+from admittance.events.base import HEADER_TRACE
+from admittance.events.codec import encode
+from admittance.events.names import token
+from admittance.events.system import BarrierEcho
+from admittance.quota.catalog import Catalog
+from admittance.workload import stored
+from admittance.workload_controller.around import Queues
+from admittance.workload_controller.commit import (
+    Commit,
+    Echo,
+    Heard,
+    Message,
+    Put,
+)
+from admittance.workload_controller.fold import Folding
+from admittance.workload_controller.known import Known, Workloads
+from admittance.workload_controller.objects import Kept, Objects
+from admittance.workload_controller.say import Speaker
+
+HEADER_FACT: Final = "Admit-Fact"
+"""Header of a delete marker: the fact that deleted, so that reading it again revives nobody."""
+
+
+class Controller:
+    """All that the workload-controller knows, and what it makes of facts."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.objects = Objects()
+        self.catalog = Catalog()
+        self.workloads = Workloads()
+        self.around = Queues(self.objects, self.catalog)
+        self.speaker = Speaker(self.objects, secret)
+        self.read = 0
+
+    # The bucket. --------------------------------------------------------------------
+
+    def load(
+        self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
+    ) -> None:
+        """An entry of the bucket, as read at the start or after a refused put."""
+        prefix = key.partition(".")[0]
+        if prefix == "workload":
+            self._load_workload(key, value, revision, headers)
+        elif prefix not in ("barrier", "_admittance"):
+            self._load_object(key, value, revision)
+
+    def _load_workload(
+        self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
+    ) -> None:
+        if value is None:
+            fact = int(headers.get(HEADER_FACT, "0"))
+            self.workloads.keep(key, Known(None, revision, fact))
+            return
+        workload = stored.decode(value)
+        known = Known(workload, revision, workload.status.log.fact, headers.get(HEADER_TRACE, ""))
+        self.workloads.load(key, known)
+
+    def _load_object(self, key: str, value: bytes | None, revision: int) -> None:
+        old = self.objects.get(key)
+        if value is None:
+            if old is not None:
+                self.keep_object(key, None, b"", revision)
+            return
+        if old is None or old.revision < revision:
+            self.keep_object(key, decode_object(value).manifest, value, revision)
+
+    def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
+        """A manifest as it is from now on; None: it is gone."""
+        old = self.objects.get(key)
+        about = manifest if manifest is not None else (old.object if old is not None else None)
+        kept = None if manifest is None else Kept(manifest, value, revision)
+        self.objects.keep(key, kept)
+        if about is not None and about.kind in KINDS:
+            meta = about.metadata
+            self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
+
+    def settle_load(self, floor: int) -> list[str]:
+        """The bucket is read. Keys of what may not have been said: what follows from facts that
+        nobody acknowledged (those after floor)."""
+        unsaid = []
+        for key, known in list(self.workloads.items()):
+            workload = known.workload
+            if workload is None:
+                continue
+            if workload.status.log.says and workload.status.log.fact > floor:
+                unsaid.append(key)
+            else:
+                self.workloads.let_go(key)
+        self.read = max(self.read, floor)
+        return unsaid
+
+    def missing(self, batch: Iterable[Heard]) -> list[str]:
+        """Keys that the batch speaks of and that must be loaded before it is folded."""
+        keys = {f"workload.{'.'.join(heard.subject.split('.')[-2:])}" for heard in batch}
+        return [key for key in keys if self.workloads.must_load(key)]
+
+    # Facts. -------------------------------------------------------------------------
+
+    def fold(self, batch: list[Heard], now: datetime) -> Commit:
+        """What the batch leads to. Facts about one workload fold into one put, up to the first
+        that would move a workload which still has something to say to machines: from there on the
+        batch is handed back as ``rest``."""
+        folding = Folding(self, now)
+        for index, heard in enumerate(batch):
+            if not folding.take(heard):
+                return folding.commit(batch[index:], batch[index - 1].sequence)
+        return folding.commit([], batch[-1].sequence if batch else self.read)
+
+    def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
+        """The put went through: what it has to say."""
+        if put.value is None:
+            self.workloads.keep(put.key, Known(None, revision, put.fact))
+            return []
+        self.workloads.keep(put.key, Known(put.workload, revision, put.fact, put.trace))
+        return self.outbox(put.key, now)
+
+    def outbox(self, key: str, now: datetime) -> list[Message]:
+        """What the workload at key had to say with its last write."""
+        known = self.workloads.get(key)
+        if known.workload is None:
+            return []
+        return list(self.speaker.messages(known.workload, known.revision, now, known.trace))
+
+    def said(self, key: str) -> None:
+        """All of it is acknowledged by the bus."""
+        self.workloads.let_go(key)
+
+    def acknowledged(self, through: int) -> None:
+        """Every fact up to through is dealt with, for good."""
+        self.read = max(self.read, through)
+
+
+def echo_put(echo: Echo) -> tuple[str, bytes]:
+    """Key and value of a barrier's echo."""
+    return (
+        f"barrier.{token(echo.domain)}",
+        encode(BarrierEcho(domain=echo.domain, epoch=echo.epoch)),
+    )

@@ -1,0 +1,52 @@
+"""The door: a submission is decoded, filled in, validated once, and after that never again."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.manifest import accept
+from admittance.api.problems import ManifestError
+from admittance.api.workload import Workload
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.workload.arrive import Arrived
+from admittance.workload_controller.objects import Objects
+
+
+class Unfit(ValueError):
+    """A submission that is no valid workload; the text says why, in one line."""
+
+
+def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
+    """The submission as a fact that the moves take. Raises Unfit.
+
+    A priority class is looked up here: the number is what counts from then on.
+    """
+    try:
+        manifest, _ = accept(fact.workload, namespace=fact.namespace)
+    except ManifestError as error:
+        raise Unfit(str(error)) from error
+    if not isinstance(manifest, Workload):
+        raise Unfit(f"a {manifest.kind} was submitted, a Workload is wanted")
+    meta = manifest.metadata
+    if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
+        raise Unfit(
+            f"the manifest is of {meta.namespace}/{meta.name}, "
+            f"the message of {fact.namespace}/{fact.name}"
+        )
+    spec = manifest.spec
+    named = spec.priority_class_ref
+    if named is not None and named.name and named.kind in ("", "WorkloadPriorityClass"):
+        found = objects.priority_class(named.name)
+        if found is None:
+            raise Unfit(f"WorkloadPriorityClass {named.name} doesn't exist")
+        spec = replace(spec, priority=found.value)
+    return Arrived(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        api_version=manifest.api_version,
+        metadata=meta,
+        spec=msgspec.Raw(encode(spec)),
+    )

@@ -1,0 +1,239 @@
+"""What the active workload-controller answers at once: manifests, history, settlement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+from nats.micro.service import Service
+
+from admittance.api.kinds import Manifest, kind_named
+from admittance.api.manifest import accept
+from admittance.api.problems import ManifestError
+from admittance.api.validate import validate_update
+from admittance.api.workload import Workload
+from admittance.events.names import plain, token
+from admittance.events.requests import (
+    Applied,
+    Apply,
+    ApplyReply,
+    Delete,
+    DeleteReply,
+    Events,
+    EventsReply,
+    LogEntry,
+    Settled,
+    SettledReply,
+)
+from admittance.events.subjects import object_key
+from admittance.runtime import bucket, clock, micro
+from admittance.runtime.bus import BATCH_MAX, Bus
+from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.history import past
+from admittance.workload.phase import holds_quota
+from admittance.workload_controller.objects import Kept, Planned, plan, users_of
+from admittance.workload_controller.opening import statement
+
+if TYPE_CHECKING:
+    from admittance.workload_controller.decide import Controller
+    from admittance.workload_controller.shell import Active
+
+SERVICE: Final = "workload-controller"
+log = structlog.get_logger()
+
+
+class Endpoints:
+    """The endpoints of one leader. Manifests are written under its lock, between two batches."""
+
+    def __init__(self, bus: Bus, instance: str, active: Active) -> None:
+        self._bus = bus
+        self._instance = instance
+        self._active = active
+        self._service: Service | None = None
+
+    async def start(self) -> None:
+        """Answers from now on."""
+        self._service = await micro.serve(
+            self._bus,
+            SERVICE,
+            self._instance,
+            {
+                "admit.api.apply": self._apply,
+                "admit.api.apply.*": self._apply,
+                "admit.api.delete": self._delete,
+                "admit.api.delete.*": self._delete,
+                "admit.api.settled": self._settled,
+                "admit.api.events": self._events,
+                "admit.api.events.*": self._events,
+            },
+        )
+
+    async def stop(self) -> None:
+        """Answers nobody any more."""
+        if self._service is not None:
+            await self._service.stop()
+            self._service = None
+
+    @property
+    def _controller(self) -> Controller:
+        controller = self._active.controller
+        assert controller is not None, "endpoints are served by a leader"
+        return controller
+
+    # Manifests. ---------------------------------------------------------------------
+
+    async def _apply(self, data: bytes, subject: str) -> ApplyReply:
+        request = msgspec.json.decode(data, type=Apply)
+        namespace = _namespace(subject)
+        manifests: list[Manifest] = []
+        problems: list[str] = []
+        warnings: dict[int, tuple[str, ...]] = {}
+        for number, raw in enumerate(request.objects, 1):
+            try:
+                accepted = accept(raw, namespace=namespace, document=f"object {number}")
+            except ManifestError as error:
+                problems += error.lines()
+                continue
+            manifest = accepted.manifest
+            if isinstance(manifest, Workload):
+                problems.append(f"object {number}: a Workload is submitted, not applied")
+            elif namespace and manifest.metadata.namespace != namespace:
+                problems.append(f"object {number}: is not of the namespace {namespace}")
+            warnings[len(manifests)] = accepted.warnings
+            manifests.append(manifest)
+        if problems:
+            return ApplyReply(error=problems[0], problems=tuple(problems))
+        async with self._active.lock:
+            planned = list(plan(self._controller.objects, manifests, now=clock.now()))
+            problems = [line for one in planned for line in self._forbidden(one)]
+            if problems:
+                return ApplyReply(error=problems[0], problems=tuple(problems))
+            try:
+                results = await self._write(planned)
+            except StaleRevision:
+                return ApplyReply(error="an object changed at the same moment: apply again")
+        return ApplyReply(
+            results=tuple(
+                msgspec.structs.replace(told, warnings=warnings[number])
+                for number, told in enumerate(results)
+            )
+        )
+
+    def _forbidden(self, planned: Planned) -> list[str]:
+        old = self._controller.objects.get(planned.key)
+        if old is None or planned.value is None:
+            return []
+        return [
+            f"{planned.kind} {planned.name}: {problem}"
+            for problem in validate_update(old.object, planned.object)
+        ]
+
+    async def _write(self, planned: list[Planned]) -> list[Applied]:
+        results = [one.told for one in planned]
+        todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
+        for start in range(0, len(todo), BATCH_MAX):
+            part = todo[start : start + BATCH_MAX]
+            puts = [
+                bucket.put_message(one.key, one.value or b"", expected=one.expected)
+                for _, one in part
+            ]
+            last = await self._bus.atomic(puts)
+            statements = []
+            for offset, (number, one) in enumerate(part):
+                revision = last - len(part) + 1 + offset
+                value = one.value or b""
+                self._controller.keep_object(one.key, one.object, value, revision)
+                results[number] = msgspec.structs.replace(one.told, revision=revision)
+                kept = Kept(one.object, value, revision)
+                statements.append(statement(self._controller, kept))
+                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
+            await self._active.say(statements)
+        return results
+
+    async def _delete(self, data: bytes, subject: str) -> DeleteReply:
+        request = msgspec.json.decode(data, type=Delete)
+        namespace = _namespace(subject)
+        if namespace and namespace != request.namespace:
+            raise ValueError(f"subject says namespace {namespace}, request {request.namespace}")
+        kind = kind_named(request.kind)
+        prefix = kind.token if kind is not None else request.kind.lower()
+        key = object_key(prefix, request.namespace, request.name)
+        async with self._active.lock:
+            kept = self._controller.objects.get(key)
+            if kept is None:
+                return DeleteReply(outcome="absent")
+            users = users_of(self._controller.objects, prefix, request.name)
+            users += self._holders(prefix, request.name)
+            if users:
+                sentence = f"still in use by {', '.join(users[:5])}"
+                return DeleteReply(outcome="deferred", error=sentence)
+            revision = await self._bus.publish(bucket.delete_message(key, expected=kept.revision))
+            said = statement(self._controller, kept._replace(revision=revision), deleted=True)
+            self._controller.keep_object(key, None, b"", revision)
+            await self._active.say([said])
+        log.info("object_deleted", key=key)
+        return DeleteReply(outcome="deleted")
+
+    def _holders(self, prefix: str, name: str) -> list[str]:
+        """A ClusterQueue is kept while workloads hold its quota."""
+        if prefix != "clusterqueue":
+            return []
+        return [
+            f"Workload {known.workload.metadata.namespace}/{known.workload.metadata.name}"
+            for _, known in self._controller.workloads.items()
+            if known.workload is not None
+            and known.workload.status.admission is not None
+            and known.workload.status.admission.cluster_queue == name
+            and holds_quota(known.workload)
+        ]
+
+    # The log. -----------------------------------------------------------------------
+
+    async def _settled(self, data: bytes, _: str) -> SettledReply:
+        request = msgspec.json.decode(data, type=Settled)
+        return await self._active.settled(request.sequence)
+
+    async def _events(self, data: bytes, subject: str) -> EventsReply:
+        request = msgspec.json.decode(data, type=Events)
+        namespace = _namespace(subject)
+        if namespace:
+            name = token(request.workload) if request.workload else "*"
+            filters = [f"admit.*.*.{token(namespace)}.{name}"]
+            filters += [f"admit.*.*.*.{token(namespace)}.{name}"]
+        elif request.workload:
+            filters = [f"admit.*.*.*.{token(request.workload)}"]
+            filters += [f"admit.*.*.*.*.{token(request.workload)}"]
+        else:
+            filters = ["admit.>"]
+        limit = max(1, min(request.limit, 500))
+        try:
+            found = await past(
+                self._bus, filters, after=request.after, since=request.since, limit=limit
+            )
+        except Refused as error:
+            return EventsReply(error=str(error))
+        entries = tuple(
+            LogEntry(
+                sequence=one.sequence,
+                time=one.time,
+                subject=one.subject,
+                data=_as_json(one.data),
+            )
+            for one in found
+        )
+        return EventsReply(entries=entries, complete=len(entries) < limit)
+
+
+def _as_json(data: bytes) -> msgspec.Raw:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(data.decode("utf-8", "replace")))
+    return msgspec.Raw(data)
+
+
+def _namespace(subject: str) -> str:
+    """The namespace that ``admit.api.<what>.<ns>`` names; "" for ``admit.api.<what>``."""
+    parts = subject.split(".")
+    return plain(parts[3]) if len(parts) > 3 else ""

@@ -1,0 +1,253 @@
+"""One batch of facts on its way into a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.base import HEADER_TRACE, Fact
+from admittance.events.codec import Undecodable, decode, encode
+from admittance.events.names import token
+from admittance.events.requests import SettledReply
+from admittance.events.subjects import BARRIER, EPOCH, subject_of, workload_key
+from admittance.events.system import Barrier, ObjectApplied
+from admittance.workload import stored
+from admittance.workload.change import Change, Outcome, ignored, with_log
+from admittance.workload.moves import transition
+from admittance.workload.occasion import Occasion, QueueChanged
+from admittance.workload.stored import Say, StoredWorkload
+from admittance.workload_controller.commit import Commit, Dead, Echo, Heard, Message, Put
+from admittance.workload_controller.door import Unfit, open_door
+from admittance.workload_controller.known import Known
+from admittance.workload_controller.objects import checks_of
+
+if TYPE_CHECKING:
+    from admittance.workload_controller.decide import Controller
+
+FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+_QUIET: Final = frozenset({"pending", "requeued"})
+"""Said for people: of several in one put only the last matters. Anything else is heard by
+machines, and must be said before the workload moves on."""
+
+_MUST_MOVE: Final = (facts.Assigned, facts.Refused, facts.Confirmed, facts.Revoked)
+"""Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
+
+
+class Folding:
+    """One batch on its way into a commit."""
+
+    def __init__(self, controller: Controller, now: datetime) -> None:
+        self._of = controller
+        self._now = now
+        self._working: dict[str, Known] = {}
+        self._says: dict[str, tuple[Say, ...]] = {}
+        self._notes: list[Message] = []
+        self._dead: list[Dead] = []
+        self._echoes: list[Echo] = []
+        self._outcomes: dict[int, SettledReply] = {}
+
+    def take(self, heard: Heard) -> bool:
+        """Fold one message in. False: it must wait for the commit of what came before."""
+        if heard.subject.startswith(BARRIER):
+            return self._barrier(heard)
+        if heard.subject.startswith("admit.object."):
+            return self._object_changed(heard)
+        try:
+            fact = decode(heard.subject, heard.data)
+        except Undecodable as error:
+            self._bury(heard, str(error))
+            return True
+        key = workload_key(fact.namespace, fact.name)
+        if self._is_loud(key):
+            return False
+        known = self._known(key)
+        if heard.sequence <= known.fact:
+            return True
+        if isinstance(fact, facts.Submitted):
+            try:
+                fact = open_door(fact, self._of.objects)
+            except Unfit as error:
+                self._bury(heard, str(error))
+                self._reject(heard, fact, "Invalid", str(error))
+                return True
+        holds = isinstance(fact, facts.Decision)
+        if isinstance(fact, facts.Decision):
+            void = self._void(fact, heard, known)
+            if void is not None:
+                self._note_outcome(heard, void)
+                return True
+        change = transition(known.workload, fact, self._occasion(fact, heard))
+        if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
+            change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
+        self._note_outcome(heard, change)
+        if change.outcome is Outcome.REFUSED and heard.subject.startswith(
+            "admit.workload.submitted."
+        ):
+            self._reject(heard, fact, change.reason, change.message)
+        if change.outcome is Outcome.APPLIED:
+            self._apply(key, known, change, heard)
+        return True
+
+    def commit(self, rest: list[Heard], through: int) -> Commit:
+        """What has been folded so far, as a value."""
+        puts = []
+        for key, known in self._working.items():
+            before = self._of.workloads.get(key)
+            if known.workload is None:
+                if before.workload is not None:
+                    puts.append(Put(key, before.revision, None, known.fact, known.trace))
+                continue
+            workload = with_log(known.workload, known.fact, self._says.get(key, ()))
+            value = stored.encode(workload)
+            puts.append(Put(key, before.revision, value, known.fact, known.trace, workload))
+        return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
+
+    # Steps. -------------------------------------------------------------------------
+
+    def _known(self, key: str) -> Known:
+        return self._working.get(key) or self._of.workloads.get(key)
+
+    def _is_loud(self, key: str) -> bool:
+        return any(say.what not in _QUIET for say in self._says.get(key, ()))
+
+    def _occasion(self, fact: Fact, heard: Heard) -> Occasion:
+        now = self._now
+        if isinstance(fact, facts.TimerDue) and fact.at:
+            # For a due timer it is at least the time that it was set for, whatever our clock says.
+            now = max(now, msgspec.convert(fact.at, datetime, strict=False))
+        return Occasion(now, heard.sequence, heard.time, self._of.around)
+
+    def _apply(self, key: str, known: Known, change: Change, heard: Heard) -> None:
+        workload = change.workload
+        if workload is None:
+            self._says.pop(key, None)
+        else:
+            self._says[key] = change.says
+        self._working[key] = Known(
+            workload, known.revision, heard.sequence, heard.headers.get(HEADER_TRACE, known.trace)
+        )
+        if workload is None and change.says and known.workload is not None:
+            # A deleted object has no outbox; what its end means to others is said at once.
+            last = with_log(known.workload, heard.sequence, change.says)
+            self._notes += self._of.speaker.messages(last, known.revision, self._now, known.trace)
+
+    def _void(self, fact: facts.Decision, heard: Heard, known: Known) -> Change | None:
+        """Why a decision holds no longer; None when it does. Nothing need be written: the
+        scheduler sees the same change in its watch, and drops what it had assumed."""
+        workload = known.workload
+        if workload is None:
+            return ignored(None, "NoSuchWorkload", "it was deleted meanwhile")
+        key = workload_key(fact.namespace, fact.name)
+        if key in self._working or fact.revision != known.revision:
+            return ignored(workload, "StaleRevision", f"decided from revision {fact.revision}")
+        queue = self._of.around.cluster_queue(fact.namespace, stored.head(workload).queue_name)
+        domain = self._of.catalog.domain_of(queue) if queue else None
+        if domain is None or domain != fact.domain:
+            return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
+        if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(domain)}":
+            return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
+        newest = self._of.catalog.newest(domain)
+        if newest > fact.seen:
+            return ignored(
+                workload, "OutOfDate", f"a queue changed at revision {newest}, seen {fact.seen}"
+            )
+        return None
+
+    def _barrier(self, heard: Heard) -> bool:
+        try:
+            barrier = msgspec.json.decode(heard.data, type=Barrier)
+        except msgspec.MsgspecError as error:
+            self._bury(heard, f"no Barrier: {error}")
+            return True
+        self._echoes.append(Echo(barrier.domain, barrier.epoch))
+        return True
+
+    def _object_changed(self, heard: Heard) -> bool:
+        try:
+            applied = msgspec.json.decode(heard.data, type=ObjectApplied)
+        except msgspec.MsgspecError as error:
+            self._bury(heard, f"no ObjectApplied: {error}")
+            return True
+        keys = self.concerned(applied)
+        if any(self._is_loud(key) for key in keys):
+            return False
+        for key in keys:
+            known = self._known(key)
+            if known.workload is None or heard.sequence <= known.fact:
+                continue
+            meta = known.workload.metadata
+            for fact in self._consequences(applied, meta.namespace, meta.name, known.workload):
+                change = transition(known.workload, fact, self._occasion(fact, heard))
+                if change.outcome is Outcome.APPLIED:
+                    self._apply(key, known, change, heard)
+                    known = self._known(key)
+        return True
+
+    def _consequences(
+        self, applied: ObjectApplied, namespace: str, name: str, workload: StoredWorkload
+    ) -> Iterable[Fact]:
+        if applied.kind == "WorkloadPriorityClass":
+            found = self._of.objects.priority_class(applied.name)
+            if found is not None and stored.priority_class(workload) == applied.name:
+                yield facts.Reprioritized(namespace=namespace, name=name, priority=found.value)
+        else:
+            yield QueueChanged(namespace=namespace, name=name)
+
+    def concerned(self, applied: ObjectApplied) -> list[str]:
+        """Keys of the workloads that a changed object may mean something to."""
+        workloads = self._of.workloads
+        objects = self._of.objects
+        match applied.kind:
+            case "LocalQueue":
+                return workloads.of_queue(applied.namespace, applied.name)
+            case "ClusterQueue":
+                queues = {applied.name}
+            case "AdmissionCheck":
+                queues = {
+                    queue.metadata.name
+                    for queue in objects.of_kind("clusterqueue")
+                    if applied.name in checks_of(queue)
+                }
+            case "WorkloadPriorityClass":
+                return sorted(key for key, known in workloads.items() if known.workload)
+            case _:
+                return []
+        return [
+            key
+            for local in objects.of_kind("localqueue")
+            if local.spec.cluster_queue in queues
+            for key in workloads.of_queue(local.metadata.namespace, local.metadata.name)
+        ]
+
+    # What is told. ------------------------------------------------------------------
+
+    def _bury(self, heard: Heard, reason: str) -> None:
+        self._dead.append(Dead(heard, reason))
+        self._outcomes[heard.sequence] = SettledReply(
+            outcome="dead-lettered", reason="Undecodable", message=reason
+        )
+
+    def _reject(self, heard: Heard, fact: Fact, reason: str, message: str) -> None:
+        rejected = facts.Rejected(
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            time=self._now,
+            revision=0,
+            reason=reason,
+            message=message,
+        )
+        identity = self._of.speaker.identity(f"{heard.sequence}/rejected")
+        trace = heard.headers.get(HEADER_TRACE, "")
+        self._notes.append(Message(subject_of(rejected), encode(rejected), identity, trace))
+
+    def _note_outcome(self, heard: Heard, change: Change) -> None:
+        if change.outcome is not Outcome.APPLIED:
+            self._outcomes[heard.sequence] = SettledReply(
+                outcome=str(change.outcome), reason=change.reason, message=change.message
+            )

@@ -1,0 +1,128 @@
+"""The workloads as the controller holds them, with their revisions. Pure.
+
+Finished ones are not held: they are many, and hardly ever spoken of again. Only their keys stay,
+so that a fact about one of them is known to need a look into the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Known(NamedTuple):
+    """A workload and the revision it was written at. ``workload`` None: there is none; then
+    ``fact`` is the deletion's. ``trace``: traceparent of what last moved it."""
+
+    workload: StoredWorkload | None
+    revision: int
+    fact: int
+    trace: str = ""
+
+
+NOTHING = Known(None, 0, 0)
+
+
+def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
+    """The workload as written at revision: it could not know its own number beforehand.
+
+    0 in ``admittedRevision`` or ``evictedRevision`` stands for the revision of the write in which
+    the condition turned True.
+    """
+    status = workload.status
+    fields = {}
+    if status.admitted_revision == 0 and is_true(workload, Type.ADMITTED):
+        fields["admitted_revision"] = revision
+    evicted = find(workload, Type.EVICTED)
+    if status.evicted_revision == 0 and evicted is not None and evicted.status == "True":
+        fields["evicted_revision"] = revision
+    if not fields:
+        return workload
+    return replace(workload, status=replace(status, **fields))
+
+
+class Workloads:
+    """Workloads by bucket key, and by the LocalQueue they name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._finished: set[str] = set()
+        self._by_queue: dict[tuple[str, str], set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: str) -> Known:
+        """What is held of that key; NOTHING when no such workload ever was."""
+        return self._known.get(key, NOTHING)
+
+    def must_load(self, key: str) -> bool:
+        """The workload is in the bucket, but not held."""
+        return key in self._finished and key not in self._known
+
+    def keep(self, key: str, known: Known) -> None:
+        """The workload at that key from now on."""
+        self._forget_queue(key)
+        workload = known.workload
+        if workload is None:
+            self._finished.discard(key)
+            self._known[key] = known
+            return
+        known = known._replace(workload=revised(workload, known.revision))
+        if is_true(workload, Type.FINISHED):
+            self._finished.add(key)
+            if not workload.status.log.says:
+                self._known.pop(key, None)
+                return
+        self._known[key] = known
+        queue = (workload.metadata.namespace, head(workload).queue_name)
+        self._by_queue.setdefault(queue, set()).add(key)
+
+    def load(self, key: str, known: Known) -> None:
+        """Like keep, of a workload that is about to be asked for, finished or not."""
+        self.keep(key, known)
+        if known.workload is not None:
+            self._known[key] = known._replace(workload=revised(known.workload, known.revision))
+
+    def let_go(self, key: str) -> None:
+        """All that the workload had to say is said: a finished one need not be held."""
+        known = self._known.get(key)
+        if known is None or known.workload is None:
+            return
+        if is_true(known.workload, Type.FINISHED):
+            self._forget_queue(key)
+            del self._known[key]
+
+    def drop_tombstones(self, before: int) -> None:
+        """Forget deletions whose facts lie before a sequence that is acknowledged."""
+        gone = [
+            key
+            for key, known in self._known.items()
+            if known.workload is None and known.fact < before
+        ]
+        for key in gone:
+            del self._known[key]
+
+    def of_queue(self, namespace: str, queue: str) -> list[str]:
+        """The held workloads that name a LocalQueue, in the order of their keys."""
+        return sorted(self._by_queue.get((namespace, queue), ()))
+
+    def items(self) -> Iterator[tuple[str, Known]]:
+        """All that is held."""
+        return iter(self._known.items())
+
+    def _forget_queue(self, key: str) -> None:
+        known = self._known.get(key)
+        if known is None or known.workload is None:
+            return
+        queue = (known.workload.metadata.namespace, head(known.workload).queue_name)
+        held = self._by_queue.get(queue)
+        if held is not None:
+            held.discard(key)
+            if not held:
+                del self._by_queue[queue]

@@ -1,0 +1,209 @@
+"""What an object has to say, made from the object: the payloads of the controller's facts.
+
+An object does not change before all of it is said, so the same payload comes out whoever says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from admittance.api.workload import COMPLETIONS, Kept
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.names import token
+from admittance.events.shapes import Admission, PodSetToRun
+from admittance.events.subjects import TIMER_AT, TIMER_DUE, subject_of
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload_controller.commit import Message
+from admittance.workload_controller.objects import Objects
+
+
+class _TemplateMeta(Kept, frozen=True, kw_only=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Template(Kept, frozen=True, kw_only=True):
+    metadata: _TemplateMeta = _TemplateMeta()
+
+
+class _PodSet(Kept, frozen=True, kw_only=True):
+    name: str = "main"
+    count: int = 1
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _PodSets(Kept, frozen=True, kw_only=True):
+    pod_sets: tuple[_PodSet, ...] = ()
+
+
+_pod_sets = msgspec.json.Decoder(_PodSets)
+_template = msgspec.json.Decoder(_Template)
+
+
+class Speaker:
+    """Turns what an object has to say into messages.
+
+    ``secret`` keys the message ids: they are shared by the whole stream, and a guessed one would
+    silence what it names.
+    """
+
+    def __init__(self, objects: Objects, secret: bytes) -> None:
+        self._objects = objects
+        self._secret = secret
+
+    def messages(
+        self, workload: StoredWorkload, revision: int, now: datetime, trace: str
+    ) -> Iterator[Message]:
+        """Everything that the commit of ``revision`` had to say, in order."""
+        uid = workload.metadata.uid
+        for say in workload.status.log.says:
+            what = f"{uid}/{revision}/{say.what}/{say.detail}"
+            identity = self.identity(what)
+            if say.what == "timer":
+                yield self._timer(workload, say, revision, identity, trace)
+                continue
+            fact = self._fact(workload, say, revision, now)
+            if fact is not None:
+                yield Message(subject_of(fact), encode(fact), identity, trace)
+
+    def identity(self, what: str) -> str:
+        """The message id of something said."""
+        return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
+
+    def _fact(
+        self, workload: StoredWorkload, say: Say, revision: int, now: datetime
+    ) -> Fact | None:
+        meta = workload.metadata
+        common: dict[str, Any] = {
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+            "time": now,
+        }
+        said: dict[str, Any] = {"revision": revision, "reason": say.reason, "message": say.message}
+        match say.what:
+            case "quota_reserved":
+                return facts.QuotaReserved(**common, **said, admission=workload.status.admission)
+            case "admitted":
+                return self._admitted(workload, common, said)
+            case "evicted":
+                return facts.Evicted(**common, **said)
+            case "requeued":
+                return facts.Requeued(**common, **said)
+            case "rejected":
+                return facts.Rejected(**common, **said)
+            case "pending":
+                return facts.Pending(**common, **said)
+            case "check_requested":
+                return self._check_requested(workload, say, revision, common)
+            case "check_withdrawn":
+                check = self._objects.check(say.detail)
+                if check is None:
+                    return None
+                return facts.CheckWithdrawn(
+                    **common,
+                    controller=check.spec.controller_name,
+                    check=say.detail,
+                    cycle=say.cycle,
+                    reason=say.reason,
+                )
+        raise ValueError(f"nobody says {say.what!r}")
+
+    def _admitted(
+        self, workload: StoredWorkload, common: dict[str, Any], said: dict[str, Any]
+    ) -> Fact | None:
+        admission = workload.status.admission
+        if admission is None:
+            return None
+        return facts.Admitted(
+            **common,
+            **said,
+            cluster_queue=admission.cluster_queue,
+            queue=head(workload).queue_name,
+            pod_sets=tuple(self._to_run(workload, admission)),
+        )
+
+    def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:
+        assigned = {row.name: row for row in admission.pod_set_assignments}
+        updates: dict[str, list[Any]] = {}
+        for row in workload.status.admission_checks:
+            for update in row.pod_set_updates:
+                shaped = msgspec.convert(update, dict[str, Any]) if update else {}
+                updates.setdefault(shaped.get("name", ""), []).append(shaped)
+        for pod_set in _pod_sets.decode(workload.spec).pod_sets:
+            got = assigned.get(pod_set.name)
+            if got is None:
+                continue
+            labels: dict[str, str] = {}
+            annotations: dict[str, str] = {}
+            selector: dict[str, str] = {}
+            tolerations: list[dict[str, Any]] = []
+            for name in sorted(set(got.flavors.values())):
+                flavor = self._objects.flavor(name)
+                if flavor is not None:
+                    selector |= flavor.spec.node_labels
+                    tolerations += [msgspec.to_builtins(t) for t in flavor.spec.tolerations]
+            for update in updates.get(pod_set.name, []):
+                labels |= update.get("labels", {})
+                annotations |= update.get("annotations", {})
+                selector |= update.get("nodeSelector", {})
+                tolerations += [t for t in update.get("tolerations", []) if t not in tolerations]
+            noted = _template.decode(pod_set.template).metadata.annotations.get(COMPLETIONS, "")
+            yield PodSetToRun(
+                name=pod_set.name,
+                count=got.count,
+                completions=int(noted) if noted.isdecimal() else 0,
+                flavors=got.flavors,
+                labels=labels,
+                annotations=annotations,
+                node_selector=selector,
+                tolerations=tuple(tolerations),
+                template=pod_set.template,
+            )
+
+    def _check_requested(
+        self, workload: StoredWorkload, say: Say, revision: int, common: dict[str, Any]
+    ) -> Fact | None:
+        check = self._objects.check(say.detail)
+        if check is None:
+            return None
+        row = next(
+            (row for row in workload.status.admission_checks if row.name == say.detail), None
+        )
+        shown = {"metadata": {"labels": workload.metadata.labels}, "spec": workload.spec}
+        return facts.CheckRequested(
+            **common,
+            controller=check.spec.controller_name,
+            check=say.detail,
+            cycle=workload.status.admission_cycle,
+            retry_count=row.retry_count if row is not None else 0,
+            revision=revision,
+            parameters=msgspec.Raw(self._objects.parameters(check)),
+            admission=workload.status.admission,
+            workload=msgspec.Raw(encode(shown)),
+        )
+
+    def _timer(
+        self, workload: StoredWorkload, say: Say, revision: int, identity: str, trace: str
+    ) -> Message:
+        meta = workload.metadata
+        tail = f"{token(say.reason)}.{token(meta.namespace)}.{token(meta.name)}"
+        due = facts.TimerDue(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            kind=say.reason,
+            at=say.detail,
+            revision=revision,
+        )
+        headers = {
+            "Nats-Schedule": f"@at {say.detail}",
+            "Nats-Schedule-Target": f"{TIMER_DUE}{tail}",
+        }
+        return Message(f"{TIMER_AT}{tail}", encode(due), identity, trace, headers)

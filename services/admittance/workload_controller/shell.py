@@ -1,0 +1,281 @@
+"""Receive, fold, commit: the workload-controller on the bus.
+
+One instance is active; the others stand by and take over when its heartbeat runs out. A stale one
+is harmless: its puts expect revisions that are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import structlog
+from admittance.runtime.consume import dead_letter
+
+from admittance.events import subjects
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.requests import Health, HealthReply, SettledReply
+from admittance.lease.domains import CONTROLLER
+from admittance.runtime import bucket, clock, micro
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
+from admittance.runtime.leading import Leading
+from admittance.runtime.puller import Delivery, Puller
+from admittance.runtime.settings import Settings
+from admittance.runtime.tracing import follow
+from admittance.workload_controller.commit import Commit, Heard, Message, Put
+from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
+from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.opening import open_controller
+
+SERVICE: Final = "workload-controller"
+ATTEMPTS: Final = 20
+"""Times that a batch is decided anew because somebody else moved its workloads."""
+OUTCOMES_MAX: Final = 20_000
+
+FILTERS: Final = [
+    *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
+    "admit.check.reported.*.*.*",
+    "admit.timer.due.>",
+    "admit.object.>",
+    "admit.lease.barrier.*",
+]
+
+log = structlog.get_logger()
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then leads; until stop is set."""
+    leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
+    active: list[Active] = []
+
+    async def health(_: bytes, __: str) -> Health | HealthReply:
+        leads = tuple(leading.tenure.leads())
+        return HealthReply(
+            service=SERVICE,
+            instance=settings.instance,
+            ready=bool(active and active[0].ready) or not leads,
+            leads=leads,
+            lag=active[0].lag if active else 0,
+        )
+
+    watch = asyncio.create_task(leading.run(), name="leading")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    service = await micro.serve(
+        bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
+    )
+    try:
+        await leading.watching.wait()
+        while not stop.is_set():
+            if watch.done():
+                watch.result()
+            await leading.take([CONTROLLER], barrier=False)
+            epoch = leading.tenure.fence(CONTROLLER)
+            if epoch is None:
+                leading.changed.clear()
+                await _first(stopping, watch, asyncio.create_task(leading.changed.wait()))
+                continue
+            log.info("leading", domain=CONTROLLER, epoch=epoch)
+            leader = Active(bus, settings, epoch)
+            active[:] = [leader]
+            work = asyncio.create_task(leader.run(), name="workload-controller")
+            await _first(stopping, watch, work)
+            await leader.close()
+            active.clear()
+            if work.done():
+                with suppress(Superseded):
+                    work.result()
+                leading.tenure.lost(CONTROLLER)
+                log.warning("superseded", epoch=epoch)
+            else:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+    finally:
+        await service.stop()
+        watch.cancel()
+        stopping.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+        await leading.goodbye()
+
+
+async def _first(*tasks: asyncio.Task[object]) -> None:
+    """Waits for the first of the tasks; those made for this wait only are ended."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    tasks[-1].cancel() if tasks[-1].get_name().startswith("Task-") else None
+
+
+class Active:
+    """The one that leads: reads the log from where its predecessor stopped."""
+
+    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
+        self._lock = asyncio.Lock()
+        self._outcomes: OrderedDict[int, SettledReply] = OrderedDict()
+        self._progress = asyncio.Event()
+        self._endpoints: Endpoints | None = None
+        self._config: asyncio.Task[None] | None = None
+        self.controller: Controller | None = None
+        self.ready = False
+
+    @property
+    def lag(self) -> int:
+        """Facts not yet read."""
+        return self._puller.pending
+
+    async def run(self) -> None:
+        """Leads until a newer epoch reads in our place: raises Superseded."""
+        await self._puller.start()
+        controller, unsaid, self._config = await open_controller(self._bus, self._puller.floor)
+        self.controller = controller
+        now = clock.now()
+        await self.say([m for key in unsaid for m in controller.outbox(key, now)])
+        for key in unsaid:
+            controller.said(key)
+        self._endpoints = Endpoints(self._bus, self._settings.instance, self)
+        await self._endpoints.start()
+        self.ready = True
+        log.info("serving", workloads=len(controller.workloads), floor=self._puller.floor)
+        while True:
+            batch = await self._puller.batch()
+            async with self._lock:
+                await self._perform(controller, [_heard(delivery) for delivery in batch])
+            with suppress(Unavailable):
+                # Not noted: it is read again, found applied, and acknowledged then.
+                await self._puller.ack(batch[-1])
+            controller.acknowledged(batch[-1].sequence)
+            self._progress.set()
+            self._progress.clear()
+
+    async def close(self) -> None:
+        """Ends what was begun; the log keeps our place."""
+        self.ready = False
+        if self._endpoints is not None:
+            await self._endpoints.stop()
+        if self._config is not None:
+            self._config.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._config
+        await self._puller.close()
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """Held while a batch is committed: manifests are written between batches, so that a
+        decision is judged by the queues that are in the bucket before it."""
+        return self._lock
+
+    async def settled(self, sequence: int) -> SettledReply:
+        """Waits until the fact at sequence had its effect; what became of it."""
+        assert self.controller is not None, "endpoints are served by a leader"
+        while self.controller.read < sequence:
+            await self._progress.wait()
+        return self._outcomes.get(sequence, SettledReply(outcome="applied"))
+
+    # One batch. ---------------------------------------------------------------------
+
+    async def _perform(self, controller: Controller, batch: list[Heard]) -> None:
+        """The order of a commit is told in `commit`."""
+        rest = batch
+        attempts = 0
+        while rest:
+            now = clock.now()
+            for key in controller.missing(rest):
+                await self._reload(controller, key)
+            commit = controller.fold(rest, now)
+            done, unsure = await self._put(controller, commit, now)
+            if unsure:
+                attempts += 1
+                if attempts > ATTEMPTS:
+                    raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                await self.say(done)
+                continue
+            dead = [dead_letter(SERVICE, dead.heard, dead.reason) for dead in commit.dead]
+            await self.say([*done, *commit.notes], dead)
+            for put in commit.puts:
+                controller.said(put.key)
+            await self._echo(commit)
+            self._note(commit)
+            rest = commit.rest
+
+    async def _put(
+        self, controller: Controller, commit: Commit, now: datetime
+    ) -> tuple[list[Message], list[str]]:
+        """What the puts that went through have to say, and the keys that must be decided anew."""
+        messages: list[Message] = []
+        unsure: list[str] = []
+        outcomes: list[int | Refused | None]
+        try:
+            outcomes = list(await self._bus.publish_all([_put_of(put) for put in commit.puts]))
+        except Unavailable as error:
+            log.warning("commit_unknown", error=str(error), puts=len(commit.puts))
+            outcomes = [None] * len(commit.puts)
+        for put, outcome in zip(commit.puts, outcomes, strict=True):
+            if isinstance(outcome, int):
+                messages += controller.committed(put, outcome, now)
+            elif outcome is None or isinstance(outcome, StaleRevision):
+                await self._reload(controller, put.key)
+                known = controller.workloads.get(put.key)
+                if known.fact >= put.fact:
+                    # Our own put, after all: or that of a predecessor who got as far.
+                    messages += controller.outbox(put.key, now)
+                else:
+                    unsure.append(put.key)
+            else:
+                raise outcome
+        return messages, unsure
+
+    async def _reload(self, controller: Controller, key: str) -> None:
+        entry = await bucket.get(self._bus, key)
+        if entry is not None:
+            controller.load(entry.key, entry.value, entry.revision, entry.headers)
+
+    async def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> None:
+        outgoing = [*(outgoing_of(message) for message in messages), *more]
+        for outcome in await self._bus.publish_all(outgoing):
+            if isinstance(outcome, Refused):
+                raise outcome
+
+    async def _echo(self, commit: Commit) -> None:
+        puts = []
+        for echo in commit.echoes:
+            key, value = echo_put(echo)
+            puts.append(bucket.put_message(key, value, expected=None))
+        for outcome in await self._bus.publish_all(puts):
+            if isinstance(outcome, Refused):
+                raise outcome
+
+    def _note(self, commit: Commit) -> None:
+        self._outcomes.update(commit.outcomes)
+        while len(self._outcomes) > OUTCOMES_MAX:
+            self._outcomes.popitem(last=False)
+
+
+def _heard(delivery: Delivery) -> Heard:
+    return Heard(
+        delivery.sequence, delivery.subject, delivery.data, delivery.headers, delivery.time
+    )
+
+
+def _put_of(put: Put) -> Outgoing:
+    headers = {HEADER_TRACE: put.trace} if put.trace else {}
+    if put.value is None:
+        headers[HEADER_FACT] = str(put.fact)
+        return bucket.delete_message(put.key, expected=put.expected, headers=headers)
+    return bucket.put_message(put.key, put.value, expected=put.expected, headers=headers)
+
+
+def outgoing_of(message: Message) -> Outgoing:
+    """The message with the headers that every fact of ours carries."""
+    headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
+    if message.trace:
+        headers[HEADER_TRACE] = follow(message.trace)
+    if message.headers:
+        headers.update(message.headers)
+    return Outgoing(message.subject, message.data, headers)

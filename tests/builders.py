@@ -1,0 +1,94 @@
+"""Things that tests need, saying only what matters to the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from admittance.api.meta import ObjectMeta
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.workload.arrive import Arrived
+from admittance.workload.occasion import Occasion
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.surroundings import Hindrance, RequiredCheck
+
+NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+class Around:
+    """Queues as a test wants them: everything runs, and no check is asked for, unless said."""
+
+    def __init__(self, checks: Iterable[str] = (), hindrance: Hindrance | None = None) -> None:
+        self.checks = tuple(checks)
+        self.stopped = hindrance
+
+    def cluster_queue(self, namespace: str, queue: str) -> str:
+        return "cq" if queue else ""
+
+    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+        return self.stopped
+
+    def required_checks(
+        self, cluster_queue: str, admission: Admission | None
+    ) -> tuple[RequiredCheck, ...]:
+        return tuple(RequiredCheck(name, f"ctl-{name}") for name in sorted(self.checks))
+
+
+def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = None) -> Occasion:
+    """A moment on the log."""
+    return Occasion(now, sequence, now, around or Around())
+
+
+def a_spec(
+    requests: Mapping[str, str] | None = None, *, queue: str = "lq", count: int = 1, **more: Any
+) -> dict[str, Any]:
+    """The spec of a workload with one pod set, as JSON would have it."""
+    container = {
+        "name": "c",
+        "command": ["true"],
+        "resources": {"requests": dict(requests or {"cpu": "1"})},
+    }
+    pods = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}}
+    return {"podSets": [pods], "queueName": queue, **more}
+
+
+def a_manifest(name: str = "w", namespace: str = "ns", **spec: Any) -> dict[str, Any]:
+    """A Workload as a user writes it."""
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": a_spec(**spec),
+    }
+
+
+def an_arrival(name: str = "w", namespace: str = "ns", **spec: Any) -> Arrived:
+    """A submission that has passed the door."""
+    return Arrived(
+        namespace=namespace,
+        name=name,
+        api_version="kueue.x-k8s.io/v1beta2",
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        spec=msgspec.Raw(json.dumps(a_spec(**spec)).encode()),
+    )
+
+
+def an_admission(cluster_queue: str = "cq", flavor: str = "default", cpu: str = "1") -> Admission:
+    """One pod set on one flavor."""
+    return Admission(
+        cluster_queue=cluster_queue,
+        pod_set_assignments=(
+            PodSetAssignment(
+                name="main", flavors={"cpu": flavor}, resource_usage={"cpu": cpu}, count=1
+            ),
+        ),
+    )
+
+
+def conditions_of(workload: StoredWorkload) -> dict[str, tuple[str, str]]:
+    """Type to status and reason."""
+    return {c.type: (c.status, c.reason) for c in workload.status.conditions}

@@ -1,0 +1,370 @@
+"""What facts make of a workload. Ids of transitions and scenarios are LIFECYCLE's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.shapes import Refusal
+from admittance.workload.change import Outcome
+from admittance.workload.moves import MOVES, transition
+from admittance.workload.occasion import QueueChanged
+from admittance.workload.phase import Phase, holds_quota, phase
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.surroundings import Hindrance
+from admittance.workload_controller.known import revised
+from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
+
+ME = {"namespace": "ns", "name": "w"}
+STOP = Hindrance("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
+HOLD = STOP._replace(drains=False)
+
+
+class Life:
+    """A workload that facts happen to, each write at the next revision."""
+
+    def __init__(self, around: Around | None = None) -> None:
+        self.around = around or Around()
+        self.workload: StoredWorkload | None = None
+        self.revision = 0
+        self.now = NOON
+        self.said: list[str] = []
+        self.outcome = Outcome.APPLIED
+        self.happens(an_arrival())
+
+    def happens(self, fact: Fact) -> Life:
+        self.revision += 1
+        at = occasion(self.revision, self.now, self.around)
+        change = transition(self.workload, fact, at)
+        self.outcome = change.outcome
+        if change.outcome is Outcome.APPLIED:
+            self.workload = change.workload and revised(change.workload, self.revision)
+        self.said = [say.what for say in change.says]
+        return self
+
+    @property
+    def phase(self) -> Phase:
+        assert self.workload is not None
+        return phase(self.workload, self.now)
+
+    @property
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        assert self.workload is not None
+        return conditions_of(self.workload)
+
+    @property
+    def states(self) -> dict[str, str]:
+        assert self.workload is not None
+        return {row.name: row.state for row in self.workload.status.admission_checks}
+
+    def assigned(self) -> Life:
+        return self.happens(
+            facts.Assigned(
+                **ME, revision=self.revision, seen=0, domain="queue-cq", admission=an_admission()
+            )
+        )
+
+    def admitted(self) -> Life:
+        self.assigned()
+        for name in self.around.checks:
+            self.verdict(name, "Ready")
+        assert self.phase is Phase.ADMITTED
+        return self
+
+    def verdict(self, check: str, state: str, after: int | None = None, ago: int = 0) -> Life:
+        assert self.workload is not None
+        cycle = self.workload.status.admission_cycle - ago
+        return self.happens(
+            facts.CheckReported(
+                **ME, check=check, cycle=cycle, state=state, requeue_after_seconds=after
+            )
+        )
+
+    def preempted(self) -> Life:
+        return self.happens(
+            facts.Preempted(
+                **ME, revision=0, seen=0, domain="queue-cq", reason="InClusterQueue", message="m"
+            )
+        )
+
+    def stopped(self) -> Life:
+        assert self.workload is not None
+        return self.happens(facts.Stopped(**ME, revision=self.workload.status.evicted_revision))
+
+    def later(self, seconds: float) -> Life:
+        self.now += timedelta(seconds=seconds)
+        return self
+
+
+def test_a_submitted_workload_waits_for_its_first_evaluation() -> None:
+    life = Life()
+    assert life.phase is Phase.PENDING
+    assert life.conditions == {"QuotaReserved": ("False", "PendingEvaluation")}
+
+
+def test_without_checks_quota_and_admission_come_in_one_write_t04_a7() -> None:
+    life = Life().assigned()
+    assert life.phase is Phase.ADMITTED
+    assert life.said == ["quota_reserved", "admitted"]
+    assert life.conditions["QuotaReserved"] == ("True", "QuotaReserved")
+
+
+def test_with_checks_the_reservation_comes_with_its_rows_a1() -> None:
+    life = Life(Around(["c1", "c2"])).assigned()
+    assert life.phase is Phase.QUOTA_RESERVED
+    assert life.said == ["quota_reserved", "check_requested", "check_requested"]
+    assert life.states == {"c1": "Pending", "c2": "Pending"}
+
+
+def test_the_second_ready_admits_and_not_the_first_a2() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
+    assert (life.phase, life.said) == (Phase.QUOTA_RESERVED, [])
+    life.verdict("c2", "Ready")
+    assert (life.phase, life.said) == (Phase.ADMITTED, ["admitted"])
+
+
+def test_a_retry_frees_the_quota_at_once_and_without_a_delay_it_competes_again_a5() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Retry")
+    assert life.phase is Phase.PENDING
+    assert life.states == {"c1": "Pending", "c2": "Pending"}
+    assert life.workload is not None
+    assert life.workload.status.admission is None
+    assert life.workload.status.admission_cycle == 1
+    assert [row.retry_count for row in life.workload.status.admission_checks] == [1, 0]
+
+
+def test_a_retry_with_a_delay_waits_until_its_end_time_l3() -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", after=5)
+    assert life.phase is Phase.BACKOFF
+    assert "timer" in life.said
+    due = facts.TimerDue(**ME, kind="requeue")
+    assert life.later(4.9).happens(due).phase is Phase.BACKOFF
+    assert life.later(0.1).happens(due).phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "BackoffFinished")
+
+
+def test_a_later_retry_of_the_same_cycle_moves_the_wait_l4() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Retry", after=60)
+    life.verdict("c2", "Retry", after=120)
+    due = facts.TimerDue(**ME, kind="requeue")
+    assert life.later(60).happens(due).phase is Phase.BACKOFF
+    assert life.later(60).happens(due).phase is Phase.PENDING
+
+
+def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Rejected")
+    assert life.phase is Phase.REJECTED
+    assert life.said[0] == "rejected"
+    assert life.workload is not None
+    assert not head(life.workload).active
+
+
+def test_a_rejection_of_an_admitted_workload_stops_the_job_before_the_quota_is_free_a8() -> None:
+    life = Life(Around(["c1"])).admitted().verdict("c1", "Rejected")
+    assert life.workload is not None
+    assert holds_quota(life.workload)
+    assert "evicted" in life.said
+    life.stopped()
+    assert not holds_quota(life.workload) and life.phase is Phase.REJECTED
+
+
+def test_a_verdict_of_an_old_cycle_changes_nothing_a23() -> None:
+    life = Life(Around(["c1"])).assigned().preempted().assigned()
+    assert life.verdict("c1", "Ready", ago=1).outcome is Outcome.IGNORED
+    assert life.states == {"c1": "Pending"}
+
+
+def test_a_verdict_for_a_check_nobody_asked_for_changes_nothing() -> None:
+    life = Life(Around(["c1"])).assigned()
+    assert life.verdict("other", "Ready").outcome is Outcome.IGNORED
+
+
+def test_a_verdict_with_an_unknown_state_is_refused() -> None:
+    life = Life(Around(["c1"])).assigned()
+    assert life.verdict("c1", "Perhaps").outcome is Outcome.REFUSED
+
+
+def test_a_preempted_job_keeps_its_quota_until_it_has_stopped_t12_t19() -> None:
+    life = Life().admitted().preempted()
+    assert life.phase is Phase.EVICTING
+    assert life.said == ["evicted"]
+    life.stopped()
+    assert life.phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "Preempted")
+    assert life.conditions["Evicted"] == ("True", "Preempted")
+
+
+def test_a_merely_reserved_workload_hands_its_quota_on_at_once_a13() -> None:
+    life = Life(Around(["c1"])).assigned().preempted()
+    assert life.phase is Phase.PENDING
+    assert life.said == ["evicted", "check_withdrawn", "requeued"]
+
+
+def test_a_new_reservation_turns_the_eviction_into_history_t03() -> None:
+    life = Life().admitted().preempted().stopped().assigned()
+    assert life.conditions["Evicted"] == ("False", "QuotaReserved")
+    assert life.conditions["Preempted"] == ("False", "QuotaReserved")
+
+
+def test_stopped_of_another_eviction_changes_nothing() -> None:
+    life = Life().admitted().preempted()
+    assert life.happens(facts.Stopped(**ME, revision=1)).outcome is Outcome.IGNORED
+    assert life.phase is Phase.EVICTING
+
+
+def test_a_job_lost_with_its_runner_competes_again_t17b() -> None:
+    life = Life().admitted()
+    assert life.workload is not None
+    at = life.workload.status.admitted_revision
+    life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+    assert life.phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "NodeFailures")
+
+
+def test_finishing_frees_the_quota_at_once_t26() -> None:
+    life = Life().admitted()
+    assert life.workload is not None
+    at = life.workload.status.admitted_revision
+    life.happens(facts.Finished(**ME, revision=at, succeeded=False, message="exit 3"))
+    assert life.phase is Phase.FINISHED
+    assert life.conditions["Finished"] == ("True", "Failed")
+    assert not holds_quota(life.workload)
+
+
+def test_finished_of_an_earlier_admission_changes_nothing() -> None:
+    life = Life().admitted()
+    assert life.happens(facts.Finished(**ME, revision=1)).outcome is Outcome.IGNORED
+
+
+def test_a_deactivated_job_is_stopped_and_stays_out_until_activated_t16_t22() -> None:
+    life = Life().admitted().happens(facts.Deactivated(**ME))
+    assert (life.phase, life.said) == (Phase.DEACTIVATED, ["evicted"])
+    life.stopped()
+    assert life.workload is not None
+    assert not holds_quota(life.workload)
+    life.happens(facts.Activated(**ME))
+    assert life.phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "Reactivated")
+
+
+@pytest.mark.parametrize("evict", ["preempt", "drain", "retry", "off"])
+def test_turned_off_and_on_while_the_job_stops_it_competes_again_l24(evict: str) -> None:
+    life = Life(Around(["c1"])).admitted()
+    match evict:
+        case "preempt":
+            life.preempted()
+        case "drain":
+            life.around.stopped = STOP
+            life.happens(QueueChanged(**ME))
+            life.around.stopped = None
+        case "retry":
+            life.verdict("c1", "Retry")
+    life.happens(facts.Deactivated(**ME)).happens(facts.Activated(**ME))
+    assert life.phase is Phase.EVICTING
+    life.stopped()
+    assert life.phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "Reactivated")
+
+
+def test_an_earlier_eviction_keeps_its_reason_when_deactivated_f9() -> None:
+    life = Life(Around(["c1"])).assigned().preempted().happens(facts.Deactivated(**ME))
+    assert life.conditions["Evicted"] == ("True", "Preempted")
+
+
+def test_hold_drops_reservations_and_lets_jobs_run_on_f7() -> None:
+    reserved = Life(Around(["c1"])).assigned()
+    running = Life().admitted()
+    for life in (reserved, running):
+        life.around.stopped = HOLD
+        life.happens(QueueChanged(**ME))
+    assert reserved.phase is Phase.PENDING
+    assert reserved.conditions["QuotaReserved"] == ("False", "Suspended")
+    assert "Evicted" not in reserved.conditions
+    assert running.phase is Phase.ADMITTED
+
+
+def test_a_drained_job_waits_until_the_queue_runs_again_t17_t23() -> None:
+    life = Life().admitted()
+    life.around.stopped = STOP
+    life.happens(QueueChanged(**ME))
+    assert life.phase is Phase.EVICTING
+    life.stopped()
+    assert life.phase is Phase.BACKOFF
+    assert life.conditions["Requeued"] == ("False", "ClusterQueueStopped")
+    life.around.stopped = None
+    life.happens(QueueChanged(**ME))
+    assert life.phase is Phase.PENDING
+    assert life.conditions["Requeued"] == ("True", "ClusterQueueRestarted")
+
+
+def test_a_new_check_does_not_unadmit_a18() -> None:
+    life = Life().admitted()
+    life.around.checks = ("late",)
+    life.happens(QueueChanged(**ME))
+    assert life.phase is Phase.ADMITTED
+    assert life.states == {"late": "Pending"}
+
+
+def test_the_last_missing_check_taken_off_the_queue_admits() -> None:
+    life = Life(Around(["c1"])).assigned()
+    life.around.checks = ()
+    life.happens(QueueChanged(**ME))
+    assert life.phase is Phase.ADMITTED
+
+
+def test_a_refusal_is_told_once() -> None:
+    refused = facts.Refused(
+        **ME,
+        revision=1,
+        seen=0,
+        domain="queue-cq",
+        refusal=Refusal(reason="WaitingForQuota", message="cpu: 1 short"),
+    )
+    life = Life().happens(refused)
+    assert life.said == ["pending"]
+    assert life.conditions["QuotaReserved"] == ("False", "WaitingForQuota")
+    assert life.happens(refused).said == []
+
+
+def test_a_held_workload_is_out_of_its_queue_until_released_t30() -> None:
+    life = Life().happens(facts.Held(**ME))
+    assert life.conditions["QuotaReserved"] == ("False", "OnHold")
+    life.happens(facts.Released(**ME))
+    assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
+
+
+def test_what_holds_quota_cannot_be_held() -> None:
+    assert Life().admitted().happens(facts.Held(**ME)).outcome is Outcome.REFUSED
+
+
+def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> None:
+    life = Life().admitted().happens(facts.Deleted(**ME))
+    assert life.phase is Phase.EVICTING
+    life.stopped()
+    assert life.workload is None
+
+
+def test_a_namesake_that_came_later_is_not_meant() -> None:
+    life = Life().happens(facts.Deactivated(**ME, uid="somebody-else"))
+    assert life.outcome is Outcome.IGNORED
+
+
+def test_execution_time_counts_each_admission_once_f12() -> None:
+    life = Life().admitted().later(5).preempted().stopped().admitted().later(7).preempted()
+    life.stopped()
+    assert life.workload is not None
+    assert life.workload.status.accumulated_past_execution_time_seconds == 12
+
+
+def test_the_same_submission_again_changes_nothing_and_another_is_refused() -> None:
+    life = Life()
+    assert life.happens(an_arrival()).outcome is Outcome.IGNORED
+    assert life.happens(an_arrival(requests={"cpu": "2"})).outcome is Outcome.REFUSED
+
+
+def test_every_phase_but_the_end_has_a_way_out() -> None:
+    left = {where for where, fact in MOVES if fact is not facts.Deleted}
+    assert left == set(Phase) - {Phase.FINISHED}

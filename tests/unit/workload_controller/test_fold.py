@@ -1,0 +1,282 @@
+"""What a batch of facts leads to: folding, guards, dead letters, and reading facts again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.api.manifest import accept
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.events.system import Barrier, ObjectApplied
+from admittance.workload_controller.commit import Commit, Echo, Heard, Message
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.objects import key_of
+from builders import NOON, a_manifest, an_admission
+
+ME = {"namespace": "ns", "name": "w"}
+KEY = "workload.ns.w"
+FENCE = {
+    "Nats-Expected-Last-Subject-Sequence": "1",
+    "Nats-Expected-Last-Subject-Sequence-Subject": "admit.lease.epoch.queue-cq",
+}
+FLAVOR = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ResourceFlavor",
+    "metadata": {"name": "default"},
+    "spec": {"nodeLabels": {"pool": "a"}},
+}
+QUEUE: dict[str, Any] = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ClusterQueue",
+    "metadata": {"name": "cq"},
+    "spec": {
+        "namespaceSelector": {},
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": 9}]}],
+            }
+        ],
+    },
+}
+LOCAL = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "lq", "namespace": "ns"},
+    "spec": {"clusterQueue": "cq"},
+}
+
+
+class Bench:
+    """A controller, and a log that numbers what it is told."""
+
+    def __init__(self) -> None:
+        self.controller = Controller(b"secret")
+        self.sequence = 0
+        self.revision = 0
+        for manifest in (FLAVOR, QUEUE, LOCAL):
+            self.apply(manifest)
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.revision += 1
+        read = accept(manifest).manifest
+        value = msgspec.json.encode(manifest)
+        self.controller.keep_object(key_of(read), read, value, self.revision)
+
+    def heard(self, fact: Fact, *, fenced: bool = True) -> Heard:
+        decided = isinstance(fact, facts.Decision) and fenced
+        return self.raw(subject_of(fact), encode(fact), FENCE if decided else {})
+
+    def raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> Heard:
+        self.sequence += 1
+        return Heard(self.sequence, subject, data, headers or {}, NOON)
+
+    def submitted(self, **spec: Any) -> Heard:
+        manifest = msgspec.Raw(msgspec.json.encode(a_manifest(**spec)))
+        return self.heard(facts.Submitted(**ME, workload=manifest))
+
+    def assigned(self, **fields: Any) -> facts.Assigned:
+        decided: dict[str, Any] = {
+            "revision": self.controller.workloads.get(KEY).revision,
+            "seen": self.revision,
+            "domain": "queue-cq",
+            "admission": an_admission(),
+        }
+        return facts.Assigned(**ME, **(decided | fields))
+
+    def perform(self, *batch: Heard) -> list[Message]:
+        said: list[Message] = []
+        rest = list(batch)
+        while rest:
+            commit = self.controller.fold(rest, NOON)
+            for put in commit.puts:
+                assert put.expected == self.controller.workloads.get(put.key).revision
+                self.revision += 1
+                said += self.controller.committed(put, self.revision, NOON)
+            said += commit.notes
+            rest = commit.rest
+        return said
+
+    def fold(self, *batch: Heard) -> Commit:
+        return self.controller.fold(list(batch), NOON)
+
+
+def kinds(messages: list[Message]) -> list[str]:
+    return [message.subject.split(".")[2] for message in messages]
+
+
+def test_several_facts_about_one_workload_fold_into_one_put() -> None:
+    bench = Bench()
+    priority = facts.Reprioritized(**ME, priority=7)
+    commit = bench.fold(bench.submitted(), bench.heard(priority))
+    assert [(put.key, put.expected, put.fact) for put in commit.puts] == [(KEY, 0, 2)]
+    assert commit.rest == []
+
+
+def test_what_machines_hear_is_said_before_the_workload_moves_on() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    first = bench.heard(bench.assigned())
+    second = bench.heard(facts.Deactivated(**ME))
+    commit = bench.fold(first, second)
+    assert commit.rest == [second]
+    assert commit.through == first.sequence
+    assert kinds(bench.perform(first, second)) == ["quota_reserved", "admitted", "evicted"]
+
+
+def test_facts_read_again_after_a_crash_change_nothing() -> None:
+    bench = Bench()
+    submitted = bench.submitted()
+    bench.perform(submitted)
+    assigned = bench.heard(bench.assigned())
+    bench.perform(assigned)
+    assert bench.fold(submitted, assigned).puts == []
+
+
+def test_the_outbox_is_said_again_under_the_same_ids_by_whoever_takes_over() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    commit = bench.fold(bench.heard(bench.assigned()))
+    put = commit.puts[0]
+    said = bench.controller.committed(put, 99, NOON)
+    heir = Controller(b"secret")
+    heir.load(put.key, put.value, 99, {})
+    assert heir.settle_load(floor=1) == [KEY]
+    again = heir.outbox(KEY, NOON)
+    assert [m.id for m in again] == [m.id for m in said]
+    assert kinds(again) == ["quota_reserved", "admitted"]
+
+
+def test_what_lies_before_the_acknowledged_floor_has_been_said() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    put = bench.fold(bench.heard(bench.assigned())).puts[0]
+    heir = Controller(b"secret")
+    heir.load(put.key, put.value, 99, {})
+    assert heir.settle_load(floor=2) == []
+
+
+def test_the_admission_carries_what_a_runner_needs() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted(count=1))
+    said = bench.perform(bench.heard(bench.assigned()))
+    admitted = msgspec.json.decode(said[1].data, type=facts.Admitted)
+    assert admitted.revision == bench.revision
+    assert admitted.cluster_queue == "cq"
+    assert admitted.pod_sets[0].node_selector == {"pool": "a"}
+    assert b'"command":["true"]' in bytes(admitted.pod_sets[0].template)
+
+
+def test_a_decision_from_an_old_revision_is_dropped() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    stale = bench.assigned()
+    bench.perform(bench.heard(facts.Reprioritized(**ME, priority=3)))
+    commit = bench.fold(bench.heard(stale))
+    assert commit.puts == []
+    assert [reply.reason for reply in commit.outcomes.values()] == ["StaleRevision"]
+
+
+def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    before = bench.assigned()
+    bench.apply(QUEUE | {"spec": QUEUE["spec"] | {"stopPolicy": "Hold"}})
+    commit = bench.fold(bench.heard(before))
+    assert commit.puts == []
+    assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
+
+
+def test_a_decision_without_the_fence_of_its_domain_is_dropped() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    commit = bench.fold(bench.heard(bench.assigned(), fenced=False))
+    assert commit.puts == []
+    assert [reply.reason for reply in commit.outcomes.values()] == ["NoFence"]
+
+
+def test_a_decision_for_a_domain_that_the_queue_left_is_dropped() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    before = bench.assigned()
+    bench.apply(QUEUE | {"spec": QUEUE["spec"] | {"cohortName": "team"}})
+    commit = bench.fold(bench.heard(before))
+    assert [reply.reason for reply in commit.outcomes.values()] == ["OtherDomain"]
+
+
+def test_a_decision_refused_by_the_phase_still_moves_the_revision() -> None:
+    """Its workload is held by the scheduler's assumption until the revision moves."""
+    bench = Bench()
+    bench.perform(bench.submitted())
+    bench.perform(bench.heard(facts.Deactivated(**ME)))
+    commit = bench.fold(bench.heard(bench.assigned()))
+    assert len(commit.puts) == 1
+
+
+def test_a_message_that_is_no_fact_is_buried_and_the_next_one_is_acted_on() -> None:
+    bench = Bench()
+    bad = bench.raw("admit.workload.deactivated.ns.w", b"\xff{")
+    other = bench.raw("admit.workload.deactivated.ns.w", b'{"namespace":"x","name":"w"}')
+    commit = bench.fold(bad, other, bench.submitted())
+    assert [dead.heard for dead in commit.dead] == [bad, other]
+    assert len(commit.puts) == 1
+
+
+def test_an_invalid_submission_is_buried_and_its_publisher_hears_why() -> None:
+    bench = Bench()
+    commit = bench.fold(bench.submitted(requests={"cpu": "1.5.2Gi"}))
+    assert len(commit.dead) == 1
+    assert kinds(commit.notes) == ["rejected"]
+    assert commit.puts == []
+
+
+def test_a_fact_about_an_unknown_workload_changes_nothing() -> None:
+    bench = Bench()
+    commit = bench.fold(bench.heard(facts.Deactivated(**ME)))
+    assert commit.puts == []
+    assert [reply.reason for reply in commit.outcomes.values()] == ["NoSuchWorkload"]
+
+
+def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
+    bench = Bench()
+    submitted = bench.submitted()
+    deleted = bench.heard(facts.Deleted(**ME))
+    bench.perform(submitted)
+    put = bench.fold(deleted).puts[0]
+    assert put.value is None
+    heir = Controller(b"secret")
+    heir.load(put.key, None, 50, {"Admit-Fact": str(put.fact)})
+    assert heir.fold([submitted, deleted], NOON).puts == []
+
+
+def test_a_barrier_is_echoed_after_what_came_before_it() -> None:
+    bench = Bench()
+    barrier = Barrier(domain="queue-cq", owner="me", epoch=5)
+    heard = bench.raw("admit.lease.barrier.queue-cq", msgspec.json.encode(barrier))
+    assert bench.fold(bench.submitted(), heard).echoes == [Echo("queue-cq", 5)]
+
+
+def test_a_stopped_queue_sends_its_reserved_workloads_back() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    bench.perform(bench.heard(bench.assigned()))
+    drained = QUEUE | {"spec": QUEUE["spec"] | {"stopPolicy": "HoldAndDrain"}}
+    bench.apply(drained)
+    applied = ObjectApplied(kind="ClusterQueue", name="cq", revision=bench.revision)
+    heard = bench.raw("admit.object.applied.clusterqueue._.cq", msgspec.json.encode(applied))
+    assert kinds(bench.perform(heard)) == ["evicted"]
+
+
+def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
+    """Whatever our own clock says, it is not too early for it."""
+    bench = Bench()
+    ahead = NOON + timedelta(seconds=30)
+    due = facts.TimerDue(**ME, kind="requeue", at=ahead.isoformat())
+    bench.perform(bench.submitted())
+    commit = bench.fold(bench.heard(due))
+    assert [reply.reason for reply in commit.outcomes.values()] != ["TooEarly"]
