@@ -1,0 +1,98 @@
+"""Who leads: epochs, heartbeats and barriers as a pure machine."""
+
+from __future__ import annotations
+
+from admittance.lease.tenure import Takeover, Tenure
+
+D = "cohort-team"
+
+
+def taken(tenure: Tenure, epoch: int) -> None:
+    assert [take.domain for take in tenure.wanted([D])] == [D]
+    assert tenure.took(D, epoch)
+
+
+def test_a_vacant_domain_is_taken_once() -> None:
+    me = Tenure("me")
+    assert me.wanted([D]) == [Takeover(D, 0)]
+    assert me.wanted([D]) == []
+
+
+def test_nothing_is_decided_before_the_barrier_has_come_back() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    assert me.held(D) == 7
+    assert me.fence(D) is None
+    assert me.echoed(D, 7)
+    assert me.fence(D) == 7
+
+
+def test_the_echo_of_an_earlier_barrier_is_not_ours() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    assert not me.echoed(D, 6)
+    assert me.fence(D) is None
+
+
+def test_an_echo_that_overtook_the_acknowledgement_counts() -> None:
+    me = Tenure("me")
+    me.wanted([D])
+    me.echoed(D, 7)
+    assert me.took(D, 7)
+    assert me.fence(D) == 7
+
+
+def test_a_newer_epoch_ends_the_tenure() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    me.echoed(D, 7)
+    assert me.epoch_seen(D, 9, "you")
+    assert me.fence(D) is None
+    assert me.leads() == []
+
+
+def test_an_older_epoch_changes_nothing() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    assert not me.epoch_seen(D, 5, "you")
+    assert me.held(D) == 7
+
+
+def test_a_domain_is_left_to_its_owner_while_that_lives() -> None:
+    me = Tenure("me")
+    me.epoch_seen(D, 3, "you")
+    me.alive("you")
+    assert me.wanted([D]) == []
+    me.gone("you")
+    assert me.wanted([D]) == [Takeover(D, 3)]
+
+
+def test_a_domain_of_our_earlier_life_is_taken_anew_at_once() -> None:
+    me = Tenure("me")
+    me.epoch_seen(D, 3, "me")
+    assert me.wanted([D]) == [Takeover(D, 3)]
+
+
+def test_of_several_that_live_exactly_one_takes_each_vacant_domain() -> None:
+    names = [f"i{n}" for n in range(4)]
+    tenures = [Tenure(name) for name in names]
+    for tenure in tenures:
+        for name in names:
+            tenure.alive(name)
+    domains = [f"queue-{n}" for n in range(100)]
+    takers = [take.domain for tenure in tenures for take in tenure.wanted(domains)]
+    assert sorted(takers) == sorted(domains)
+
+
+def test_what_was_lost_may_be_taken_again_from_the_newest_epoch() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    me.lost(D)
+    assert me.wanted([D]) == [Takeover(D, 7)]
+
+
+def test_a_takeover_that_failed_is_tried_again() -> None:
+    me = Tenure("me")
+    me.wanted([D])
+    me.not_taken(D)
+    assert me.wanted([D]) == [Takeover(D, 0)]
