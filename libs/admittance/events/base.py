@@ -16,6 +16,11 @@ HEADER_TRACE: Final = "traceparent"
 HEADER_MSG_ID: Final = "Nats-Msg-Id"
 
 
+def null() -> msgspec.Raw:
+    """Where nothing was said: JSON's null, as bytes. A factory, since a schema cannot show it."""
+    return msgspec.Raw(b"null")
+
+
 class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Something that happened to a workload.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from admittance.events.base import Fact
+from admittance.events.base import Fact, null
 from admittance.events.shapes import (
     Admission,
     PodSetToRun,
@@ -195,9 +195,9 @@ class CheckRequested(Fact, frozen=True, kw_only=True):
     cycle: int
     retry_count: int = 0
     revision: int = 0
-    parameters: msgspec.Raw = msgspec.Raw(b"null")
+    parameters: msgspec.Raw = msgspec.field(default_factory=null)
     admission: Admission | None = None
-    workload: msgspec.Raw = msgspec.Raw(b"null")
+    workload: msgspec.Raw = msgspec.field(default_factory=null)
 
 
 class CheckWithdrawn(Fact, frozen=True, kw_only=True):

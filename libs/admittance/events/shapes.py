@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from admittance.events.base import null
+
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A part of a message; unknown fields of newer versions are tolerated."""
@@ -58,7 +60,7 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     tolerations: tuple[dict[str, Any], ...] = ()
-    template: msgspec.Raw = msgspec.Raw(b"null")
+    template: msgspec.Raw = msgspec.field(default_factory=null)
 
 
 class Shortfall(Shape, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from admittance.events.base import null
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A message of the system itself."""
@@ -48,7 +50,7 @@ class ObjectApplied(Message, frozen=True, kw_only=True):
     namespace: str = ""
     name: str
     revision: int
-    object: msgspec.Raw = msgspec.Raw(b"null")
+    object: msgspec.Raw = msgspec.field(default_factory=null)
     time: datetime | None = None
 
 
