@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta, Strict
+from admittance.api.words import Merge, Policy, Retry
 
 
 class ParametersReference(Strict, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class RetryStrategy(Strict, frozen=True, kw_only=True):
     Durations as Kubernetes writes them (``60s``, ``1h30m``).
     """
 
-    strategy: str = "static"
+    strategy: Retry = "static"
     base_delay: str = ""
     factor: float = 2.0
     jitter: float = 0.0
@@ -34,7 +35,7 @@ class RetryStrategy(Strict, frozen=True, kw_only=True):
 class AdmissionCheckSpec(Strict, frozen=True, kw_only=True):
     controller_name: str = ""
     parameters: ParametersReference | None = None
-    preemption_policy: str = "Anytime"
+    preemption_policy: Policy = "Anytime"
     retry: RetryStrategy | None = None
     check_timeout_seconds: int | None = None
 
@@ -90,7 +91,7 @@ class ProvisioningRequestConfigSpec(Strict, frozen=True, kw_only=True):
     managed_resources: tuple[str, ...] = ()
     retry_strategy: ProvisioningRetryStrategy = ProvisioningRetryStrategy()
     pod_set_updates: ProvisioningPodSetUpdates | None = None
-    pod_set_merge_policy: str | None = None
+    pod_set_merge_policy: Merge | None = None
 
 
 class ProvisioningRequestConfig(Strict, frozen=True, kw_only=True):

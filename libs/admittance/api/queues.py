@@ -13,6 +13,18 @@ from admittance.api.meta import (
     Taint,
     Toleration,
 )
+from admittance.api.words import (
+    Borrow,
+    Fungibility,
+    Mode,
+    Preference,
+    QuotaCut,
+    Reclaim,
+    Scope,
+    StopPolicy,
+    Strategy,
+    Within,
+)
 
 Quantity: TypeAlias = str | int | float
 """As written in the manifest; `admittance.api.quantity` reads it."""
@@ -43,20 +55,20 @@ class ResourceGroup(Strict, frozen=True, kw_only=True):
 
 
 class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
-    policy: str = "Never"
+    policy: Borrow = "Never"
     max_priority_threshold: int | None = None
 
 
 class Preemption(Strict, frozen=True, kw_only=True):
-    reclaim_within_cohort: str = "Never"
+    reclaim_within_cohort: Reclaim = "Never"
     borrow_within_cohort: BorrowWithinCohort | None = None
-    within_cluster_queue: str = "Never"
+    within_cluster_queue: Within = "Never"
 
 
 class FlavorFungibility(Strict, frozen=True, kw_only=True):
-    when_can_borrow: str = "MayStopSearch"
-    when_can_preempt: str = "TryNextFlavor"
-    preference: str | None = None
+    when_can_borrow: Fungibility = "MayStopSearch"
+    when_can_preempt: Fungibility = "TryNextFlavor"
+    preference: Preference | None = None
 
 
 class FairSharing(Strict, frozen=True, kw_only=True):
@@ -75,13 +87,13 @@ class AdmissionChecksStrategy(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionScope(Strict, frozen=True, kw_only=True):
-    admission_mode: str = ""
+    admission_mode: Scope = ""
 
 
 class MigrationConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
 
-    mode: str = ""
+    mode: Mode = ""
     min_flavor: str | None = None
     min_variant: str | None = None
 
@@ -111,17 +123,17 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
 
     resource_groups: tuple[ResourceGroup, ...] = ()
     cohort_name: str = ""
-    queueing_strategy: str = "BestEffortFIFO"
+    queueing_strategy: Strategy = "BestEffortFIFO"
     namespace_selector: LabelSelector | None = None
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     preemption: Preemption = Preemption()
     admission_checks: tuple[str, ...] = ()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
-    stop_policy: str = "None"
+    stop_policy: StopPolicy = "None"
     fair_sharing: FairSharing | None = None
     admission_scope: AdmissionScope | None = None
     concurrent_admission: ConcurrentAdmission | None = None
-    on_quota_cut: str = ""
+    on_quota_cut: QuotaCut = ""
 
 
 class ClusterQueue(Strict, frozen=True, kw_only=True):
@@ -148,7 +160,7 @@ class Cohort(Strict, frozen=True, kw_only=True):
 
 class LocalQueueSpec(Strict, frozen=True, kw_only=True):
     cluster_queue: str = ""
-    stop_policy: str = "None"
+    stop_policy: StopPolicy = "None"
     fair_sharing: FairSharing | None = None
 
 

@@ -29,10 +29,8 @@ from admittance.api.validate_meta import (
     one_of,
     unchanged,
 )
+from admittance.api.words import MERGES, POLICIES, RETRIES
 
-POLICIES: Final = ("Anytime", "AfterCheckPassedOrOnDemand")
-RETRIES: Final = ("static", "backoff")
-MERGES: Final = ("IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements")
 CONTROLLER_MAX: Final = 253
 DESCRIPTION_MAX: Final = 2048
 NODE_LABELS_MAX: Final = 8

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from admittance.api.names import repeated
 from admittance.api.problems import DUPLICATE, FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.validate_meta import at_most, dns_label, in_range, one_of
+from admittance.api.words import MODES
 
 if TYPE_CHECKING:
     from admittance.api.queues import ClusterQueueSpec, ExplicitVariant, MigrationConstraints
 
-MODES: Final = ("NoMigration", "UpgradeOnly")
 VARIANTS_MAX: Final = 16
 _FIELD: Final = "spec.concurrentAdmission"
 

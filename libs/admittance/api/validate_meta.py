@@ -25,10 +25,10 @@ from admittance.api.problems import (
     Problem,
     shown,
 )
+from admittance.api.words import EFFECTS
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 

@@ -36,16 +36,17 @@ from admittance.api.validate_meta import (
     one_of,
     unchanged,
 )
-
-STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
-STRATEGIES: Final = ("BestEffortFIFO", "StrictFIFO")
-FUNGIBILITY: Final = ("MayStopSearch", "TryNextFlavor")
-PREFERENCES: Final = ("BorrowingOverPreemption", "PreemptionOverBorrowing")
-RECLAIM: Final = ("Never", "LowerPriority", "Any")
-WITHIN: Final = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
-BORROW: Final = ("Never", "LowerPriority")
-MODES: Final = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
-QUOTA_CUTS: Final = ("", "evict")
+from admittance.api.words import (
+    BORROW,
+    FUNGIBILITY,
+    PREFERENCES,
+    QUOTA_CUTS,
+    RECLAIM,
+    SCOPES,
+    STOP_POLICIES,
+    STRATEGIES,
+    WITHIN,
+)
 
 GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
@@ -79,7 +80,7 @@ def check_cluster_queue(queue: ClusterQueue) -> list[Problem]:
     found += _fair_sharing(spec.fair_sharing)
     if spec.admission_scope is not None:
         found += one_of(
-            spec.admission_scope.admission_mode, MODES, "spec.admissionScope.admissionMode"
+            spec.admission_scope.admission_mode, SCOPES, "spec.admissionScope.admissionMode"
         )
     found += check_lists(spec)
     found += check_concurrent(spec)

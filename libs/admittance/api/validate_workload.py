@@ -23,6 +23,7 @@ from admittance.api.validate_meta import (
     one_of,
     unchanged,
 )
+from admittance.api.words import ROLES
 from admittance.api.workload import (
     GATED_BY,
     QUEUE_LABEL,
@@ -35,7 +36,6 @@ from admittance.api.workload import (
 POD_SETS_MAX: Final = 18
 GATES_MAX: Final = 8
 GATE_NAME_MAX: Final = 63
-ROLES: Final = ("regular", "parent", "variant")
 CLASSES: Final = {
     "kueue.x-k8s.io": "WorkloadPriorityClass",
     "scheduling.k8s.io": "PriorityClass",

@@ -9,6 +9,7 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
+from admittance.api.words import Role
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     maximum_execution_time_seconds: int | None = None
     preemption_gates: tuple[NamedGate, ...] = ()
     admission_constraints: AdmissionConstraints | None = None
-    role: str = "regular"
+    role: Role = "regular"
 
 
 class Workload(Strict, frozen=True, kw_only=True):

@@ -62,7 +62,8 @@ def test_amount(resource: str, written: str | int | float, want: int) -> None:
     "written",
     [
         "", " ", "1.5.2Gi", " 1", "1 ", "1 Gi", "0x1", "Gi", ".", "-", "+-1", "1ki", "1K", "1g",
-        "1e", "1e1.5", "1Gi2", "1mm", "1,5", "\u0661", "1_000", "inf", "nan", "1\n", "one", "9" * 200,
+        "1e", "1e1.5", "1Gi2", "1mm", "1,5", "\u0661", "1_000", "inf", "nan", "1\n",
+        "one", "9" * 200,
         float("nan"), float("inf"), True,
     ],
 )  # fmt: skip

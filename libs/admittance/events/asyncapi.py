@@ -1,0 +1,195 @@
+"""The AsyncAPI 3 document of every subject and payload, made from the Structs.
+
+``python -m admittance.events.asyncapi [FILE]`` writes it to ``docs/schema/asyncapi.json``. It is
+written from the point of view of Admittance as a whole: what it *receives* comes from users,
+runners and check controllers, what it *sends* they may listen to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.events import facts, requests, system
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.subjects import (
+    BARRIER,
+    CHECK_FACTS,
+    DEADLETTER,
+    EPOCH,
+    FENCED,
+    OUTPUTS,
+    TIMER_DUE,
+    WORKLOAD_FACTS,
+)
+
+FILE: Final = Path("docs/schema/asyncapi.json")
+_REF: Final = "#/components/schemas/{name}"
+
+PARAMETERS: Final = {
+    "namespace": "Namespace of the workload, escaped into one token.",
+    "name": "Name of the object, escaped into one token.",
+    "controller": "Name of the check controller, escaped into one token.",
+    "domain": "A cohort tree or a ClusterQueue without cohort, escaped into one token.",
+    "kind": "Kind of the object or of the timer, escaped into one token.",
+    "service": "Name of the service that could not use the message.",
+}
+
+
+class Channel(NamedTuple):
+    """A subject and what travels on it. ``reply`` is the answer to a request."""
+
+    key: str
+    address: str
+    payload: type[msgspec.Struct]
+    action: str
+    reply: type[msgspec.Struct] | None = None
+
+
+_API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], ...]] = (
+    ("apply", requests.Apply, requests.ApplyReply, "both"),
+    ("delete", requests.Delete, requests.DeleteReply, "both"),
+    ("settled", requests.Settled, requests.SettledReply, "all"),
+    ("events", requests.Events, requests.EventsReply, "both"),
+    ("explain", requests.Explain, requests.ExplainReply, "namespace"),
+    ("pending", requests.PendingQuery, requests.PendingReply, "both"),
+    ("queues", requests.Queues, requests.QueuesReply, "both"),
+    ("logs", requests.Logs, requests.LogsReply, "namespace"),
+    ("health", requests.Health, requests.HealthReply, "all"),
+)
+"""``admit.api.<what>``: over all namespaces, within one (``admit.api.<what>.<ns>``), or both."""
+
+
+def channels() -> list[Channel]:
+    """Every subject, in the order of the document."""
+    tail = "{namespace}.{name}"
+    found = [
+        Channel(
+            f"workload.{key}",
+            f"admit.workload.{key}.{tail}",
+            struct,
+            "send" if key in OUTPUTS or key in FENCED else "receive",
+        )
+        for key, struct in WORKLOAD_FACTS.items()
+    ]
+    found += [
+        Channel(
+            f"check.{key}",
+            f"admit.check.{key}.{{controller}}.{tail}",
+            struct,
+            "receive" if key == "reported" else "send",
+        )
+        for key, struct in CHECK_FACTS.items()
+    ]
+    found += [
+        Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),
+        Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
+        Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
+        Channel("deadletter", f"{DEADLETTER}{{service}}", system.DeadLetter, "send"),
+    ]
+    found += [
+        Channel(
+            f"object.{what}", f"admit.object.{what}.{{kind}}.{tail}", system.ObjectApplied, "send"
+        )
+        for what in ("applied", "deleted")
+    ]
+    for what, request, reply, scope in _API:
+        if scope != "namespace":
+            found.append(Channel(f"api.{what}", f"admit.api.{what}", request, "receive", reply))
+        if scope != "all":
+            address = f"admit.api.{what}.{{namespace}}"
+            found.append(Channel(f"api.{what}.namespace", address, request, "receive", reply))
+    return found
+
+
+def _message(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {
+        "name": struct.__name__,
+        "contentType": "application/json",
+        "summary": (struct.__doc__ or "").strip().partition("\n")[0],
+        "headers": {"$ref": _REF.format(name="Headers")},
+        "payload": {
+            "schemaFormat": "application/schema+json;version=draft-2020-12",
+            "schema": {"$ref": _REF.format(name=struct.__name__)},
+        },
+    }
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    structs = [channel.payload] if channel.reply is None else [channel.payload, channel.reply]
+    entry: dict[str, Any] = {
+        "address": channel.address,
+        "messages": {
+            one.__name__: {"$ref": f"#/components/messages/{one.__name__}"} for one in structs
+        },
+    }
+    names = re.findall(r"{(\w+)}", channel.address)
+    if names:
+        entry["parameters"] = {name: {"description": PARAMETERS[name]} for name in names}
+    return entry
+
+
+def _operation(channel: Channel) -> dict[str, Any]:
+    here = f"#/channels/{channel.key}"
+    entry: dict[str, Any] = {
+        "action": channel.action,
+        "channel": {"$ref": here},
+        "messages": [{"$ref": f"{here}/messages/{channel.payload.__name__}"}],
+    }
+    if channel.reply is not None:
+        entry["reply"] = {
+            "channel": {"$ref": here},
+            "messages": [{"$ref": f"{here}/messages/{channel.reply.__name__}"}],
+        }
+    return entry
+
+
+def document() -> dict[str, Any]:
+    """The whole document, as plain values."""
+    every = channels()
+    structs = {one.payload.__name__: one.payload for one in every}
+    structs |= {one.reply.__name__: one.reply for one in every if one.reply is not None}
+    _, schemas = msgspec.json.schema_components(list(structs.values()), ref_template=_REF)
+    headers = {
+        "type": "object",
+        "properties": {
+            HEADER_MSG_ID: {"type": "string", "description": "Makes a publish idempotent."},
+            HEADER_TRACE: {"type": "string", "description": "W3C trace context."},
+            HEADER_SCHEMA: {"type": "string", "description": "Version of the payload's schema."},
+        },
+    }
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Admittance",
+            "version": SCHEMA_VERSION,
+            "description": "Facts on the log and requests, over NATS. Fields may be added.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {one.key: _channel(one) for one in every},
+        "operations": {one.key: _operation(one) for one in every},
+        "components": {
+            "messages": {name: _message(struct) for name, struct in sorted(structs.items())},
+            "schemas": {"Headers": headers, **dict(sorted(schemas.items()))},
+        },
+    }
+
+
+def text() -> str:
+    """The document as its file has it."""
+    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    path = Path(arguments[0]) if arguments else FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,96 @@
+"""Where we answer differently from Kueue, case by case, and why: one reviewed table."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Difference(NamedTuple):
+    """``reason``: why. ``answer``: what we say instead, as (code, field)."""
+
+    reason: str
+    answer: tuple[tuple[str, str], ...] = ()
+
+
+_SCHEMA: Final = (
+    "the case goes past Kueue's own schema, which wants at least one covered resource in a group; "
+    "our rules are those of the schema and those of the webhook in one"
+)
+_MUTABLE: Final = "the policy may change here: LIFECYCLE 4.9 says what becomes of the variants"
+_STRICT_GATE: Final = "the gate that turns the rule off is not offered; it holds, as by default"
+_BOOST: Final = "the gate PriorityBoost is off, as upstream by default: no effect, no rule"
+_CHECK: Final = "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]"
+_LAST: Final = "spec.concurrentAdmissionPolicy.migration.constraints.lastAcceptableFlavorName"
+_METADATA: Final = (
+    ("Invalid", "spec.podSets[0].template.metadata.annotations"),
+    ("Invalid", "spec.podSets[0].template.metadata.labels"),
+)
+
+VALIDATION: Final[dict[tuple[str, str], Difference]] = {
+    ("TestValidateClusterQueue", "admissionCheckStrategy defined with a valid flavor"): Difference(
+        _SCHEMA, (("Required", "spec.resourceGroups[0].coveredResources"),)
+    ),
+    ("TestValidateClusterQueue", "flavor with qualified names"): Difference(
+        _SCHEMA, (("Required", "spec.resourceGroups[0].coveredResources"),)
+    ),
+    (
+        "TestValidateClusterQueue",
+        "ConcurrentAdmissionPolicy constraints with RetainFirstAdmission mode is forbidden",
+    ): Difference(
+        "the field itself is named instead of the mapping around it", (("Forbidden", _LAST),)
+    ),
+    (
+        "TestValidateClusterQueue",
+        "ConcurrentAdmissionPolicy with invalid LastAcceptableFlavorName",
+    ): Difference(
+        "a flavor that is not on offer has one code wherever it is named",
+        (("NotSupported", _LAST),),
+    ),
+    (
+        "TestValidateClusterQueueUpdate",
+        "legacy cluster queue with invalid onFlavors allows unrelated updates when the feature "
+        "gate is disabled",
+    ): Difference(
+        "no stored queue can be like that: the rule has been there from the first version on",
+        (("NotSupported", _CHECK),),
+    ),
+    ("TestValidateClusterQueueUpdate", "ConcurrentAdmissionPolicy cannot be added"): Difference(
+        _MUTABLE
+    ),
+    ("TestValidateClusterQueueUpdate", "ConcurrentAdmissionPolicy cannot be removed"): Difference(
+        _MUTABLE
+    ),
+    (
+        "TestValidateWorkload",
+        "should accept invalid podSet template metadata when WorkloadValidationForPodSetMetadata "
+        "is disabled",
+    ): Difference(_STRICT_GATE, _METADATA),
+    (
+        "TestValidateWorkload",
+        "should accept negative container resource request when "
+        "WorkloadValidateResourcesAreNonNegative is disabled",
+    ): Difference(
+        _STRICT_GATE,
+        (("Invalid", "spec.podSets[0].template.spec.containers[0].resources.requests[cpu]"),),
+    ),
+    ("TestValidateWorkload", "invalid priority-boost"): Difference(_BOOST),
+    ("TestValidateWorkload", "empty string priority-boost"): Difference(_BOOST),
+    (
+        "TestValidateWorkloadUpdate",
+        "should accept invalid podSet template metadata on update when "
+        "WorkloadValidationForPodSetMetadata is disabled",
+    ): Difference(_STRICT_GATE, _METADATA),
+    ("TestValidateWorkloadUpdate", "workload.podSets[].count is immutable"): Difference(
+        "an index is written in brackets everywhere", (("Invalid", "spec.podSets[1]"),)
+    ),
+}
+
+DEFAULTS: Final[dict[str, str]] = {
+    "ClusterQueue.spec.preemption.borrowWithinCohort": (
+        "absent stays absent, since some decisions tell it from an explicit policy; both mean Never"
+    ),
+    "Workload.status.admission.podSetAssignments[].name": (
+        "a status is written by the workload-controller, which names every pod set"
+    ),
+}
+"""Fields of which the default is not filled in, and why."""
