@@ -1,0 +1,218 @@
+"""``admit doctor``: what can be known about the installation from outside, and what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from admittance.cli import output, tables
+from admittance.cli.link import link
+from admittance.cli.options import Call, Output
+from admittance.cli.output import Column, Table
+from admittance.cli.up import SERVICES, health
+from admittance.events import subjects
+from admittance.events.names import BadToken, plain
+from admittance.events.requests import HealthReply
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+
+STREAMS: Final = (
+    subjects.STREAM,
+    subjects.TIMERS,
+    f"KV_{subjects.BUCKET}",
+    f"KV_{subjects.CLAIMS}",
+)
+LAG_MAX: Final = 10_000
+"""Facts not yet read: more than a second's work means that somebody does not keep up."""
+HEALTH_SECONDS: Final = 1.0
+
+OK: Final = "ok"
+NOTE: Final = "note"
+WRONG: Final = "wrong"
+
+
+class Line(NamedTuple):
+    """One thing that was looked at. ``state``: ok, note (should be known) or wrong."""
+
+    state: str
+    what: str
+    found: str
+
+
+async def doctor(call: Call) -> int:
+    """Prints what was looked at, a line each; status 1 when something is wrong."""
+    async with link(call) as bus:
+        lines = [
+            *_server(bus.bus, call),
+            *await _streams(bus.bus),
+            *await _consumers(bus.bus),
+            *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
+            *await _leads(bus.bus),
+            *await _dead_letters(bus.bus),
+        ]
+    wrong = [line for line in lines if line.state == WRONG]
+    match call.output:
+        case Output.JSON:
+            output.show_json({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
+        case Output.YAML:
+            output.show_yaml({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
+        case _:
+            columns = (Column("STATE"), Column("WHAT"), Column("FOUND"))
+            output.show_table(Table(columns, lines))
+    if wrong:
+        output.error(f"{len(wrong)} of {len(lines)} checks are wrong")
+    return 1 if wrong else 0
+
+
+def _server(bus: Bus, call: Call) -> list[Line]:
+    info: Mapping[str, Any] = bus.nc._server_info
+    name = info.get("server_name") or info.get("server_id", "?")
+    cluster = info.get("cluster")
+    where = f"{call.url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
+    durability = (
+        "acknowledged writes are on the disks of a majority after sync_interval; a server tells "
+        "nobody what that is: set sync_interval: always where a power cut must lose nothing"
+    )
+    return [
+        Line(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
+        Line(NOTE, "durability", durability),
+    ]
+
+
+async def _streams(bus: Bus) -> list[Line]:
+    try:
+        problems = await streams.check(bus)
+    except (Refused, Unavailable) as error:
+        return [Line(WRONG, "streams", str(error))]
+    lines = [Line(WRONG, "streams", problem) for problem in problems]
+    for name in STREAMS:
+        try:
+            info = await bus.api(f"STREAM.INFO.{name}")
+        except (Refused, Unavailable):
+            continue  # Said above: it is missing.
+        state, config = info["state"], info["config"]
+        size = f"{state['messages']:,} messages, {_bytes(state['bytes'])}"
+        copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
+        lines.append(Line(OK, f"stream {name}", f"{size}, {copies}"))
+        lines += _replicas(name, info.get("cluster") or {})
+    return lines
+
+
+def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:
+    behind = [
+        one.get("name", "?")
+        for one in cluster.get("replicas") or []
+        if not one.get("current") or one.get("offline")
+    ]
+    if not behind:
+        return []
+    return [Line(WRONG, f"stream {name}", f"replicas behind or offline: {', '.join(behind)}")]
+
+
+async def _consumers(bus: Bus) -> list[Line]:
+    try:
+        listed = await bus.api(f"CONSUMER.LIST.{subjects.STREAM}", {"offset": 0})
+    except (Refused, Unavailable):
+        return []
+    lines = []
+    for info in listed.get("consumers") or []:
+        if not info["config"].get("durable_name"):
+            continue
+        lag = info.get("num_pending", 0)
+        waiting = info.get("num_ack_pending", 0)
+        late = lag > LAG_MAX
+        lines.append(
+            Line(
+                WRONG if late else OK,
+                f"consumer {info['name']}",
+                f"{lag:,} not read, {waiting:,} not acknowledged",
+            )
+        )
+    return lines
+
+
+def _services(answers: list[HealthReply]) -> list[Line]:
+    lines = []
+    for name in SERVICES:
+        mine = [one for one in answers if one.service == name]
+        if not mine:
+            missing = f"nobody answers: start `admit up`, or `admit serve {name}`"
+            # Whoever runs jobs elsewhere needs no runner of ours.
+            lines.append(Line(NOTE if name == "runner" else WRONG, name, missing))
+        for one in mine:
+            lines.append(_service(one))
+    for one in answers:
+        if one.service not in SERVICES:
+            lines.append(_service(one))
+    return lines
+
+
+def _service(one: HealthReply) -> Line:
+    leads = f", leads {', '.join(one.leads)}" if one.leads else ""
+    details = "".join(f", {key} {value}" for key, value in one.details.items())
+    ready = "ready" if one.ready else "not ready"
+    late = one.lag > LAG_MAX
+    return Line(
+        OK if one.ready and not late else WRONG,
+        one.service,
+        f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}",
+    )
+
+
+async def _leads(bus: Bus) -> list[Line]:
+    """Who has the last epoch of each domain, as the log tells."""
+    import base64
+
+    import msgspec
+
+    from admittance.events.system import Epoch
+
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+
+    async def line(subject: str) -> Line:
+        domain = subject.removeprefix(subjects.EPOCH)
+        with suppress(BadToken):
+            domain = plain(domain)
+        owner = tables.UNKNOWN
+        sequence = 0
+        with suppress(Refused, Unavailable, msgspec.MsgspecError):
+            answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": subject})
+            message = answer["message"]
+            sequence = message["seq"]
+            owner = msgspec.json.decode(base64.b64decode(message["data"]), type=Epoch).owner
+        return Line(OK, f"domain {domain}", f"led by {owner} since epoch {sequence}")
+
+    found = sorted(info["state"].get("subjects") or {})
+    return list(await asyncio.gather(*(line(subject) for subject in found)))
+
+
+async def _dead_letters(bus: Bus) -> list[Line]:
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.DEADLETTER}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+    counts = info["state"].get("subjects") or {}
+    total = sum(counts.values())
+    if not total:
+        return [Line(OK, "dead letters", "none")]
+    each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
+    return [Line(NOTE, "dead letters", f"{each}: read them under {subjects.DEADLETTER}>")]
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

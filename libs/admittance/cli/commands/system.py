@@ -1,0 +1,190 @@
+"""up, serve, doctor, bench, token, completion: the system itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.words import ServiceName
+from admittance.cli.errors import BadInput
+from admittance.cli.options import (
+    NamespaceOption,
+    NatsOption,
+    OutputOption,
+    UrlFrom,
+    call_of,
+    run,
+    run_forever,
+)
+
+PANEL = "The system"
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="State and output of jobs. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
+    ),
+]
+Executor = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="How the runner starts jobs: local (processes) or docker.",
+        envvar="ADMIT_EXECUTOR",
+    ),
+]
+
+
+def up(
+    ctx: typer.Context,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", help="0: a free one. Default: 4222, or a free one", min=0, max=65_535
+        ),
+    ] = None,
+    no_runner: Annotated[
+        bool, typer.Option("--no-runner", help="Start nothing that was admitted.")
+    ] = False,
+    executor: Executor = "local",
+    sync_always: Annotated[
+        bool,
+        typer.Option(
+            "--sync-always", help="Every write reaches the disk before it counts; slower."
+        ),
+    ] = False,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Run everything in the foreground: an embedded NATS server and all services.
+
+    Prints `ready nats://…` once everything serves. Ctrl-C ends it cleanly, jobs included; they run
+    again after the next start. With --nats your server is used.
+    """
+    from admittance.cli import up as composition
+
+    call = call_of(ctx, nats, namespace)
+    if call.url_from is UrlFrom.OPTION and port is not None:
+        raise BadInput("--port is for the embedded server, and --nats names another one")
+    options = composition.Options(
+        data_dir=_data_dir(data_dir),
+        port=port,
+        runner=not no_runner,
+        executor=executor,
+        sync_always=sync_always,
+    )
+    run_forever(composition.up(call, options))
+
+
+def serve(
+    ctx: typer.Context,
+    service: ServiceName,
+    data_dir: DataDir = None,
+    executor: Executor = "local",
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Run one service against a server that is there."""
+    from admittance.cli import up as composition
+
+    call = call_of(ctx, nats, namespace)
+    composition.service_named(service)
+    run_forever(composition.serve(call, service, _data_dir(data_dir), executor))
+
+
+def _data_dir(typed: Path | None) -> Path:
+    if typed is not None:
+        return typed
+    chosen = os.environ.get("ADMIT_DATA_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "admittance"
+
+
+def doctor(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Check the server, streams, consumers and services; status 1 when something is wrong."""
+    from admittance.cli import checkup
+
+    run(checkup.doctor(call_of(ctx, nats, namespace, output)))
+
+
+def bench(
+    ctx: typer.Context,
+    generator: Annotated[
+        Path, typer.Argument(metavar="GENERATOR.yaml", help="Kueue's generator file.")
+    ],
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, too.")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(metavar="F", help="That part of the workloads.", min=0.0)
+    ] = 1.0,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Measure a live system with a generator file: the embedded one, unless --nats is given."""
+    from admittance.bench.run import run as play
+    from admittance.cli.options import Output
+
+    call = call_of(ctx, nats, namespace, output)
+    if not scale > 0:
+        raise BadInput(f"--scale {scale:g} leaves nothing to measure")
+    if not generator.is_file():
+        raise BadInput(f"{generator}: no such file")
+    url = call.url if call.url_from is UrlFrom.OPTION else None
+    status = play(
+        generator,
+        json_path=json_path,
+        scale=scale,
+        nats_url=url,
+        as_json=call.output is Output.JSON,
+    )
+    if status:
+        raise typer.Exit(status)
+
+
+def token(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to escape.")],
+) -> None:
+    """Print how a name is spelled in subjects, bucket keys and durables."""
+    from admittance.events.names import token as escaped
+
+    for name in names:
+        if not name:
+            raise BadInput("an empty name has no token")
+        typer.echo(escaped(name))
+
+
+def completion(
+    shell: Annotated[
+        str | None, typer.Argument(metavar="[SHELL]", help="bash, zsh, fish or powershell.")
+    ] = None,
+) -> None:
+    """Print the shell's completion script: `source <(admit completion bash)`."""
+    from typer._completion_shared import get_completion_script
+
+    known = ("bash", "zsh", "fish", "powershell", "pwsh")
+    chosen = shell or Path(os.environ.get("SHELL", "bash")).name
+    if chosen not in known:
+        raise BadInput(f'no completion for the shell "{chosen}"; there are {", ".join(known)}')
+    typer.echo(
+        get_completion_script(prog_name="admit", complete_var="_ADMIT_COMPLETE", shell=chosen)
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    for command in (up, serve, doctor, bench, token, completion):
+        app.command(rich_help_panel=PANEL)(command)

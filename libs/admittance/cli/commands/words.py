@@ -1,0 +1,94 @@
+"""Arguments that several commands share, and what the shell completes for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+KINDS: Final = (
+    "workloads",
+    "clusterqueues",
+    "localqueues",
+    "cohorts",
+    "resourceflavors",
+    "admissionchecks",
+    "workloadpriorityclasses",
+    "provisioningrequestconfigs",
+    "namespaces",
+)
+"""Spelled out here for completion: the manifests' own table would have to import them all. A test
+keeps the two alike."""
+
+PHASES: Final = (
+    "Pending",
+    "Backoff",
+    "QuotaReserved",
+    "Admitted",
+    "Running",
+    "Evicting",
+    "Deactivated",
+    "Rejected",
+    "Finished",
+)
+SERVICES: Final = ("workload-controller", "scheduler", "runner")
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete.lower())]
+
+
+def _kinds_and_pending(incomplete: str) -> list[str]:
+    return [kind for kind in (*KINDS, "pending") if kind.startswith(incomplete.lower())]
+
+
+def _workload(incomplete: str) -> list[str]:
+    return ["workload"] if "workload".startswith(incomplete.lower()) else []
+
+
+def _phases(incomplete: str) -> list[str]:
+    return [phase for phase in PHASES if phase.lower().startswith(incomplete.lower())]
+
+
+def _services(incomplete: str) -> list[str]:
+    return [service for service in SERVICES if service.startswith(incomplete)]
+
+
+KindOrPending = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds_and_pending
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Argument(metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds),
+]
+OptionalName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of one object.")]
+WorkloadWord = Annotated[
+    str,
+    typer.Argument(
+        metavar="workload",
+        help="The word workload (or wl), or workload/NAME.",
+        autocompletion=_workload,
+    ),
+]
+WorkloadName = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The name of the workload.")
+]
+PhaseOption = Annotated[
+    str,
+    typer.Option("--for", metavar="PHASE", help=", ".join(PHASES), autocompletion=_phases),
+]
+ServiceName = Annotated[
+    str,
+    typer.Argument(metavar="SERVICE", help=", ".join(SERVICES), autocompletion=_services),
+]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-F", help="Go on as more comes, until interrupted.")
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="Give up after 90, 90s, 5m or 1h30m; then the status is 1."),
+]

@@ -1,0 +1,322 @@
+"""submit, wait, explain, events, logs, and what users may do to a workload."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.words import (
+    AllNamespaces,
+    Follow,
+    PhaseOption,
+    Timeout,
+    WorkloadName,
+    WorkloadWord,
+)
+from admittance.cli.errors import BadInput
+from admittance.cli.options import (
+    NamespaceOption,
+    NatsOption,
+    OutputOption,
+    call_of,
+    run,
+)
+from admittance.cli.spans import seconds_of
+
+PANEL = "Workloads"
+
+
+def submit(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- CMD...", help="What each pod runs.", show_default=False),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Workloads or Jobs instead."),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", "-q", metavar="QUEUE", help="The LocalQueue. Default: the only one there is."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="N", help="Default: made up.")] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1Gi")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 0")] = None,
+    count: Annotated[int, typer.Option(metavar="PODS", help="How many pods.", min=1)] = 1,
+    priority: Annotated[
+        int | None, typer.Option(metavar="P", help="Greater goes first. Default: 0")
+    ] = None,
+    priority_class: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A WorkloadPriorityClass instead.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Where a runner has an engine.")
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Longest time that it may run in all.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until it has finished; the status is 1 if it failed.")
+    ] = False,
+    timeout: Timeout = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Submit a workload: a command after --, or manifests with -f."""
+    from admittance.api.from_job import GPU
+    from admittance.cli import submitting
+    from admittance.cli.wishes import Wish
+
+    call = call_of(ctx, nats, namespace, output)
+    wish = None
+    described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, image)
+    if file:
+        if command:
+            raise BadInput("either a command after --, or -f; not both")
+        if any(word is not None for word in described) or count != 1 or max_time is not None:
+            raise BadInput("with -f the manifest says all of it; leave out the other options")
+    elif not command:
+        raise BadInput("nothing to submit: name a command after --, or a file with -f")
+    else:
+        asked = {"cpu": cpu, "memory": memory, GPU: gpu}
+        wish = Wish(
+            command=command,
+            queue=queue,
+            name=name,
+            requests={resource: one for resource, one in asked.items() if one is not None},
+            count=count,
+            priority=priority,
+            priority_class=priority_class,
+            image=image or "",
+            env=pairs(env, "--env"),
+            labels=pairs(label, "--label"),
+            max_seconds=None if max_time is None else round(seconds_of(max_time, "--max-time")),
+        )
+    if timeout is not None and not wait:
+        raise BadInput("--timeout goes with --wait")
+    limit = None if timeout is None else seconds_of(timeout, "--timeout")
+    run(submitting.submit(call, wish, file or [], wait=wait, timeout=limit))
+
+
+def pairs(words: list[str] | None, option: str) -> dict[str, str]:
+    """``KEY=VALUE`` words as a dict. Raises BadInput."""
+    found = {}
+    for word in words or []:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise BadInput(f'{option} "{word}" is not KEY=VALUE')
+        found[key] = value
+    return found
+
+
+def wait(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    phase: PhaseOption,
+    name: WorkloadName = None,
+    timeout: Timeout = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Wait until a workload is in a phase.
+
+    Admitted is reached by Running as well, and QuotaReserved by both; a workload that finished was
+    admitted on the way. When the phase can no longer come, the waiting ends with status 1.
+    """
+    from admittance.cli import following
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    limit = None if timeout is None else seconds_of(timeout, "--timeout")
+    run(following.wait(call_of(ctx, nats, namespace), target, phase, limit))
+
+
+def explain(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Say why a workload waits, flavor by flavor and check by check, and what would unblock it."""
+    from admittance.cli import explaining
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(explaining.explain(call_of(ctx, nats, namespace, output), target))
+
+
+def events(
+    ctx: typer.Context,
+    workload: Annotated[
+        str | None, typer.Option("--workload", metavar="NAME", help="Of one workload only.")
+    ] = None,
+    follow: Follow = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="10m, 2h, or 2026-02-07T00:10:00Z. Default: all"),
+    ] = None,
+    all_namespaces: AllNamespaces = False,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Tell the story from the log, oldest first; with -o json a line of JSON for each fact."""
+    from admittance.cli import history
+    from admittance.cli.spans import moment_of
+    from admittance.runtime import clock
+
+    moment = None if since is None else moment_of(since, "--since", clock.now())
+    run(
+        history.events(
+            call_of(ctx, nats, namespace, output),
+            workload=workload,
+            follow=follow,
+            since=moment,
+            all_namespaces=all_namespaces,
+        )
+    )
+
+
+def logs(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    pod: Annotated[int | None, typer.Option(metavar="I", help="Of one pod only.", min=0)] = None,
+    follow: Follow = False,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what the processes of a workload printed."""
+    from admittance.cli import pod_logs
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow))
+
+
+def stop(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Stop a workload: it is evicted, and not admitted again before `activate`."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(stating.change(call_of(ctx, nats, namespace), target, stating.stopped, "stopped"))
+
+
+def activate(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Let a stopped or rejected workload compete again."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(stating.change(call_of(ctx, nats, namespace), target, stating.activated, "activated"))
+
+
+def hold(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Keep a waiting workload out of its queue until `release`."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(stating.change(call_of(ctx, nats, namespace), target, stating.held, "held"))
+
+
+def release(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Put a held workload back into its queue."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(stating.change(call_of(ctx, nats, namespace), target, stating.released, "released"))
+
+
+def priority(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    words: Annotated[list[str], typer.Argument(metavar="NAME P", help="Name and priority.")],
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Give a workload another priority."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    *names, typed = words
+    if len(names) > 1:
+        raise BadInput(f'"{words[2]}" is one word too many: priority workload NAME P')
+    target = workload_target(kind, names[0] if names else None)
+    try:
+        number = int(typed)
+    except ValueError:
+        raise BadInput(f'the priority "{typed}" is not a whole number') from None
+    if not -(2**31) <= number < 2**31:
+        raise BadInput(f"the priority {number} is not a 32-bit number")
+    fact = stating.reprioritized(number)
+    run(stating.change(call_of(ctx, nats, namespace), target, fact, f"has priority {number}"))
+
+
+def finish(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    failed: Annotated[bool, typer.Option("--failed", help="It failed.")] = False,
+    message: Annotated[str, typer.Option(metavar="TEXT", help="Kept with it.")] = "",
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Declare that a workload has ended; its quota is free at once."""
+    from admittance.cli import stating
+    from admittance.cli.kinds import workload_target
+
+    target = workload_target(kind, name)
+    fact = stating.finished(failed=failed, message=message)
+    run(stating.change(call_of(ctx, nats, namespace), target, fact, "finished"))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    readers = (submit, wait, explain, events, logs)
+    for command in (*readers, stop, activate, hold, release, finish):
+        app.command(rich_help_panel=PANEL)(command)
+    # A priority may be negative: -5 is its value and no option.
+    app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

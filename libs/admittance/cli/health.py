@@ -1,0 +1,76 @@
+"""Whether this machine's instance of a service is ready: the health check of a container.
+
+``python -m admittance.cli.health scheduler`` ends with 0 when it is, else with 1 and a line that
+says why. `admit doctor` looks at the whole deployment; this asks one process, within two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from typing import Final
+
+import msgspec
+
+from admittance.events.names import token
+from admittance.events.requests import Health, HealthReply
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.settings import Settings
+
+PATIENCE: Final = 2.0
+SUBJECT: Final = "admit.api.health"
+
+_health = msgspec.json.Decoder(HealthReply)
+
+
+async def ill(service: str, settings: Settings, *, host: str) -> str:
+    """Why the service's instance on host is not ready; "" when it is. Raises SetupError.
+
+    Every instance of every service answers; ours is the one that names itself after the host, or
+    as ADMIT_INSTANCE says.
+    """
+    bus = await Bus.connect(settings.url, name="admit-health", creds=settings.creds)
+    try:
+        inbox = bus.nc.new_inbox()
+        answers = await bus.nc.subscribe(inbox)
+        await bus.nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
+        deadline = clock.monotonic() + PATIENCE
+        while (left := deadline - clock.monotonic()) > 0:
+            try:
+                message = await answers.next_msg(timeout=left)
+            except TimeoutError:
+                break
+            if not message.data:
+                return "no service answers"
+            found = _health.decode(message.data)
+            ours = found.instance == settings.instance or found.instance.startswith(
+                f"{token(host)}-"
+            )
+            if found.service == service and ours:
+                return "" if found.ready else f"{service} is not ready: {found.error or 'starting'}"
+        return f"{service} does not answer"
+    finally:
+        await bus.close()
+
+
+def main() -> None:
+    """The command. Exit status 0: ready."""
+    if len(sys.argv) != 2:
+        raise SystemExit("one argument is needed: the service's name")
+    service = sys.argv[1]
+    settings = Settings.from_env(service, instance=os.environ.get("ADMIT_INSTANCE") or "none")
+    try:
+        reason = asyncio.run(ill(service, settings, host=socket.gethostname()))
+    except AdmittanceError as error:
+        reason = str(error)
+    if reason:
+        sys.stderr.write(f"{reason}\n")
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

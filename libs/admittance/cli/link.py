@@ -1,0 +1,198 @@
+"""How a command reaches the bus: connect, ask, read the bucket, state a fact.
+
+Whatever goes wrong on the way becomes one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import nats.errors
+
+from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.options import Call
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.codec import MAX_PAYLOAD, encode
+from admittance.events.names import token
+from admittance.events.requests import Reply, Request, Settled, SettledReply
+from admittance.events.subjects import STREAM, subject_of
+from admittance.runtime import bucket, clock, logs, tracing
+from admittance.runtime.bucket import Entry
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+
+R = TypeVar("R", bound=Reply)
+
+ASK_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 30.0
+
+ANSWERED_BY: Final = {
+    "apply": "workload-controller",
+    "delete": "workload-controller",
+    "settled": "workload-controller",
+    "events": "workload-controller",
+    "explain": "scheduler",
+    "pending": "scheduler",
+    "queues": "scheduler",
+    "logs": "runner",
+}
+"""Which service answers ``admit.api.<what>``."""
+
+
+class Nobody(AnswerIsNo):
+    """No service listens for the request."""
+
+
+class Link:
+    """One connection of one command."""
+
+    def __init__(self, bus: Bus, call: Call) -> None:
+        self.bus = bus
+        self.call = call
+
+    async def ask(
+        self,
+        what: str,
+        request: Request,
+        reply: type[R],
+        *,
+        namespace: str | None = None,
+        timeout: float = ASK_SECONDS,
+    ) -> R:
+        """The answer to ``admit.api.<what>[.<ns>]``, also when it has ``error`` set.
+
+        Raises Nobody when no service listens, AnswerIsNo when none answered in time.
+        """
+        subject = f"admit.api.{what}"
+        if namespace is not None:
+            subject += f".{token(namespace)}"
+        service = ANSWERED_BY[what]
+        data = encode(request)
+        if len(data) > MAX_PAYLOAD:
+            raise BadInput(
+                f"{len(data):,} bytes at once are more than the bus takes ({MAX_PAYLOAD:,}); "
+                "split the manifests over several calls"
+            )
+        try:
+            # Not `Bus.request`: nobody there and no answer in time are different sentences here.
+            answer = await self.bus.nc.request(subject, data, timeout=timeout)
+        except nats.errors.NoRespondersError:
+            raise Nobody(
+                f"nobody answers {subject} at {self.call.url}: the {service} is not running; "
+                f"start `admit up`, or `admit serve {service}`"
+            ) from None
+        except (nats.errors.TimeoutError, TimeoutError):
+            raise AnswerIsNo(
+                f"no answer to {subject} within {timeout:g} s: the {service} is busy or gone; "
+                "`admit doctor` tells"
+            ) from None
+        try:
+            return msgspec.json.decode(answer.data, type=reply)
+        except msgspec.MsgspecError as error:
+            raise AnswerIsNo(
+                f"the answer to {subject} is not understood ({error}); are the {service} and this "
+                "command of the same version?"
+            ) from None
+
+    async def get(self, key: str) -> Entry | None:
+        """The entry of the bucket under key; None when there is none, or none any more."""
+        try:
+            entry = await bucket.get(self.bus, key)
+        except (Refused, Unavailable) as error:
+            raise await self._trouble(f"cannot read {key}", error) from None
+        return None if entry is None or entry.value is None else entry
+
+    async def read_all(self, pattern: str) -> list[Entry]:
+        """All entries of the bucket under pattern, by key."""
+        try:
+            entries = await bucket.read_all(self.bus, pattern)
+        except (Refused, Unavailable) as error:
+            raise await self._trouble(f"cannot read {pattern}", error) from None
+        return sorted(
+            (entry for entry in entries if entry.value is not None), key=lambda entry: entry.key
+        )
+
+    async def state(self, fact: Fact) -> int:
+        """Puts fact on the log and answers its sequence. Raises AnswerIsNo when it is refused."""
+        data = encode(fact)
+        headers = {
+            HEADER_MSG_ID: f"cli-{secrets.token_hex(12)}",
+            HEADER_SCHEMA: SCHEMA_VERSION,
+        }
+        try:
+            message = Outgoing(subject_of(fact), data, tracing.inject(headers, tracing.start()))
+            return await self.bus.publish(message, timeout=ASK_SECONDS)
+        except TooBig:
+            raise BadInput(
+                f"{fact.name}: {len(data):,} bytes are more than the bus takes in one message"
+            ) from None
+        except (Refused, Unavailable) as error:
+            raise await self._trouble(f"cannot state {subject_of(fact)}", error) from None
+
+    async def _trouble(self, what: str, error: AdmittanceError) -> AnswerIsNo:
+        """What to tell about a stream that refuses or does not answer."""
+        if isinstance(error, Refused):
+            return AnswerIsNo(f"{what}: {error}; `admit doctor` looks for the cause")
+        try:
+            await self.bus.api(f"STREAM.INFO.{STREAM}")
+        except Refused:
+            return AnswerIsNo(
+                f"{what}: Admittance was never set up at {self.call.url}; start `admit up`, "
+                "or `admit serve workload-controller`"
+            )
+        except Unavailable:
+            pass
+        return AnswerIsNo(f"{what}: {error}; whether it arrived is unknown, look before repeating")
+
+    async def settle(self, sequence: int) -> SettledReply:
+        """What became of the fact at sequence, once all before it have had their effect.
+
+        Raises AnswerIsNo when nobody answers: the fact is kept, and counts later.
+        """
+        deadline = clock.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                return await self.ask("settled", Settled(sequence=sequence), SettledReply)
+            except Nobody as error:
+                raise AnswerIsNo(
+                    f"kept on the log as {sequence}, but not applied: {error}"
+                ) from None
+            except AnswerIsNo as error:
+                if clock.monotonic() >= deadline:
+                    raise AnswerIsNo(
+                        f"kept on the log as {sequence}, but not applied yet: {error}"
+                    ) from None
+
+
+@asynccontextmanager
+async def link(call: Call) -> AsyncIterator[Link]:
+    """A connection to the server of call. Raises BadInput or SetupError with what to do."""
+    check_url(call.url)
+    logs.configure("admit", "", json=False, level="warning")
+    bus = await Bus.connect(
+        call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
+    )
+    try:
+        yield Link(bus, call)
+    except nats.errors.Error as error:
+        raise AdmittanceError(f"{call.url}: {error}") from error
+    finally:
+        await bus.close()
+
+
+def check_url(url: str) -> None:
+    """Raises BadInput when url is none of a NATS server."""
+    for one in url.split(","):
+        try:
+            parts = urlsplit(one if "://" in one else f"nats://{one}")
+            port = parts.port
+        except ValueError as error:
+            raise BadInput(f'--nats "{one}": {error}; it looks like nats://host:4222') from None
+        if parts.scheme not in {"nats", "tls", "ws", "wss"} or not parts.hostname or port == 0:
+            raise BadInput(f'--nats "{one}" is no address; it looks like nats://host:4222')

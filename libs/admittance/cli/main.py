@@ -1,0 +1,106 @@
+"""The entry point: global options, the tree of commands, and how a command ends.
+
+Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is a line on standard error
+and never a traceback; with ADMIT_DEBUG set, a bug shows its traceback, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from typer.exceptions import TyperException
+
+from admittance.cli.commands import objects, system, workloads
+from admittance.cli.errors import CliError, lines_of
+from admittance.cli.options import NamespaceOption, NatsOption, OutputOption, outer_call
+from admittance.runtime.errors import AdmittanceError
+
+INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="admit",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+objects.register(app)
+workloads.register(app)
+system.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"admit {version('admittance')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def admit(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Admittance: quota first, then every check, and only then the start."""
+    del version
+    ctx.obj = outer_call(nats, namespace, output)
+
+
+def invoke(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and answers its exit status; errors are printed, not raised."""
+    command: Any = typer.main.get_command(app)
+    try:
+        result = command.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="admit",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except CliError as error:
+        _complain(error)
+        return error.status
+    except AdmittanceError as error:
+        _complain(error)
+        return 1
+    except TyperException as error:
+        _complain(error, error.format_message())
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our answers has had enough. Python would complain once more at its end.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        return 0
+    except Exception as error:
+        if os.environ.get("ADMIT_DEBUG"):
+            raise
+        _complain(
+            error, f"{type(error).__name__}: {error}; this is a bug, ADMIT_DEBUG=1 shows where"
+        )
+        return 1
+
+
+def _complain(error: Exception, *lines: str) -> None:
+    sys.stdout.flush()
+    for line in lines or lines_of(error):
+        sys.stderr.write(f"error: {' '.join(line.split())}\n")
+
+
+def main() -> None:
+    """The script ``admit``."""
+    sys.exit(invoke())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Objects as the bucket keeps them, and what is added when one is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.quantity import render
+from admittance.cli.errors import AnswerIsNo
+from admittance.events.names import BadToken, plain
+from admittance.events.requests import FlavorUsage, QueueStatus
+from admittance.workload import stored
+from admittance.workload.stored import StoredWorkload
+
+CHECK_CONDITIONS: Final = {
+    "Pending": ("Unknown", "Pending"),
+    "Ready": ("True", "Ready"),
+    "Retry": ("False", "Retry"),
+    "Rejected": ("False", "Reject"),
+}
+"""State of a check to status and reason of its condition. LIFECYCLE 1.5, A27."""
+
+
+class Found(NamedTuple):
+    """An object as read: its key in the bucket, its bytes, and the revision they are of."""
+
+    key: str
+    data: bytes
+    revision: int
+
+    @property
+    def name(self) -> str:
+        """From the key, so that an object is listed even if nobody can read its bytes."""
+        return _plain(self.key.split(".")[-1])
+
+    @property
+    def namespace(self) -> str:
+        parts = self.key.split(".")
+        return _plain(parts[1]) if len(parts) == 3 else ""
+
+    def plain(self) -> dict[str, Any]:
+        """The object as dicts and lists. Raises AnswerIsNo when it is none."""
+        try:
+            value = msgspec.json.decode(self.data)
+        except msgspec.MsgspecError as error:
+            raise AnswerIsNo(f"{self.key} in the bucket is not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise AnswerIsNo(f"{self.key} in the bucket is no object")
+        return value
+
+    def workload(self) -> StoredWorkload:
+        """The object as a workload. Raises AnswerIsNo when it is none."""
+        try:
+            return stored.decode(self.data)
+        except msgspec.MsgspecError as error:
+            raise AnswerIsNo(f"{self.key} in the bucket is no workload: {error}") from None
+
+    def created(self) -> datetime | None:
+        text = field(self.plain(), "metadata", "creationTimestamp")
+        try:
+            return msgspec.convert(text, datetime, strict=False) if text else None
+        except msgspec.ValidationError:
+            return None
+
+
+def _plain(token: str) -> str:
+    try:
+        return plain(token)
+    except BadToken:
+        return token
+
+
+def field(value: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+    """What stands under path; default where a step is missing or null."""
+    here: Any = value
+    for step in path:
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return default if here is None else here
+
+
+def conditions_of(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """``status.conditions`` of any object."""
+    found: Sequence[Mapping[str, Any]] = field(value, "status", "conditions", default=[])
+    return found
+
+
+def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of ``status.admissionChecks`` as conditions under the checks' names.
+
+    A check that waits for a preemption says so in its reason; its status stays Unknown.
+    """
+    conditions = []
+    for row in rows:
+        status, reason = CHECK_CONDITIONS.get(row.get("state", "Pending"), ("Unknown", "Pending"))
+        if reason == "Pending" and row.get("reason") == "PreemptionRequired":
+            reason = "PreemptionRequired"
+        condition = {"type": row.get("name", ""), "status": status, "reason": reason}
+        condition |= {
+            key: row[key] for key in ("message", "lastTransitionTime") if row.get(key) is not None
+        }
+        conditions.append(condition)
+    return conditions
+
+
+def shown_workload(found: Found) -> dict[str, Any]:
+    """The stored workload with ``status.admissionChecksConditions``, which is not stored."""
+    value = found.plain()
+    status = value.setdefault("status", {})
+    status["admissionChecksConditions"] = check_conditions(status.get("admissionChecks") or [])
+    return value
+
+
+def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> list[dict[str, Any]]:
+    by_flavor: dict[str, list[dict[str, str]]] = {}
+    for usage in counted.usage:
+        row = {"name": usage.resource, "total": render(usage.resource, amount_of(usage))}
+        if usage.borrowed:
+            row["borrowed"] = render(usage.resource, usage.borrowed)
+        by_flavor.setdefault(usage.flavor, []).append(row)
+    return [{"name": flavor, "resources": rows} for flavor, rows in by_flavor.items()]
+
+
+def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
+    """The stored queue with its live counters in ``status``, in Kueue's spelling."""
+    value = found.plain()
+    if counted is None:
+        return value
+    status = {**(value.get("status") or {})}
+    status["pendingWorkloads"] = counted.pending
+    status["reservingWorkloads"] = counted.reserving
+    status["admittedWorkloads"] = counted.admitted
+    status["flavorsReservation"] = _usage(counted, lambda usage: usage.reserved)
+    status["flavorsUsage"] = _usage(counted, lambda usage: usage.admitted)
+    active = {
+        "type": "Active",
+        "status": "True" if counted.active else "False",
+        "reason": counted.reason or "Ready",
+        "message": counted.message,
+    }
+    others = [c for c in status.get("conditions") or [] if c.get("type") != "Active"]
+    status["conditions"] = [*others, active]
+    value["status"] = status
+    return value

@@ -1,0 +1,251 @@
+"""How answers look: tables for people, JSON and YAML for programs, names for pipes.
+
+Standard output carries answers only, notes go to standard error. Colour, and whatever moves,
+only where standard output is a terminal; else columns are padded with spaces and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.cli.errors import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+GOOD: Final = "green"
+BUSY: Final = "cyan"
+WAITS: Final = "yellow"
+BAD: Final = "red"
+DIM: Final = "dim"
+
+STYLES: Final = {
+    "Running": GOOD,
+    "Admitted": GOOD,
+    "Finished": DIM,
+    "QuotaReserved": BUSY,
+    "Evicting": WAITS,
+    "Pending": WAITS,
+    "Backoff": WAITS,
+    "Deactivated": DIM,
+    "Rejected": BAD,
+    "Ready": GOOD,
+    "Retry": WAITS,
+    "True": GOOD,
+    "False": WAITS,
+    "Failed": BAD,
+    "FailedToStart": BAD,
+    "created": GOOD,
+    "changed": BUSY,
+    "unchanged": DIM,
+    "deleted": WAITS,
+    "yes": GOOD,
+    "no": BAD,
+    "ok": GOOD,
+    "wrong": BAD,
+}
+"""Words that are coloured wherever they fill a cell."""
+
+
+class Column(NamedTuple):
+    """``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to the right."""
+
+    title: str
+    wide: bool = False
+    right: bool = False
+
+
+class Table(NamedTuple):
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+
+    def narrowed(self, wide: bool) -> Table:
+        """The table without the columns that only a wide one shows."""
+        if wide:
+            return self
+        shown = [index for index, column in enumerate(self.columns) if not column.wide]
+        return Table(
+            [self.columns[index] for index in shown],
+            [[row[index] for index in shown] for row in self.rows],
+        )
+
+
+def is_terminal() -> bool:
+    """A person looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def console() -> Console:
+    """Standard output as rich sees it."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def clean(text: str) -> str:
+    """text without control characters: what others wrote does not steer anybody's terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def flush() -> None:
+    """What was said is to be seen now: for whoever follows through a pipe."""
+    sys.stdout.flush()
+
+
+def plain_of(value: Any) -> Any:
+    """A Struct as dicts and lists, as programs get it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def say(text: str) -> None:
+    """One line of an answer."""
+    sys.stdout.write(f"{text}\n")
+
+
+def fact(title: str, value: str) -> None:
+    """``title value``: one line of a description."""
+    if is_terminal():
+        from rich.text import Text
+
+        console().print(Text.assemble((f"{title} ", "bold"), (value, STYLES.get(value, ""))))
+    else:
+        say(f"{title} {value}")
+
+
+def outcome(subject: str, word: str) -> None:
+    """``subject word``: what became of one object, the word in its colour."""
+    if is_terminal():
+        from rich.text import Text
+
+        console().print(Text.assemble(f"{subject} ", (word, STYLES.get(word, ""))))
+    else:
+        say(f"{subject} {word}")
+
+
+def note(text: str) -> None:
+    """One line beside the answer, on standard error."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{one_line(text)}\n")
+
+
+def error(text: str) -> None:
+    """One thing that went wrong, on standard error."""
+    note(f"error: {text}")
+
+
+def warn(text: str) -> None:
+    """Something that works but should be known."""
+    note(f"warning: {text}")
+
+
+class Progress:
+    """What somebody waits for: moving on a terminal, else a line on standard error per change."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(file=sys.stderr, highlight=False).status(self._subject)
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, state: str) -> None:
+        """The state it is in now."""
+        if self._status is not None:
+            from rich.text import Text
+
+            self._status.update(Text.assemble(f"{self._subject} ", (state, STYLES.get(state, ""))))
+        else:
+            note(f"{self._subject} {state}")
+
+
+def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
+    """Prints table, coloured on a terminal."""
+    narrow = table.narrowed(wide)
+    shown = Table(narrow.columns, [[clean(cell) for cell in row] for row in narrow.rows])
+    if is_terminal():
+        _show_rich(shown, indent)
+    else:
+        for line in aligned(shown):
+            say(" " * indent + line)
+
+
+def widen(widths: list[int], table: Table) -> None:
+    """Makes widths wide enough for table, in place."""
+    cells = [[column.title for column in table.columns], *table.rows]
+    widths += [0] * (len(table.columns) - len(widths))
+    for row in cells:
+        for index, cell in enumerate(row):
+            widths[index] = max(widths[index], len(cell))
+
+
+def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
+    """The lines of table, its columns padded with spaces, three between them."""
+    if widths is None:
+        widths = []
+        widen(widths, table)
+    for row in ([column.title for column in table.columns], *table.rows):
+        padded = (
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
+        )
+        yield "   ".join(padded).rstrip()
+
+
+def _show_rich(table: Table, indent: int) -> None:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in table.columns:
+        # The last column is prose and wraps; the others stay whole, so that they can be copied.
+        last = column is table.columns[-1]
+        drawn.add_column(
+            column.title, justify="right" if column.right else "left", no_wrap=not last
+        )
+    for row in table.rows:
+        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    from rich.console import Console
+    from rich.padding import Padding
+
+    Console(file=sys.stdout, highlight=False).print(Padding(drawn, (0, 0, 0, indent)))
+
+
+def show_json(value: Any) -> None:
+    """Prints value as JSON, indented. Structs, bytes of JSON in `msgspec.Raw`, plain values."""
+    say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def show_json_line(value: Any) -> None:
+    """Prints value as one line of JSON: for what comes as a stream."""
+    say(msgspec.json.encode(value).decode())
+
+
+def show_yaml(value: Any) -> None:
+    """Prints value as YAML, keys in the order they have."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as a block, as a person would."""
+
+        def represent_text(self, text: str) -> yaml.ScalarNode:
+            style = "|" if "\n" in text else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    sys.stdout.write(
+        yaml.dump(plain_of(value), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    )

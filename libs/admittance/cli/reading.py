@@ -1,0 +1,186 @@
+"""``admit get``: lists, single objects, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from admittance.cli import kinds, output, tables
+from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.kinds import Kind
+from admittance.cli.link import Link, link
+from admittance.cli.objects import Found, shown_queue, shown_workload
+from admittance.cli.options import Call, Output
+from admittance.cli.output import Column, Table
+from admittance.cli.spans import age
+from admittance.events.requests import PendingQuery, PendingReply, Queues, QueuesReply
+from admittance.runtime import clock
+
+PENDING: Final = "pending"
+QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
+
+
+async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
+    """Prints one object or all of a kind. Raises AnswerIsNo when the one is not there."""
+    kind, wanted = kinds.target(typed, name)
+    async with link(call) as bus:
+        if wanted is not None:
+            found = [await find(bus, kind, wanted)]
+        else:
+            found = await find_all(bus, kind, None if all_namespaces else call.namespace)
+        counters = await live_counters(bus, kind, found)
+    show(call, kind, found, counters, single=wanted is not None, all_namespaces=all_namespaces)
+
+
+async def find(bus: Link, kind: Kind, name: str) -> Found:
+    """The object of that kind and name, in the namespace of the call. Raises AnswerIsNo."""
+    namespace = bus.call.namespace
+    for key in kind.keys(namespace, name):
+        entry = await bus.get(key)
+        if entry is not None and entry.value is not None:
+            return Found(entry.key, entry.value, entry.revision)
+    where = f" in namespace {namespace}" if kind.namespaced else ""
+    raise AnswerIsNo(f'{kind.qualified} "{name}" not found{where}')
+
+
+async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
+    """All objects of a kind, by name; namespace None: of all namespaces."""
+    found = [
+        Found(entry.key, entry.value, entry.revision)
+        for pattern in kind.patterns(namespace)
+        for entry in await bus.read_all(pattern)
+        if entry.value is not None
+    ]
+    return sorted(found, key=lambda one: (one.namespace, one.name))
+
+
+async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
+    """What the scheduler counts of queues; empty, with a note, when it does not answer."""
+    if kind not in QUEUES or not found:
+        return {}
+    narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
+    try:
+        reply = await bus.ask("queues", Queues(cluster_queue=narrow), QueuesReply)
+    except AnswerIsNo as error:
+        output.warn(f"no live counters: {error}")
+        return {}
+    if reply.error:
+        output.warn(f"no live counters: {reply.error}")
+    rows = reply.cluster_queues if kind is kinds.CLUSTER_QUEUE else reply.local_queues
+    return {(row.namespace, row.name): row for row in rows}
+
+
+def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
+    """An object as programs get it."""
+    if kind is kinds.WORKLOAD:
+        return shown_workload(found)
+    if kind in QUEUES:
+        namespace = found.namespace if kind.namespaced else ""
+        return shown_queue(found, counters.get((namespace, found.name)))
+    return found.plain()
+
+
+def show(
+    call: Call,
+    kind: Kind,
+    found: Sequence[Found],
+    counters: tables.Counters,
+    *,
+    single: bool,
+    all_namespaces: bool,
+) -> None:
+    """Prints objects in the shape that was asked for."""
+    match call.output:
+        case Output.NAME:
+            for one in found:
+                output.say(f"{kind.qualified}/{one.name}")
+        case Output.JSON | Output.YAML:
+            values = [shown(kind, one, counters) for one in found]
+            whole = values[0] if single else as_list(values)
+            (output.show_json if call.output is Output.JSON else output.show_yaml)(whole)
+        case Output.TABLE | Output.WIDE:
+            if not found:
+                here = f" in namespace {call.namespace}" if kind.namespaced else ""
+                output.note(f"no {kind.plural}" + ("" if all_namespaces else here))
+                return
+            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
+            output.show_table(table, wide=call.output is Output.WIDE)
+
+
+def as_list(values: Sequence[Any]) -> dict[str, Any]:
+    """Objects as Kubernetes lists them."""
+    return {"apiVersion": "v1", "kind": "List", "items": list(values)}
+
+
+async def pending(call: Call, queue: str | None, *, all_namespaces: bool) -> None:
+    """Prints who waits, in order. queue is a LocalQueue of the namespace, or a ClusterQueue.
+
+    Raises AnswerIsNo when there is no such queue.
+    """
+    async with link(call) as bus:
+        query, namespace = await _query(bus, queue, all_namespaces)
+        reply = await bus.ask("pending", query, PendingReply, namespace=namespace)
+    if reply.error:
+        raise AnswerIsNo(reply.error)
+    now = clock.now()
+    match call.output:
+        case Output.JSON:
+            output.show_json({"items": reply.rows, "total": reply.total})
+        case Output.YAML:
+            output.show_yaml({"items": reply.rows, "total": reply.total})
+        case Output.NAME:
+            for row in reply.rows:
+                output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
+        case Output.TABLE | Output.WIDE:
+            if not reply.rows:
+                output.note("nothing is pending")
+                return
+            columns = (
+                Column("POSITION", right=True),
+                Column("NAMESPACE"),
+                Column("NAME"),
+                Column("QUEUE"),
+                Column("CLUSTERQUEUE"),
+                Column("PRIORITY", right=True),
+                Column("AGE"),
+                Column("PARKED", wide=True),
+                Column("REASON"),
+                Column("MESSAGE"),
+            )
+            rows = [
+                (
+                    str(row.position),
+                    row.namespace,
+                    row.name,
+                    row.local_queue,
+                    row.cluster_queue,
+                    str(row.priority),
+                    age(row.created, now),
+                    "yes" if row.parked else "no",
+                    row.reason or tables.NOTHING,
+                    row.message,
+                )
+                for row in reply.rows
+            ]
+            output.show_table(Table(columns, rows), wide=call.output is Output.WIDE)
+            if reply.total > len(rows):
+                output.note(f"{reply.total - len(rows)} more are pending")
+
+
+async def _query(
+    bus: Link, queue: str | None, all_namespaces: bool
+) -> tuple[PendingQuery, str | None]:
+    """What to ask, and in which namespace. A LocalQueue goes before a ClusterQueue of its name."""
+    namespace = bus.call.namespace
+    if queue is None:
+        return PendingQuery(), None if all_namespaces else namespace
+    if not queue:
+        raise BadInput("-q/--queue is empty")
+    if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is not None:
+        return PendingQuery(local_queue=queue), namespace
+    if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
+        return PendingQuery(cluster_queue=queue), None
+    raise AnswerIsNo(
+        f'there is neither a localqueue "{queue}" in namespace {namespace} '
+        f'nor a clusterqueue "{queue}"'
+    )

@@ -1,0 +1,131 @@
+"""What users may do to a workload: one fact on the log, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from admittance.cli import kinds, output
+from admittance.cli.errors import AnswerIsNo
+from admittance.cli.following import follow
+from admittance.cli.link import Link, link
+from admittance.cli.objects import Found
+from admittance.cli.options import Call
+from admittance.cli.reading import find
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.requests import SettledReply
+from admittance.runtime import clock
+
+GONE_SECONDS: Final = 10.0
+"""How long a deletion waits for the job to stop before it says so."""
+
+NO: Final = frozenset({"refused", "dead-lettered"})
+HOPELESS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
+"""Reasons to ignore a fact that mean no; any other means that it was so already."""
+
+
+async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
+    """States fact and waits for its effect. Raises AnswerIsNo when it has none, saying why."""
+    return judged(fact, await bus.settle(await bus.state(fact)))
+
+
+def judged(fact: Fact, reply: SettledReply) -> SettledReply:
+    """reply, unless it says no: then AnswerIsNo about the workload of fact."""
+    why = ": ".join(part for part in (reply.reason, reply.message) if part)
+    if reply.error:
+        raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
+    if reply.outcome in NO:
+        raise AnswerIsNo(
+            f"workload {fact.namespace}/{fact.name}: {reply.outcome}" + (f": {why}" if why else "")
+        )
+    return reply
+
+
+async def change(call: Call, name: str, make: Callable[[Found], Fact], done: str) -> None:
+    """States the fact that make builds about an existing workload, and prints done.
+
+    ``unchanged`` is printed instead when the fact changed nothing.
+    """
+    async with link(call) as bus:
+        found = await find(bus, kinds.WORKLOAD, name)
+        reply = await outcome_of(bus, make(found))
+    if reply.outcome == "ignored" and reply.reason in HOPELESS:
+        raise AnswerIsNo(f'workload "{name}": {reply.message or reply.reason}')
+    word = "unchanged" if reply.outcome == "ignored" else done
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
+    if reply.outcome == "ignored" and reply.message:
+        output.note(reply.message)
+
+
+def activated(found: Found) -> Fact:
+    return facts.Activated(
+        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
+    )
+
+
+def stopped(found: Found) -> Fact:
+    """A user stops a workload: it is deactivated, and evicted where it runs."""
+    return facts.Deactivated(
+        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
+    )
+
+
+def held(found: Found) -> Fact:
+    return facts.Held(namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now())
+
+
+def released(found: Found) -> Fact:
+    return facts.Released(
+        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
+    )
+
+
+def reprioritized(priority: int) -> Callable[[Found], Fact]:
+    """Gives the workload another priority."""
+    return lambda found: facts.Reprioritized(
+        namespace=found.namespace,
+        name=found.name,
+        uid=_uid(found),
+        time=clock.now(),
+        priority=priority,
+    )
+
+
+def finished(*, failed: bool, message: str) -> Callable[[Found], Fact]:
+    """Declares the workload's job to have ended, whatever still runs."""
+    return lambda found: facts.Finished(
+        namespace=found.namespace,
+        name=found.name,
+        uid=_uid(found),
+        time=clock.now(),
+        succeeded=not failed,
+        message=message,
+    )
+
+
+def deleted(found: Found) -> Fact:
+    return facts.Deleted(
+        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
+    )
+
+
+def _uid(found: Found) -> str:
+    return found.workload().metadata.uid
+
+
+async def delete(bus: Link, name: str) -> None:
+    """Deletes a workload, and waits a little for its job to stop."""
+    found = await find(bus, kinds.WORKLOAD, name)
+    await outcome_of(bus, deleted(found))
+    subject = f"{kinds.WORKLOAD.qualified}/{name}"
+    try:
+        async with asyncio.timeout(GONE_SECONDS):
+            async for seen in follow(bus, found.namespace, name):
+                if seen is None or seen.workload().metadata.uid != _uid(found):
+                    output.outcome(subject, "deleted")
+                    return
+    except TimeoutError:
+        output.outcome(subject, "deleting")
+        output.note(f"{name} disappears as soon as its job has stopped")

@@ -1,0 +1,122 @@
+"""The log as a story: one line for each fact, in words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from admittance.cli.objects import field
+from admittance.cli.spans import stamp
+from admittance.events import codec, facts
+from admittance.events.base import Fact
+from admittance.events.names import BadToken, plain
+from admittance.events.requests import LogEntry
+from admittance.events.shapes import Admission
+
+
+class Told(NamedTuple):
+    """One fact in words. ``whose`` is ``namespace/name`` of a workload, or what it is about."""
+
+    sequence: int
+    time: datetime
+    what: str
+    whose: str
+    reason: str = ""
+    message: str = ""
+
+    def line(self) -> str:
+        """``time  what  whose  reason: message``."""
+        why = ": ".join(part for part in (self.reason, self.message) if part)
+        return f"{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
+
+
+def told(entry: LogEntry) -> Told:
+    """The entry in words. One that is no fact of a workload is told by its subject alone."""
+    parts = entry.subject.split(".")
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        return Told(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
+    what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
+    reason, message = why(fact)
+    whose = f"{fact.namespace}/{fact.name}"
+    return Told(entry.sequence, entry.time, what.replace("_", " "), whose, reason, message)
+
+
+def why(fact: Fact) -> tuple[str, str]:
+    """Reason and message of a fact, made from what it carries where it has none."""
+    match fact:
+        case facts.Submitted():
+            return "", _submitted(fact)
+        case facts.Assigned(admission=admission):
+            return "", fact.message or placed(admission)
+        case facts.Refused(refusal=refusal):
+            return refusal.reason, refusal.message
+        case facts.Preempted(reason=reason, message=message, by=by):
+            return reason, message or (f"by {by}" if by else "")
+        case facts.Reprioritized(priority=priority):
+            return "", f"priority {priority}"
+        case facts.Finished(succeeded=succeeded, reason=reason, message=message):
+            return reason or ("Succeeded" if succeeded else "Failed"), message
+        case facts.Admitted(reason=reason, message=message, cluster_queue=queue):
+            return reason, message or (f"in {queue}" if queue else "")
+        case facts.CheckRequested(check=check, cycle=cycle):
+            return check, f"cycle {cycle}"
+        case facts.CheckWithdrawn(check=check, cycle=cycle, reason=reason):
+            return check, f"cycle {cycle}: {reason}" if reason else f"cycle {cycle}"
+        case facts.CheckReported(check=check, state=state, message=message):
+            delay = fact.requeue_after_seconds
+            later = f" (again in {delay} s)" if delay else ""
+            return check, f"{state}{later}: {message}" if message else f"{state}{later}"
+        case facts.TimerDue(kind=kind, at=at):
+            return kind, f"set for {at}" if at else ""
+        case _:
+            return getattr(fact, "reason", ""), getattr(fact, "message", "")
+
+
+def placed(admission: Admission) -> str:
+    """``cluster-queue: main on spot``."""
+    pods = ", ".join(
+        f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
+        for one in admission.pod_set_assignments
+    )
+    return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
+
+
+def _submitted(fact: facts.Submitted) -> str:
+    manifest = _plain(bytes(fact.workload))
+    queue = field(manifest, "spec", "queueName", default="")
+    return f"to {queue}" if queue else ""
+
+
+def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
+    value = _plain(data)
+    reason, message = str(value.get("reason", "")), str(value.get("message", ""))
+    match parts:
+        case ["admit", "object", what, kind, namespace, name]:
+            where = "" if namespace == "_" else f"{_name(namespace)}/"
+            return f"object {what}", f"{_name(kind)} {where}{_name(name)}", reason, message
+        case ["admit", "lease", what, domain]:
+            owner = str(value.get("owner", ""))
+            return f"lease {what}", _name(domain), "", f"owner {owner}" if owner else ""
+        case ["admit", "deadletter", service]:
+            return "dead letter", _name(service), str(value.get("subject", "")), reason
+        case _:
+            return " ".join(parts[1:3]).replace("_", " "), ".".join(parts[3:]), reason, message
+
+
+def _plain(data: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _name(token: str) -> str:
+    try:
+        return plain(token)
+    except BadToken:
+        return token

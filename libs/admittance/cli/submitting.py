@@ -1,0 +1,144 @@
+"""``admit submit``: a workload from a manifest, a Job, or a few words on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.from_job import named, workload_of
+from admittance.api.job import Job
+from admittance.api.manifest import Document, ManifestError, encode
+from admittance.api.workload import Workload
+from admittance.cli import files, following, kinds, output, stating, wishes
+from admittance.cli.errors import BadInput, CliError
+from admittance.cli.link import Link, link
+from admittance.cli.options import Call, Output
+from admittance.events import facts
+from admittance.runtime import clock
+from admittance.workload.phase import Phase
+from admittance.workload.stored import StoredWorkload
+
+
+class Submission(NamedTuple):
+    """A workload ready for the log, and where it comes from."""
+
+    source: str
+    workload: Workload
+
+    @property
+    def subject(self) -> str:
+        return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
+
+
+async def submit(
+    call: Call,
+    wish: wishes.Wish | None,
+    paths: Sequence[str],
+    *,
+    wait: bool,
+    timeout: float | None,
+) -> int:
+    """Submits what was typed, or what the files hold; with wait until all have finished.
+
+    The status is 1 when one is refused, or, with wait, fails.
+    """
+    from_files = [_runnable(one) for one in files.documents(paths, call.namespace)] if paths else []
+    async with link(call) as bus:
+        submissions = from_files + (
+            [Submission("the command line", await wishes.workload_of(bus, wish))] if wish else []
+        )
+        if not submissions:
+            raise BadInput("nothing to submit: name a command after --, or a file with -f")
+        status = await submit_all(bus, submissions)
+        if status or not wait:
+            return status
+        return await _wait_for_all(bus, submissions, timeout)
+
+
+def _runnable(document: Document) -> Submission:
+    if not isinstance(document.manifest, Workload | Job):
+        raise BadInput(
+            f"{document.source}: {document.place}: a {document.manifest.kind} is not submitted; "
+            "use `admit apply`"
+        )
+    return submission_of(document)
+
+
+def submission_of(document: Document) -> Submission:
+    """The workload that a Workload or Job stands for, with a name if it has none yet."""
+    manifest = document.manifest
+    if isinstance(manifest, Job):
+        try:
+            workload = workload_of(manifest, suffix=wishes.suffix())
+        except ManifestError as error:
+            place = f"{document.source}: {document.place}"
+            raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
+    else:
+        assert isinstance(manifest, Workload), manifest.kind
+        meta = named(manifest.metadata, wishes.suffix())
+        workload = replace(manifest, metadata=meta)
+    return Submission(f"{document.source}: {document.place}", workload)
+
+
+async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
+    """States all submissions, then tells what became of each, a line each.
+
+    One that is refused makes the status 1 and leaves the others alone.
+    """
+    stated = []
+    for one in submissions:
+        fact = facts.Submitted(
+            namespace=one.workload.metadata.namespace,
+            name=one.workload.metadata.name,
+            time=clock.now(),
+            workload=msgspec.Raw(encode(one.workload)),
+        )
+        stated.append((one, fact, await bus.state(fact)))
+    status = 0
+    for one, fact, sequence in stated:
+        try:
+            reply = stating.judged(fact, await bus.settle(sequence))
+        except CliError as error:
+            if len(stated) == 1:
+                raise
+            for line in error.lines:
+                output.error(f"{one.source}: {line}")
+            status = max(status, error.status)
+            continue
+        unchanged = reply.outcome == "ignored"
+        if bus.call.output is Output.NAME:
+            output.say(one.subject)
+        elif bus.call.output is Output.JSON:
+            meta = one.workload.metadata
+            output.show_json_line({"namespace": meta.namespace, "name": meta.name})
+        else:
+            output.outcome(one.subject, "unchanged" if unchanged else "created")
+    return status
+
+
+async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
+    status = 0
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    for one in submissions:
+        meta = one.workload.metadata
+        left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+        with output.Progress(meta.name) as progress:
+            last: list[Phase] = []
+
+            def seen(_workload: StoredWorkload, phase: Phase) -> None:
+                if not last or last[-1] is not phase:  # noqa: B023  (called in this turn only)
+                    last.append(phase)  # noqa: B023
+                    progress.say(str(phase))
+
+            workload = await following.reach(
+                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
+            )
+        if why := following.is_failure(workload):
+            output.error(f'workload "{meta.name}" failed: {why}')
+            status = 1
+        else:
+            output.outcome(one.subject, "finished")
+    return status

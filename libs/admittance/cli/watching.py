@@ -1,0 +1,62 @@
+"""``admit get -w``: a line per object, then a line per change."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from admittance.cli import kinds, output, reading, tables
+from admittance.cli.errors import BadInput
+from admittance.cli.link import link
+from admittance.cli.objects import Found
+from admittance.cli.options import Call, Output
+from admittance.cli.output import Table
+from admittance.runtime import clock
+from admittance.runtime.bucket import BucketReader, Entry
+
+
+async def watch(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
+    """Prints objects as they are and as they change, until it is interrupted."""
+    kind, wanted = kinds.target(typed, name)
+    namespace = None if all_namespaces else call.namespace
+    patterns = kind.keys(call.namespace, wanted) if wanted else kind.patterns(namespace)
+    async with link(call) as bus:
+        if wanted:
+            await reading.find(bus, kind, wanted)
+        reader = BucketReader(bus.bus, patterns)
+        widths: list[int] = []
+        async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                _show(call, kind, batch, widths, all_namespaces=all_namespaces)
+                output.flush()
+
+
+def _show(
+    call: Call,
+    kind: kinds.Kind,
+    batch: list[Entry],
+    widths: list[int],
+    *,
+    all_namespaces: bool,
+) -> None:
+    found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
+    for entry in batch:
+        if entry.value is None and widths:
+            output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
+    match call.output:
+        case Output.JSON:
+            for one in found:
+                output.show_json_line(reading.shown(kind, one, {}))
+        case Output.YAML:
+            raise BadInput("-w goes with a table, -o wide, -o name or -o json")
+        case Output.NAME:
+            for one in found:
+                output.say(f"{kind.qualified}/{one.name}")
+        case Output.TABLE | Output.WIDE:
+            table = tables.table(kind, found, clock.now(), {}, all_namespaces=all_namespaces)
+            shown = table.narrowed(call.output is Output.WIDE)
+            first = not widths
+            output.widen(widths, shown)
+            lines = output.aligned(Table(shown.columns, shown.rows), widths)
+            for number, line in enumerate(lines):
+                if number or first:
+                    output.say(output.clean(line))
