@@ -71,7 +71,7 @@ async def carry_out(bus: Bus, plan: Plan) -> Outcome:
         submitting = asyncio.create_task(_submit(plan, speaker, created, started))
         await _watch(mimic, speaker, submitting)
         await speaker.quiet()
-        await _effective(bus, speaker.sequence)
+        await effective(bus, speaker.sequence)
     except (AdmittanceError, TimeoutError) as error:
         trouble = str(error)
     finally:
@@ -131,9 +131,9 @@ async def _watch(mimic: Mimic, speaker: Speaker, submitting: asyncio.Task[None])
         submitting.cancel()
 
 
-async def _effective(bus: Bus, sequence: int) -> None:
-    """Waits until every fact up to sequence has had its effect."""
-    deadline = clock.monotonic() + 30.0
+async def effective(bus: Bus, sequence: int, *, patience: float = 30.0) -> None:
+    """Waits until every fact up to sequence has had its effect. Raises Unavailable."""
+    deadline = clock.monotonic() + patience
     data = _encode(Settled(sequence=sequence))
     while True:
         reply = _settled.decode(await queues.ask(bus, "admit.api.settled", data, deadline))

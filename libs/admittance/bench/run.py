@@ -18,6 +18,7 @@ from admittance.bench.load import carry_out
 from admittance.bench.report import Report, report, told, write
 from admittance.bench.system import embedded
 from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError
 
 Find = Callable[[], Iterable[psutil.Process]]
 
@@ -37,8 +38,7 @@ def run(
     SetupError: the file, the system, the server.
     """
     what = plan(read(generator), scale=scale)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        found = runner.run(_measured(what, nats_url))
+    found = measured(what, nats_url)
     if json_path is not None:
         write(found, json_path)
     if as_json:
@@ -49,7 +49,25 @@ def run(
     return 0 if found.finished == found.workloads and not found.trouble else 1
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def measured(what: Plan, nats_url: str | None) -> Report:
+    """The figures of one plan, against the embedded system or that at nats_url."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_measured(what, nats_url))
+
+
+def main_of(command: Callable[[], list[str]]) -> None:
+    """Runs command as a program: its lines to standard output, trouble as one line to standard
+    error with exit status 1."""
+    try:
+        lines = command()
+    except AdmittanceError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None
+    sys.stdout.write("\n".join([*lines, ""]))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes a loop quick enough to load the system without taking its cores."""
     import uvloop
 
     return uvloop.new_event_loop
