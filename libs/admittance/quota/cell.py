@@ -46,7 +46,6 @@ class Cell:
         "nominal",
         "parent",
         "raw",
-        "released",
         "subtree",
         "usage",
     )
@@ -63,7 +62,6 @@ class Cell:
         self.subtree = 0
         self.guaranteed = 0
         self.usage = 0
-        self.released = 0
 
     def lent(self) -> int:
         """What the parent sees of this node's capacity."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,9 +28,13 @@ class Mode(IntEnum):
     FIT = 4
 
 
-NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = Mode
+NO_FIT: Final[int] = Mode.NO_FIT
+FIT: Final[int] = Mode.FIT
 # Plain ints compare faster than members of the enumeration, and this is the innermost loop.
-_NO_FIT, _NO_CANDIDATES, _RECLAIM, _FIT = 0, 1, 3, 4
+_NO_FIT: Final = 0
+_NO_CANDIDATES: Final = 1
+_RECLAIM: Final = 3
+_FIT: Final = 4
 
 
 class Obstacle(NamedTuple):
@@ -139,6 +143,39 @@ def assign(
     if pending:
         result.cursor = tuple(stops)
     return result
+
+
+class Verdict(NamedTuple):
+    """What one flavor says to one pod set, looked at alone."""
+
+    pod_set: str
+    option: Option
+    amounts: list[tuple[str, int]]
+    mode: int
+    level: int
+    obstacles: list[Obstacle]
+
+
+def examine(plan: Plan, shape: Shape) -> list[Verdict]:
+    """What every flavor says to every pod set, wherever a scan would have stopped."""
+    verdicts: list[Verdict] = []
+    for index, ps in enumerate(shape.pod_sets):
+        groups = {
+            group.at: group
+            for resource, _ in shape.totals[index]
+            if (group := plan.groups.get(resource)) is not None
+        }
+        for group in groups.values():
+            amounts = [one for one in shape.totals[index] if one[0] in group.resources]
+            for option in group.options:
+                alone = Assignment()
+                mode, level = NO_FIT, 0
+                if _is_eligible(option, shape, ps, alone):
+                    rooms = [_room(option, one, much, ps, alone) for one, much in amounts]
+                    mode = min((got for got, _ in rooms), default=_FIT)
+                    level = max((far for _, far in rooms), default=0)
+                verdicts.append(Verdict(ps.name, option, amounts, mode, level, alone.obstacles))
+    return verdicts
 
 
 def _scan(

@@ -187,8 +187,8 @@ class Scheduler:
     # Answers. -------------------------------------------------------------------------------
 
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
-        """Why the workload waits. Costs one scan of its flavors, one pass over those that wait in
-        its queue before it, and nothing that grows with other queues."""
+        """Why the workload waits. Costs a look at each of its flavors, a bisection for each class
+        of its priority in its queue, and nothing that grows with other queues."""
         return answers.explain(self._world, (namespace, name), now=now)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:

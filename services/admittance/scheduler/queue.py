@@ -7,6 +7,7 @@ flush wakes classes, not workloads. Source: SCHEDULING 3 and 8.1 points 5 and 6.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush
@@ -41,34 +42,53 @@ class Loud:
 class EqClass:
     """The waiting workloads of one queue that are equal but for their age.
 
-    ``parked``: why none of them can be placed; None: they compete. ``unsaid``: those whose status
-    does not say so yet, and since when they wait.
+    ``members`` are sorted, from ``start`` on. ``parked``: why none of them can be placed; None:
+    they compete. ``unsaid``: those whose status does not say so yet, and since when they wait.
     """
 
-    __slots__ = ("item", "key", "live", "members", "parked", "since", "unsaid")
+    __slots__ = ("item", "key", "members", "parked", "since", "start", "unsaid")
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
         self.members: list[Entry] = []
-        self.live = 0
+        self.start = 0
         self.item: Item | None = None
         self.parked: Refusal | None = None
         self.since: datetime | None = None
         self.unsaid: dict[Member, datetime] = {}
 
+    @property
+    def live(self) -> int:
+        """How many there are."""
+        return len(self.members) - self.start
+
     def first(self) -> Entry | None:
         """The oldest member's entry; None: the class is empty."""
+        return self.members[self.start] if self.start < len(self.members) else None
+
+    def insert(self, entry: Entry) -> None:
+        """Takes a member in, at its place."""
+        insort(self.members, entry, self.start)
+
+    def delete(self, entry: Entry) -> None:
+        """Takes a member out. Heads go most often, so they only move the start."""
         members = self.members
-        while members:
-            entry = members[0]
-            if entry[3].entry is entry:
-                return entry
-            heappop(members)
-        return None
+        at = bisect_left(members, entry, self.start)
+        if at != self.start:
+            del members[at]
+            return
+        self.start += 1
+        if self.start > 64 and self.start * 2 > len(members):
+            del members[: self.start]
+            self.start = 0
+
+    def before(self, place: tuple[datetime, str, tuple[str, str]]) -> int:
+        """How many are older than that place."""
+        return bisect_left(self.members, place, self.start) - self.start
 
     def waiting(self) -> Iterator[Member]:
-        """All members, in no order."""
-        return (entry[3] for entry in self.members if entry[3].entry is entry)
+        """All members, oldest first."""
+        return (entry[3] for entry in self.members[self.start :])
 
 
 class Queue:
@@ -142,8 +162,7 @@ class Queue:
         self.asides.pop(member, None)
         entry: Entry = (stamp, member.uid, member.key, member)
         member.queue, member.cls, member.entry = self, cls, entry
-        heappush(cls.members, entry)
-        cls.live += 1
+        cls.insert(entry)
         self.live += 1
         if cls.parked is None:
             self._place(cls)
@@ -155,21 +174,16 @@ class Queue:
         """The member is nowhere in this queue any more."""
         cls = member.cls
         if member.entry is not None and cls is not None:
+            cls.delete(member.entry)
             member.entry = None
-            cls.live -= 1
             self.live -= 1
             cls.unsaid.pop(member, None)
             if not cls.live:
                 cls.item = None
-                cls.members.clear()
                 self.parked.pop(cls, None)
                 self.classes.pop(cls.key, None)
-            else:
-                if len(cls.members) > 2 * cls.live + 32:
-                    cls.members = [one for one in cls.members if one[3].entry is one]
-                    heapify(cls.members)
-                if cls.parked is None:
-                    self._place(cls)
+            elif cls.parked is None:
+                self._place(cls)
         member.cls = None
         if member.aside is not None:
             member.aside = None
@@ -188,6 +202,28 @@ class Queue:
         if len(self.heap) > 2 * len(self.classes) + 32:
             self.heap = [one for one in self.heap if one[4].item is one]
             heapify(self.heap)
+
+    def position(self, member: Member) -> int:
+        """The member's place among all that wait here, parked or not, from 1; 0: it does not wait.
+
+        Costs a bisection per class of the same priority, and a look at those set aside.
+        """
+        if member.queue is not self or member.stamp is None:
+            return 0
+        place = (member.stamp, member.uid, member.key)
+        ahead = 0
+        for (priority, _), cls in self.classes.items():
+            if priority > member.priority:
+                ahead += cls.live
+            elif priority == member.priority:
+                ahead += cls.before(place)
+        for other in self.asides:
+            if other.stamp is not None and (-other.priority, other.stamp, other.uid, other.key) < (
+                -member.priority,
+                *place,
+            ):
+                ahead += 1
+        return ahead + 1
 
     # Parking and waking. --------------------------------------------------------------------
 
