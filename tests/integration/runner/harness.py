@@ -1,0 +1,242 @@
+"""A real server, and the part of the workload-controller that a runner meets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.events.base import Fact
+from admittance.events.codec import decode, encode
+from admittance.events.facts import Admitted, Evicted
+from admittance.events.names import token
+from admittance.events.shapes import PodSetToRun
+from admittance.events.subjects import STREAM, subject_of, workload_key
+from admittance.runner.service import run
+from admittance.runtime.bucket import get, put_message
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused
+from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.settings import Settings
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.stored import encode as encode_workload
+
+LIMIT_SECONDS = 15.0
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMESPACE = "team"
+
+
+async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT_SECONDS) -> Any:
+    """Waits for truth, which may be a coroutine function."""
+    deadline = time.monotonic() + limit
+    while True:
+        found = truth()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        await asyncio.sleep(0.02)
+
+
+class World:
+    """The bus, and the workload-controller's side of it."""
+
+    def __init__(self, server: EmbeddedServer, bus: Bus, tmp: Path) -> None:
+        self.server = server
+        self.bus = bus
+        self.tmp = tmp
+
+    async def kill_server(self) -> None:
+        os.kill(self.server.pid, signal.SIGKILL)
+        await until(lambda: not self.server.alive(), "the server's end")
+        self.server.leave()
+
+    async def start_server(self) -> None:
+        await self.server.start()
+        await self.bus.connected()
+
+    async def put(self, name: str, revision: int, *true: str, **status: Any) -> int:
+        """The workload with these conditions True; its new revision."""
+        stored = StoredWorkload(
+            api_version="kueue.x-k8s.io/v1beta2",
+            kind="Workload",
+            metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=f"uid-{name}"),
+            status=WorkloadStatus(
+                conditions=tuple(
+                    Condition(type=each, status="True", last_transition_time=NOON) for each in true
+                ),
+                **status,
+            ),
+        )
+        key = workload_key(NAMESPACE, name)
+        return await self.bus.publish(put_message(key, encode_workload(stored), expected=revision))
+
+    async def admitted(self, name: str) -> int:
+        """Writes an admitted workload, without saying so."""
+        entry = await get(self.bus, workload_key(NAMESPACE, name))
+        return await self.put(name, entry.revision if entry else 0, "QuotaReserved", "Admitted")
+
+    async def say_admitted(
+        self,
+        name: str,
+        revision: int,
+        script: str,
+        *,
+        count: int = 1,
+        completions: int = 0,
+        grace: int = 1,
+        containers: list[dict[str, Any]] | None = None,
+    ) -> None:
+        container = {"name": "c", "command": ["/bin/sh", "-c", script]}
+        template = {
+            "spec": {
+                "containers": containers or [container],
+                "terminationGracePeriodSeconds": grace,
+            }
+        }
+        pod_set = PodSetToRun(
+            name="main",
+            count=count,
+            completions=completions,
+            template=msgspec.Raw(msgspec.json.encode(template)),
+        )
+        await self.publish(
+            Admitted(
+                namespace=NAMESPACE,
+                name=name,
+                uid=f"uid-{name}",
+                revision=revision,
+                pod_sets=(pod_set,),
+            )
+        )
+
+    async def admit(self, name: str, script: str, **wants: Any) -> int:
+        revision = await self.admitted(name)
+        await self.say_admitted(name, revision, script, **wants)
+        return revision
+
+    async def evict(self, name: str, admitted: int, *, silently: bool = False) -> int:
+        revision = await self.put(
+            name, admitted, "QuotaReserved", "Admitted", "Evicted", admitted_revision=admitted
+        )
+        if not silently:
+            await self.say_evicted(name, revision)
+        return revision
+
+    async def say_evicted(self, name: str, revision: int) -> None:
+        await self.publish(
+            Evicted(namespace=NAMESPACE, name=name, uid=f"uid-{name}", revision=revision)
+        )
+
+    async def publish(self, fact: Fact) -> int:
+        return await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    async def said(self, what: str, name: str) -> Any:
+        """The last fact of that kind about the workload; None: there is none."""
+        subject = f"admit.workload.{what}.{token(NAMESPACE)}.{token(name)}"
+        try:
+            answer = await self.bus.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": subject})
+        except Refused:
+            return None
+        return decode(subject, base64.b64decode(answer["message"]["data"]))
+
+    async def hears(self, what: str, name: str, limit: float = LIMIT_SECONDS) -> Any:
+        return await until(lambda: self.said(what, name), f"{what} of {name}", limit)
+
+    async def count(self, what: str) -> int:
+        subject = f"admit.workload.{what}.>"
+        info = await self.bus.api(f"STREAM.INFO.{STREAM}", {"subjects_filter": subject})
+        return sum((info["state"].get("subjects") or {}).values())
+
+    def runner(self, folder: str = "a", **wants: Any) -> Runner:
+        return Runner(self, self.tmp / folder, **wants)
+
+
+class Runner:
+    """A runner in this process, on a connection of its own."""
+
+    def __init__(self, world: World, folder: Path, *, claim_ttl: float = 60.0) -> None:
+        self.world = world
+        self.folder = folder
+        self.claim_ttl = claim_ttl
+        self.stop = asyncio.Event()
+        self.bus: Bus | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Runner:
+        self.bus = await Bus.connect(self.world.server.url, name="runner")
+        ready = asyncio.Event()
+        settings = Settings(
+            service="runner",
+            instance=self.folder.name,
+            url=self.world.server.url,
+            data_dir=self.folder,
+        )
+        self.task = asyncio.create_task(
+            run(self.bus, settings, claim_ttl=self.claim_ttl, stop=self.stop, ready=ready)
+        )
+        waiting = asyncio.create_task(ready.wait())
+        await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self.task.done():
+            await self.bus.close()
+            self.task.result()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        assert self.task is not None
+        assert self.bus is not None
+        try:
+            await self.task
+        finally:
+            await self.bus.close()
+
+    async def abandon(self) -> None:
+        """Ends as by a kill: without stopping anything."""
+        assert self.task is not None
+        assert self.bus is not None
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+        await self.bus.close()
+
+
+class RunnerProcess:
+    """A runner in a process of its own, to be killed."""
+
+    def __init__(self, world: World, folder: Path, claim_ttl: float = 60.0) -> None:
+        self.env = {
+            **os.environ,
+            "ADMIT_NATS_URL": world.server.url,
+            "ADMIT_DATA_DIR": str(folder),
+            "ADMIT_CLAIM_SECONDS": str(claim_ttl),
+        }
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> RunnerProcess:
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "admittance.runner", env=self.env
+        )
+        return self
+
+    async def kill(self) -> None:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()

@@ -1,0 +1,164 @@
+"""Claims: two runners, one job; and what becomes of a job whose claim is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from admittance.events.subjects import CLAIMS
+from admittance.runner.claims import Claims, State
+from admittance.runner.folder import run_key
+from admittance.runtime.bucket import get
+from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
+
+pytestmark = pytest.mark.bus
+KEY = f"{NAMESPACE}.train.1"
+
+
+def starts(world: World) -> list[Path]:
+    return sorted(world.tmp.glob("*/runner/runs/*/shim"))
+
+
+async def test_two_runners_start_each_admission_once(world: World) -> None:
+    async with world.runner("a"), world.runner("b"):
+        for number in range(20):
+            await world.admit(f"train-{number}", "sleep 0.1")
+        for number in range(20):
+            await world.hears("finished", f"train-{number}")
+    assert len(starts(world)) == 20
+    assert await world.count("started") == 20
+
+
+async def test_an_eviction_is_answered_by_the_runner_that_has_the_job(world: World) -> None:
+    async with world.runner("a"), world.runner("b"):
+        script = "trap 'sleep 0.5; exit 1' TERM; while :; do sleep 0.02; done"
+        admitted = await world.admit("train", script, grace=5)
+        await world.hears("started", "train")
+        evicted = await world.evict("train", admitted)
+        stopped = await world.hears("stopped", "train")
+        assert stopped.revision == evicted
+        (shim,) = starts(world)
+        assert '"outcome"' in (shim.parent / "journal").read_text()
+    assert await world.count("stopped") == 1
+
+
+async def test_who_cannot_renew_stops_its_jobs_before_the_claim_ends(world: World) -> None:
+    async with world.runner(claim_ttl=3.0) as runner:
+        await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        claims = await get(world.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
+        assert claims is not None
+        assert runner.bus is not None
+        (shim,) = starts(world)
+        journal = shim.parent / "journal"
+        runner.bus.publish_all = _deaf  # type: ignore
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await until(lambda: '"lost"' in journal.read_text(), "the job's end", 4.0)
+        assert loop.time() - began < 3.0
+        claim = await get(world.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
+        assert claim is not None
+        assert claim.value is not None, "the claim outlives the job"
+        del runner.bus.publish_all
+        stopped = await world.hears("stopped", "train")
+        assert stopped.reason == "NodeFailures"
+
+
+async def _deaf(*_: object, **__: object) -> list[int]:
+    from admittance.runtime.errors import Unavailable
+
+    await asyncio.sleep(0.05)
+    raise Unavailable("cut off")
+
+
+async def test_a_dead_runner_is_mourned_by_another(world: World) -> None:
+    async with RunnerProcess(world, world.tmp / "a", claim_ttl=2.0) as first:
+        admitted = await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        async with world.runner("b"):
+            await first.kill()
+            stopped = await world.hears("stopped", "train")
+    assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
+    assert len(starts(world)) == 1, "what is lost is not started again under the same admission"
+
+
+async def test_a_job_whose_claim_was_taken_away_is_stopped(world: World) -> None:
+    async with world.runner(claim_ttl=2.0):
+        revision = await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        key = run_key(NAMESPACE, "train", revision)
+        entry = await get(world.bus, key, bucket=CLAIMS)
+        assert entry is not None
+        thief = Claims(world.bus, "thief", 60.0)
+        thief.held[key] = entry.revision
+        assert await thief.renew() == []
+        (shim,) = starts(world)
+        await until(lambda: '"outcome"' in (shim.parent / "journal").read_text(), "its end")
+    assert await world.said("stopped", "train") is None, "that is for the holder to say"
+
+
+async def test_a_released_claim_is_taken_over_by_another_runner(world: World) -> None:
+    flag = world.tmp / "flag"
+    async with world.runner("b"):
+        async with RunnerProcess(world, world.tmp / "a") as first:
+            revision = await world.admit("train", f"test -e {flag} || sleep 60")
+            await world.hears("started", "train")
+            flag.touch()
+            assert first.process is not None
+            first.process.terminate()
+            await first.process.wait()
+        # Whoever of the two had it: it ends once, and well.
+        if not await world.said("finished", "train"):
+            (shim, *_) = starts(world)
+            if shim.is_relative_to(world.tmp / "b"):
+                return
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.succeeded) == (revision, True)
+
+
+class TestClaims:
+    async def test_of_two_one_gets_it(self, world: World) -> None:
+        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+        assert (await a.take([KEY]))[0].runner == "a"
+        assert (await b.take([KEY]))[0].runner == "a"
+
+    async def test_the_same_runner_gets_its_own_again(self, world: World) -> None:
+        first = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
+        again = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
+        assert (again.runner, again.revision > first.revision) == ("a", True)
+
+    async def test_a_buried_claim_is_nobodys(self, world: World) -> None:
+        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+        await a.take([KEY])
+        assert not await b.bury(KEY)
+        assert await a.bury(KEY)
+        assert await a.bury(KEY), "saying so twice is saying so once"
+        assert not await b.bury(KEY)
+        assert (await b.take([KEY]))[0].state is State.OVER
+
+    async def test_a_released_claim_is_free(self, world: World) -> None:
+        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+        await a.take([KEY])
+        await a.release(KEY)
+        assert (await b.take([KEY]))[0].runner == "b"
+
+    async def test_a_renewed_claim_lives_an_expired_one_is_dead_for_others(
+        self, world: World
+    ) -> None:
+        a, b = (Claims(world.bus, name, 1.0) for name in "ab")
+        await a.take([KEY])
+        for _ in range(4):
+            await asyncio.sleep(0.4)
+            assert await a.renew() == []
+        assert (await b.take([KEY]))[0].state is State.HELD
+
+        async def expired() -> bool:
+            return (await b.look(KEY)).state is State.EXPIRED
+
+        await until(expired, "the end of the claim")
+        assert (await b.take([KEY]))[0].state is State.EXPIRED
+        assert await a.renew() == [KEY]
+        assert (await a.take([KEY], again=True))[0].runner == "a"
+        assert not await b.bury(KEY, dead_only=True)

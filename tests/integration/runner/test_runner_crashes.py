@@ -1,0 +1,96 @@
+"""kill -9 of a runner, of a shim, of the server: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.runner.harness import RunnerProcess, World, until
+
+pytestmark = pytest.mark.bus
+
+
+def the_run(world: World) -> Path:
+    (found,) = (world.tmp / "a/runner/runs").iterdir()
+    return found
+
+
+async def test_a_job_that_runs_on_is_not_started_again(world: World) -> None:
+    flag = world.tmp / "flag"
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        script = f"echo begun; while ! test -e {flag}; do sleep 0.02; done"
+        revision = await world.admit("train", script)
+        await world.hears("started", "train")
+        await first.kill()
+    async with world.runner():
+        flag.touch()
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.succeeded) == (revision, True)
+    assert (the_run(world) / "out/main-0.log").read_text() == "begun\n"
+
+
+async def test_a_job_that_ends_while_the_runner_is_away_keeps_its_result(world: World) -> None:
+    flag = world.tmp / "flag"
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        revision = await world.admit(
+            "train", f"while ! test -e {flag}; do sleep 0.02; done; exit 7"
+        )
+        await world.hears("started", "train")
+        await first.kill()
+    flag.touch()
+    journal = the_run(world) / "journal"
+    await until(lambda: '"outcome"' in journal.read_text(), "its end")
+    async with world.runner():
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.message) == (revision, "pod main-0 failed: exit code 7")
+
+
+async def test_an_eviction_while_the_runner_is_away_stops_the_job(world: World) -> None:
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        admitted = await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        await first.kill()
+    evicted = await world.evict("train", admitted)
+    async with world.runner():
+        assert (await world.hears("stopped", "train")).revision == evicted
+    assert '"outcome"' in (the_run(world) / "journal").read_text()
+
+
+async def test_a_dead_shim_leaves_nothing_running_and_the_job_is_lost(world: World) -> None:
+    async with world.runner():
+        revision = await world.admit("train", "sleep 64 & echo $!; wait")
+        await world.hears("started", "train")
+        out = the_run(world) / "out/main-0.log"
+        child = int(await until(lambda: out.exists() and out.read_text(), "the child's pid"))
+        os.kill(int((the_run(world) / "shim").read_text().split()[0]), signal.SIGKILL)
+        stopped = await world.hears("stopped", "train")
+    assert (stopped.revision, stopped.reason) == (revision, "NodeFailures")
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+async def test_facts_are_heard_again_within_a_second_of_a_server_restart(world: World) -> None:
+    async with world.runner():
+        await world.admit("before", "true")
+        await world.hears("finished", "before")
+        await world.kill_server()
+        await world.start_server()
+        await world.admit("after", "true")
+        await world.hears("finished", "after", 3.0)
+
+
+async def test_everything_killed_at_once_goes_on_where_it_stood(world: World) -> None:
+    flag = world.tmp / "flag"
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        await world.admit("train", f"while ! test -e {flag}; do sleep 0.02; done; echo done")
+        await world.hears("started", "train")
+        await world.kill_server()
+        await first.kill()
+    flag.touch()
+    await world.start_server()
+    async with world.runner():
+        assert (await world.hears("finished", "train")).succeeded
+    assert (the_run(world) / "out/main-0.log").read_text() == "done\n"

@@ -1,0 +1,165 @@
+"""From admitted to finished, from evicted to stopped: one runner, a real server, real processes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.requests import Logs, LogsReply
+from admittance.runner.service import run
+from admittance.runtime.errors import SetupError
+from admittance.runtime.settings import Settings
+from integration.runner.harness import NAMESPACE, World, until
+
+pytestmark = pytest.mark.bus
+
+
+def output(world: World, folder: str = "a", pod: str = "main-0") -> str:
+    found = sorted((world.tmp / folder / "runner/runs").glob(f"*/out/{pod}.log"))
+    return "".join(path.read_text() for path in found)
+
+
+async def test_an_admitted_job_is_started_ready_and_finished(world: World) -> None:
+    async with world.runner():
+        revision = await world.admit("train", "echo hello from $JOB_COMPLETION_INDEX", count=2)
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.succeeded, finished.uid) == (revision, True, "uid-train")
+    assert (await world.said("started", "train")).revision == revision
+    assert (await world.said("pods_ready", "train")).revision == revision
+    assert output(world, pod="main-1") == "hello from 1\n"
+
+
+async def test_a_failing_job_finishes_with_pod_and_exit_code(world: World) -> None:
+    async with world.runner():
+        await world.admit("train", "exit 3")
+        finished = await world.hears("finished", "train")
+    assert not finished.succeeded
+    assert finished.message == "pod main-0 failed: exit code 3"
+
+
+async def test_an_image_without_a_command_fails_to_start_and_says_what_to_do(world: World) -> None:
+    async with world.runner():
+        await world.admit("train", "", containers=[{"name": "c", "image": "busybox"}])
+        finished = await world.hears("finished", "train")
+    assert (finished.succeeded, finished.reason) == (False, "FailedToStart")
+    assert "--executor docker" in finished.message
+
+
+async def test_an_evicted_job_is_stopped_before_it_is_said_to_be(world: World) -> None:
+    async with world.runner():
+        script = "trap 'echo bye; exit 1' TERM; echo on; while :; do sleep 0.02; done"
+        admitted = await world.admit("train", script)
+        await until(lambda: output(world), "its start")
+        evicted = await world.evict("train", admitted)
+        stopped = await world.hears("stopped", "train")
+        assert stopped.revision == evicted
+        assert output(world).endswith("bye\n")
+    assert await world.said("finished", "train") is None
+
+
+async def test_evicted_while_it_starts_it_does_not_run_on(world: World) -> None:
+    async with world.runner():
+        admitted = await world.admitted("train")
+        evicted = await world.evict("train", admitted, silently=True)
+        await world.say_admitted("train", admitted, "echo ran")
+        await world.say_evicted("train", evicted)
+        assert (await world.hears("stopped", "train")).revision == evicted
+        assert output(world) == ""
+
+
+async def test_an_eviction_right_behind_the_admission_stops_the_job(world: World) -> None:
+    async with world.runner():
+        for number in range(10):
+            admitted = await world.admit(f"train-{number}", "sleep 60")
+            await world.evict(f"train-{number}", admitted)
+        for number in range(10):
+            await world.hears("stopped", f"train-{number}")
+
+
+async def test_an_eviction_of_what_runs_nowhere_is_answered_at_once(world: World) -> None:
+    async with world.runner():
+        revision = await world.put("train", 0, "QuotaReserved", "Evicted")
+        await world.say_evicted("train", revision)
+        assert (await world.hears("stopped", "train")).revision == revision
+
+
+async def test_a_fact_heard_twice_starts_one_job(world: World) -> None:
+    async with world.runner():
+        revision = await world.admit("train", "echo once; sleep 0.3")
+        await world.say_admitted("train", revision, "echo once; sleep 0.3")
+        await world.hears("finished", "train")
+        await world.say_admitted("train", revision, "echo once; sleep 0.3")
+        await world.admit("marker", "true")
+        await world.hears("finished", "marker")
+    assert output(world).count("once") == 1
+
+
+async def test_an_old_admission_on_the_log_is_not_started_by_a_new_runner(world: World) -> None:
+    ended = await world.admit("ended", "echo ran")
+    await world.put("ended", ended, "Admitted", "Finished", admitted_revision=ended)
+    await world.admit("waiting", "echo waited")
+    async with world.runner():
+        await world.hears("finished", "waiting")
+    assert output(world) == "waited\n"
+
+
+async def test_an_eviction_that_nobody_answered_is_answered_by_the_next_runner(
+    world: World,
+) -> None:
+    admitted = await world.admit("train", "echo ran")
+    evicted = await world.evict("train", admitted)
+    async with world.runner():
+        assert (await world.hears("stopped", "train")).revision == evicted
+    assert output(world) == ""
+
+
+async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(world: World) -> None:
+    flag = world.tmp / "flag"
+    script = f"echo begun; test -e {flag} || sleep 60"
+    async with world.runner():
+        revision = await world.admit("train", script)
+        await world.hears("started", "train")
+    assert await world.said("stopped", "train") is None
+    assert await world.said("finished", "train") is None
+    flag.touch()
+    async with world.runner():
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.succeeded) == (revision, True)
+
+
+async def test_logs_are_served_from_an_offset_on_also_after_the_end(world: World) -> None:
+    async def ask(**wants: Any) -> LogsReply:
+        data = msgspec.json.encode(Logs(name="train", **wants))
+        answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
+        return msgspec.json.decode(answer, type=LogsReply)
+
+    async with world.runner():
+        await world.admit("train", "echo grüße; sleep 0.2; echo end", count=2)
+        await world.hears("finished", "train")
+        whole = await ask()
+        assert [(pod.pod, pod.text) for pod in whole.pods] == [
+            ("main-0", "grüße\nend\n"),
+            ("main-1", "grüße\nend\n"),
+        ]
+        one = await ask(pod=1, offsets={"main-1": 8})
+        assert [(pod.pod, pod.text, pod.offset) for pod in one.pods] == [("main-1", "end\n", 12)]
+        data = msgspec.json.encode(Logs(name="nobody"))
+        answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
+        assert "no runner" in msgspec.json.decode(answer, type=LogsReply).error
+
+
+async def test_two_runners_do_not_share_a_folder(world: World) -> None:
+    async with world.runner():
+        with pytest.raises(SetupError, match="another runner"):
+            async with world.runner():
+                pass
+
+
+async def test_an_unknown_executor_is_one_clear_line(world: World, tmp_path: Path) -> None:
+    settings = Settings(service="runner", instance="x", data_dir=tmp_path)
+    with pytest.raises(SetupError, match="--executor podman"):
+        await run(world.bus, settings, executor="podman", stop=asyncio.Event())
