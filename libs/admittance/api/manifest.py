@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.api.conform import conform
 from admittance.api.defaults import defaulted
@@ -67,13 +69,20 @@ _decoders: Final[dict[tuple[str, str], msgspec.json.Decoder[Any]]] = {
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
 
 
+@lru_cache(maxsize=32)
+def _heads(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    told = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return {name: told[name] for name in ("api_version", "kind")}
+
+
 def encode(manifest: Manifest) -> bytes:
     """manifest as compact JSON, beginning with its apiVersion and kind."""
     if isinstance(manifest, Foreign):
         return _encoder.encode(manifest.object)
-    # Defaults are left out of a Struct's JSON, and these two are always at theirs.
+    # A default is left out of a Struct's JSON when it is that very object; these two are said
+    # here, since whoever reads an object wants to see them.
     head = f'{{"apiVersion":"{manifest.api_version}","kind":"{manifest.kind}"'.encode()
-    rest = _encoder.encode(manifest)
+    rest = _encoder.encode(replace(manifest, **_heads(type(manifest))))
     return head + b"}" if rest == b"{}" else head + b"," + rest[1:]
 
 
@@ -178,11 +187,16 @@ class _Reading:
         problems += [upgraded.as_written(problem) for problem in shaped]
         if problems:
             raise self.error(problems)
-        try:
-            manifest = msgspec.convert(fitted, kind.struct)
-        except _BROKEN as error:
-            raise self.error([Problem("", str(error))]) from error
+        manifest = self._whole(fitted, kind.struct)
         return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
+
+    def _whole(self, fitted: dict[str, Any], struct: type[Any]) -> Any:
+        """fitted as a Struct that can be said in JSON: no half characters, no endless numbers."""
+        try:
+            _encoder.encode(fitted)
+            return msgspec.convert(fitted, struct)
+        except (*_BROKEN, OverflowError, TypeError) as error:
+            raise self.error([Problem("", f"cannot be stored: {error}")]) from error
 
     def validated(self, value: Any, namespace: str) -> Accepted:
         """value as a manifest that is valid, problems named as they were spelled."""
@@ -216,7 +230,7 @@ class _Reading:
         metadata = conform(known, ObjectMeta, problems, "metadata")
         if problems:
             raise self.error(problems)
-        plain = resolve(value)
+        plain = self._whole(resolve(value), dict)
         # A foreign kind has the namespace that it names; whether it needs one, nobody knows.
         foreign = Foreign(
             api_version=api_version,

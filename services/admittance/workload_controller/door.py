@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
+from admittance.api.stored_form import to_stored
 from admittance.api.workload import Workload
 from admittance.events import facts
-from admittance.events.codec import encode
 from admittance.workload.arrive import Arrived
 from admittance.workload_controller.objects import Objects
 
@@ -48,5 +48,5 @@ def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
         uid=fact.uid,
         api_version=manifest.api_version,
         metadata=meta,
-        spec=msgspec.Raw(encode(spec)),
+        spec=msgspec.Raw(to_stored(replace(manifest, spec=spec))),
     )

@@ -125,15 +125,14 @@ class _SpecOnly(msgspec.Struct):
     spec: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def _content(manifest: Any) -> bytes:
+def _content(manifest: Any) -> Any:
     """What an apply can change: everything but what the system fills in."""
     if isinstance(manifest, Foreign):
-        return encode(manifest)
-    meta = manifest.metadata
+        return manifest.object
     bare = replace(
         manifest,
         metadata=replace(
-            meta,
+            manifest.metadata,
             uid="",
             resource_version="",
             generation=0,
@@ -141,9 +140,7 @@ def _content(manifest: Any) -> bytes:
             managed_fields=None,
         ),
     )
-    if hasattr(bare, "status"):
-        bare = replace(bare, status=None)
-    return encode(bare)
+    return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
 def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> Iterator[Planned]:

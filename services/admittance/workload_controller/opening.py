@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from typing import Final
 
 import msgspec
 import structlog
@@ -12,41 +10,25 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
-from admittance.runtime import bucket
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.errors import Refused
 from admittance.runtime.history import last
+from admittance.runtime.message_ids import deployment_secret
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.objects import Kept, prefix_of
-
-SECRET: Final = "_admittance.secret"
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
 _applied = msgspec.json.Decoder(ObjectApplied)
 
 
-async def secret_of(bus: Bus) -> bytes:
-    """The secret of this deployment, which keys message ids; made by whoever comes first."""
-    while True:
-        entry = await bucket.get(bus, SECRET)
-        if entry is not None and entry.value:
-            return bytes.fromhex(entry.value.decode())
-        fresh = secrets.token_hex(32).encode()
-        expected = entry.revision if entry is not None else 0
-        try:
-            await bus.publish(bucket.put_message(SECRET, fresh, expected=expected))
-        except StaleRevision:
-            continue
-
-
 async def open_controller(bus: Bus, floor: int) -> tuple[Controller, list[str], asyncio.Task[None]]:
     """The controller with the bucket read, the keys of workloads with something unsaid, and a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed.
     """
-    controller = Controller(await secret_of(bus))
+    controller = Controller(await deployment_secret(bus))
     everything = BucketReader(bus)
     async for entries in everything.batches():
         _load(controller, entries)

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Final
 
 import structlog
-from admittance.runtime.consume import dead_letter
 
 from admittance.events import subjects
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
@@ -22,6 +21,7 @@ from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, micro
 from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.consume import dead_letter
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
@@ -196,7 +196,16 @@ class Active:
                     raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
                 await self.say(done)
                 continue
-            dead = [dead_letter(SERVICE, dead.heard, dead.reason) for dead in commit.dead]
+            dead = [
+                dead_letter(SERVICE, _delivery(dead.heard), dead.reason) for dead in commit.dead
+            ]
+            for one in commit.dead:
+                log.warning(
+                    "message_dead_lettered",
+                    subject=one.heard.subject,
+                    sequence=one.heard.sequence,
+                    reason=one.reason,
+                )
             await self.say([*done, *commit.notes], dead)
             for put in commit.puts:
                 controller.said(put.key)
@@ -261,6 +270,10 @@ def _heard(delivery: Delivery) -> Heard:
     return Heard(
         delivery.sequence, delivery.subject, delivery.data, delivery.headers, delivery.time
     )
+
+
+def _delivery(heard: Heard) -> Delivery:
+    return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
 
 
 def _put_of(put: Put) -> Outgoing:
