@@ -19,6 +19,7 @@ from admittance.events.requests import (
     Queues,
     QueuesReply,
 )
+from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, intake
 from admittance.scheduler.assign import Assignment
 from admittance.scheduler.config import Config
@@ -45,6 +46,11 @@ class Scheduler:
             ignore_undeclared=self._config.quota_check_strategy == "IgnoreUndeclared",
         )
         self._now = LONG_AGO
+
+    @property
+    def catalog(self) -> Catalog:
+        """The configuration, to be read only."""
+        return self._world.catalog
 
     # What happened. -------------------------------------------------------------------------
 

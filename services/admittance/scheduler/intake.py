@@ -66,6 +66,9 @@ def apply_workload(
         if member.queue is not None:
             world.changed(member.queue)
         return
+    if member.competes and not facts.competes and facts.admission is None and member.queue:
+        # Deactivated, held or gated: heads that lost to it may go on.
+        world.flush(member.queue.domain)
     _remember(world, member, facts)
     world.requeue(member, now)
 
