@@ -1,0 +1,191 @@
+"""Several instances, one of which decides: standby, takeover, fences, barriers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.phase import holds_quota
+from builders import a_manifest
+from processes import Fleet, apply, eventually, health, queues, submit, workloads
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+CPU = 4
+
+
+async def play_runner(bus: Bus) -> tuple[Counter[str], asyncio.Task[None]]:
+    """Finishes whatever is admitted, a little later; counts admissions by name."""
+    admitted: Counter[str] = Counter()
+    seen: set[tuple[str, int]] = set()
+    subscription = await bus.nc.subscribe("admit.workload.admitted.>")
+
+    async def run() -> None:
+        async for message in subscription.messages:
+            fact = msgspec.json.decode(message.data, type=facts.Admitted)
+            if (fact.uid, fact.revision) in seen:
+                continue
+            seen.add((fact.uid, fact.revision))
+            admitted[fact.name] += 1
+            done = facts.Finished(
+                namespace=fact.namespace, name=fact.name, uid=fact.uid, revision=fact.revision
+            )
+            await asyncio.sleep(0.01)
+            await bus.publish(Outgoing(subject_of(done), encode(done)))
+
+    return admitted, asyncio.create_task(run())
+
+
+async def most_ever_reserved(bus: Bus) -> int:
+    """Replays the log: the largest number of workloads that held quota at one time."""
+    holding: set[str] = set()
+    most = after = 0
+    while True:
+        page = await past(bus, ["admit.workload.*.ns.*"], after=after)
+        if not page:
+            return most
+        for one in page:
+            what, name = one.subject.split(".")[2], one.subject.split(".")[4]
+            if what == "quota_reserved":
+                holding.add(name)
+            elif what == "finished":
+                holding.discard(name)
+            most = max(most, len(holding))
+        after = page[-1].sequence
+
+
+async def all_finished(bus: Bus, count: int) -> bool:
+    found = await workloads(bus)
+    return len(found) == count and all(is_true(one, Type.FINISHED) for one in found)
+
+
+async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
+    fleet: Fleet, bus: Bus
+) -> None:
+    """One is paused for longer than its lease while it decides, the other takes over, the first
+    wakes up and goes on deciding: every workload ends admitted exactly once."""
+    await fleet.start("workload-controller")
+    first = await fleet.start("scheduler", "first")
+    await apply(bus, *queues("cq", cpu=CPU))
+    await eventually(lambda: leads(bus, "first"))
+    second = await fleet.start("scheduler", "second")
+    admitted, runner = await play_runner(bus)
+    names = [f"w{n}" for n in range(120)]
+    for start in range(0, 120, 40):
+        part = names[start : start + 40]
+        await submit(bus, [a_manifest(name, queue="lq-cq") for name in part])
+        first.pause()
+        await eventually(lambda: leads(bus, "second"))
+        first.resume()
+        second.pause()
+        await eventually(lambda: leads(bus, "first"))
+        second.resume()
+    await eventually(lambda: all_finished(bus, 120), limit=40)
+    runner.cancel()
+    assert admitted == Counter(names)
+    assert await most_ever_reserved(bus) <= CPU
+
+
+async def leads(bus: Bus, instance: str, domain: str = "queue-cq") -> bool:
+    return any(one.instance == instance and domain in one.leads for one in await health(bus))
+
+
+async def test_a_standby_controller_goes_on_where_the_killed_one_stopped(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("scheduler")
+    active = await fleet.start("workload-controller", "a")
+    await apply(bus, *queues("cq", cpu=CPU))
+    await fleet.start("workload-controller", "b")
+    admitted, runner = await play_runner(bus)
+    names = [f"w{n}" for n in range(100)]
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[:50]])
+    await eventually(lambda: _some(admitted))
+    await active.kill()
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[50:]])
+    await eventually(lambda: all_finished(bus, 100), limit=40)
+    runner.cancel()
+    assert admitted == Counter(names)
+    assert await most_ever_reserved(bus) <= CPU
+
+
+async def _some(admitted: Counter[str]) -> bool:
+    return sum(admitted.values()) > 5
+
+
+async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("scheduler")
+    first = await fleet.start("workload-controller", "a")
+    await apply(bus, *queues("cq", cpu=CPU))
+    await fleet.start("workload-controller", "b")
+    admitted, runner = await play_runner(bus)
+    names = [f"w{n}" for n in range(60)]
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
+    await eventually(lambda: _some(admitted))
+    first.pause()
+    await eventually(lambda: leads(bus, "b", "service-workload-controller"))
+    first.resume()
+    await eventually(lambda: all_finished(bus, 60), limit=40)
+    runner.cancel()
+    assert admitted == Counter(names)
+    assert await most_ever_reserved(bus) <= CPU
+
+
+async def test_everything_goes_on_after_the_server_was_killed(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *queues("cq", cpu=CPU))
+    admitted, runner = await play_runner(bus)
+    await submit(bus, [a_manifest(f"w{n}", queue="lq-cq") for n in range(20)])
+    await eventually(lambda: _some(admitted))
+    runner.cancel()
+    await nats_server.restart_after_kill()
+    # What was admitted while nobody listened is finished from what the bucket says.
+    await eventually(lambda: finish_what_runs(bus, 20), limit=40)
+    assert await most_ever_reserved(bus) <= CPU
+
+
+async def finish_what_runs(bus: Bus, count: int) -> bool:
+    for one in await workloads(bus):
+        if holds_quota(one) and is_true(one, Type.ADMITTED):
+            done = facts.Finished(namespace="ns", name=one.metadata.name)
+            await bus.publish(Outgoing(subject_of(done), encode(done)))
+    return await all_finished(bus, count)
+
+
+async def test_domains_are_shared_out_among_the_schedulers_that_live(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler", "one")
+    two = await fleet.start("scheduler", "two")
+    await eventually(lambda: _both_serve(bus))
+    names = [f"cq{n}" for n in range(12)]
+    await apply(bus, *queues(*names))
+    await eventually(lambda: _led(bus, {"one", "two"}, len(names)))
+    await two.kill()
+    await eventually(lambda: _led(bus, {"one"}, len(names)))
+
+
+async def _both_serve(bus: Bus) -> bool:
+    return sum(one.service == "scheduler" for one in await health(bus)) == 2
+
+
+async def _led(bus: Bus, by: set[str], count: int) -> bool:
+    replies = [one for one in await health(bus) if one.service == "scheduler"]
+    led = [domain for one in replies for domain in one.leads]
+    return {one.instance for one in replies if one.leads} == by and len(led) == count
