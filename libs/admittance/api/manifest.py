@@ -7,7 +7,7 @@ is wrong comes as one `ManifestError`, never as anything else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from admittance.api.conform import conform
 from admittance.api.defaults import defaulted
 from admittance.api.foreign import Foreign
+from admittance.api.from_job import resolve_priority
 from admittance.api.kinds import KINDS, Kind, Manifest, refuse
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import (
@@ -28,6 +29,7 @@ from admittance.api.problems import (
 )
 from admittance.api.upgrade import upgrade
 from admittance.api.validate import validate
+from admittance.api.workload import Workload
 from admittance.api.yaml_text import SIZE_MAX, Parsed, Plain, parse, resolve
 
 OBJECT_MAX: Final = 900_000
@@ -137,9 +139,17 @@ def accept(
     namespace: str = "",
     source: str = "",
     document: str = "",
+    priority_of: Callable[[str], int | None] | None = None,
 ) -> Accepted:
-    """One object as it may be stored: decoded, with defaults, valid. Raises ManifestError."""
+    """One object as it may be stored: decoded, with defaults, valid. Raises ManifestError.
+
+    ``priority_of`` answers the value of a WorkloadPriorityClass, which a workload that names one
+    gets before it is validated.
+    """
     accepted = decode_object(raw, namespace=namespace, source=source, document=document)
+    if priority_of is not None and isinstance(accepted.manifest, Workload):
+        priced = resolve_priority(accepted.manifest, priority_of)
+        accepted = accepted._replace(manifest=priced)
     problems = validate(accepted.manifest)
     if problems:
         value = raw if isinstance(raw, Mapping) else _any.decode(raw)

@@ -23,8 +23,15 @@ def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
 
     A priority class is looked up here: the number is what counts from then on.
     """
+
+    def value_of(name: str) -> int:
+        found = objects.priority_class(name)
+        if found is None:
+            raise Unfit(f"WorkloadPriorityClass {name} doesn't exist")
+        return found.value
+
     try:
-        manifest, _ = accept(fact.workload, namespace=fact.namespace)
+        manifest, _ = accept(fact.workload, namespace=fact.namespace, priority_of=value_of)
     except ManifestError as error:
         raise Unfit(str(error)) from error
     if not isinstance(manifest, Workload):
