@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(STAMP)  ## real jobs through quota, embedded, in under a minute
-	@$(BIN)/python -m admittance.cli.demo
+	@$(BIN)/python -m admittance.cli.demo deploy/samples
 
 test: $(STAMP)  ## the whole test suite, also against a real nats-server
 	$(BIN)/python -m pytest
@@ -48,7 +48,8 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts
 	$(BIN)/lint-imports
 
 schema: $(STAMP)  ## docs/schema from the Structs
-	$(BIN)/python -m admittance.cli.schema
+	$(BIN)/python -m admittance.api.schema
+	$(BIN)/python -m admittance.events.asyncapi
 
 # Names, versions and hashes for every platform, and no index address: where packages come from is
 # the machine's business.

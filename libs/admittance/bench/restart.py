@@ -54,7 +54,7 @@ def plan(pending: int) -> Plan:
 async def measured(what: Plan) -> list[str]:
     """Fills, kills, starts again. Raises SetupError when it does not come back whole."""
     with tempfile.TemporaryDirectory(prefix="admit-restart-") as folder:
-        arguments = ["up", "--no-runner", "--data-dir", str(Path(folder) / "data")]
+        arguments = ["up", "--port", "0", "--no-runner", "--data-dir", str(Path(folder) / "data")]
         log = Path(folder) / "log"
         first = await start(arguments, log)
         bus = await Bus.connect(await first.ready(), name="admit-bench")

@@ -91,7 +91,9 @@ async def embedded(*arguments: str) -> AsyncIterator[Child]:
     """`admit up` with further arguments on a temporary data folder, ready; ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
-        child = await start(["up", "--data-dir", str(data), *arguments], Path(folder) / "log")
+        child = await start(
+            ["up", "--port", "0", "--data-dir", str(data), *arguments], Path(folder) / "log"
+        )
         try:
             await child.ready()
             yield child

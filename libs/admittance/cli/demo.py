@@ -1,0 +1,168 @@
+"""`make demo`: the whole of it in under a minute, with real processes, by the public face alone.
+
+Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
+quota takes, and tells what happens as the log says it: who waits and why, who starts when somebody
+else ends. Exit status 0 when everything finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.bench import system
+from admittance.cli import output, story
+from admittance.cli.demo_tally import Tally
+from admittance.events.requests import LogEntry
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError, SetupError
+
+LIMIT_SECONDS: Final = 55.0
+JOBS: Final = 6
+SHOWN: Final = frozenset({"submitted", "refused", "admitted", "started", "finished", "evicted"})
+"""What of the log is told; the rest is one `admit events` away."""
+
+
+class Demo:
+    """One run of the demo against the system at ``url``."""
+
+    def __init__(self, url: str, samples: Path) -> None:
+        self._url = url
+        self._samples = samples
+        self._began = clock.monotonic()
+        self._seen: set[str] = set()
+        self.tally = Tally()
+        self.changed = asyncio.Event()
+
+    async def run(self) -> bool:
+        """The story; whether everything finished."""
+        bus = await Bus.connect(self._url, name="admit-demo")
+        try:
+            await bus.nc.listen("admit.workload.>", self._hear)
+            await self._act()
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while self.tally.open:
+                    await self.changed.wait()
+                    self.changed.clear()
+        except TimeoutError:
+            output.say("\nIt took too long; these did not finish: " + ", ".join(self.tally.open))
+        finally:
+            await bus.close()
+        return self.tally.all_finished
+
+    async def _act(self) -> None:
+        heading("Two teams, quota for each, one cohort in which they lend to each other")
+        await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
+        heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
+        self.tally.expect("count-words", "nightly-report", "train")
+        await self.admit("submit", "-f", str(self._samples / "job.yaml"))
+        await self.admit("submit", "-f", str(self._samples / "workload.yaml"))
+        names = [f"step-{number}" for number in range(1, JOBS + 1)]
+        self.tally.expect(*names)
+        for name in names:
+            command = f"echo {name} computes; sleep 1.5; echo {name} is done"
+            await self.admit(
+                *("submit", "-q", "research", "--name", name, "--cpu", "2", "--memory", "256Mi"),
+                *("--", "sh", "-c", command),
+            )
+        if names[-1] in self.tally.open:
+            heading("Why does the last one wait?")
+            await self.admit("explain", "workload", names[-1], fails=True)
+            await self.admit("get", "pending", fails=True)
+        heading("The rest starts as quota comes free")
+
+    async def close(self) -> None:
+        """What a user would look at afterwards."""
+        heading("What a job printed")
+        await self.admit("logs", "workload", "train", fails=True)
+        await self.admit("get", "workloads", fails=True)
+
+    async def admit(self, *arguments: str, fails: bool = False) -> None:
+        """Runs the command and shows it with its answer. Raises SetupError unless it may fail."""
+        output.say(styled(f"$ admit {shlex.join(arguments)}", "1"))
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).parent / "admit"),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "ADMIT_NATS_URL": self._url, "COLUMNS": "110"},
+        )
+        out, err = await process.communicate()
+        for line in (out + err).decode(errors="replace").rstrip().splitlines():
+            output.say(f"  {line}")
+        if process.returncode and not fails:
+            raise SetupError(f"admit {arguments[0]} ended with {process.returncode}")
+
+    def _hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        entry = LogEntry(
+            sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
+        )
+        told = story.told(entry)
+        name = told.whose.rpartition("/")[2]
+        since = clock.monotonic() - self._began
+        self.tally.hear(told.what, name, since, told.reason)
+        self.changed.set()
+        line = f"{told.what:<9} {name:<15} {told.message or told.reason}".rstrip()
+        if told.what in SHOWN and line not in self._seen:
+            self._seen.add(line)
+            color = {"finished": "32", "admitted": "36", "refused": "33"}.get(told.what, "2")
+            output.say(styled(f"    {since:5.1f} s  {line}", color))
+
+
+def heading(text: str) -> None:
+    output.say(f"\n{styled(text, '1;34')}")
+
+
+def styled(text: str, code: str) -> str:
+    """The text in a style where a person looks, plain elsewhere."""
+    return f"\033[{code}m{text}\033[0m" if output.is_terminal() else text
+
+
+async def main(samples: Path) -> int:
+    """Runs the demo on a system of its own; its exit status."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    began = clock.monotonic()
+    with tempfile.TemporaryDirectory(prefix="admit-demo-") as folder:
+        heading("Everything embedded: a nats-server and all services, on a folder of its own")
+        output.say(styled(f"$ admit up --port 0 --data-dir {folder}/data", "1"))
+        child = await system.start(
+            ["up", "--port", "0", "--data-dir", f"{folder}/data"], Path(folder) / "log"
+        )
+        try:
+            url = await child.ready()
+            output.say(f"  ready {url}   ({clock.monotonic() - began:.1f} s)")
+            demo = Demo(url, samples)
+            finished = await demo.run()
+            await demo.close()
+        finally:
+            await child.stop()
+    heading("Summary")
+    for line in demo.tally.summary():
+        output.say(f"  {line}")
+    output.say(f"  {clock.monotonic() - began:.0f} s in all; nothing is left behind")
+    return 0 if finished else 1
+
+
+if __name__ == "__main__":
+    try:
+        with suppress(asyncio.CancelledError):
+            raise SystemExit(asyncio.run(main(Path(sys.argv[1]))))
+        raise SystemExit(130)
+    except AdmittanceError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None

@@ -1,0 +1,55 @@
+"""Who of the demo's workloads is where, counted from what the log says."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+
+class Tally:
+    """Times are seconds since the demo began."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, None] = {}
+        self._at: dict[str, dict[str, float]] = {}
+        self.failed: set[str] = set()
+
+    def expect(self, *names: str) -> None:
+        """These are going to be submitted."""
+        self._expected.update(dict.fromkeys(names))
+
+    def hear(self, what: str, name: str, since: float, reason: str = "") -> None:
+        """The log says ``what`` of ``name``; what was said before counts once."""
+        self._at.setdefault(name, {}).setdefault(what, since)
+        if what == "finished" and reason == "Failed":
+            self.failed.add(name)
+
+    @property
+    def open(self) -> list[str]:
+        """Who is not finished yet."""
+        return [name for name in self._expected if "finished" not in self._at.get(name, {})]
+
+    @property
+    def all_finished(self) -> bool:
+        """Everybody who was expected finished, and none failed."""
+        return not self.open and not self.failed
+
+    def summary(self) -> list[str]:
+        """The run in a few lines."""
+        waits = [
+            times["admitted"] - times["submitted"]
+            for times in self._at.values()
+            if "admitted" in times and "submitted" in times
+        ]
+        waited = [name for name, times in self._at.items() if "refused" in times]
+        lines = [
+            f"{len(self._expected) - len(self.open)} of {len(self._expected)} workloads finished"
+            + (f", {len(self.failed)} of them failed" if self.failed else "")
+        ]
+        if waits:
+            lines.append(
+                f"submitted to admitted: {1000 * min(waits):.0f} ms where quota was free, "
+                f"{max(waits):.1f} s at the longest, {fmean(waits):.1f} s on average"
+            )
+        if waited:
+            lines.append(f"{len(waited)} had to wait for quota: {', '.join(sorted(waited))}")
+        return lines

@@ -1,0 +1,33 @@
+"""The demo's summary and its exit status say what the log said."""
+
+from __future__ import annotations
+
+from admittance.cli.demo_tally import Tally
+
+
+def test_everybody_who_is_expected_must_finish() -> None:
+    tally = Tally()
+    tally.expect("a", "b")
+    tally.hear("finished", "a", 1.0, "Succeeded")
+    assert (tally.all_finished, tally.open) == (False, ["b"])
+    tally.hear("finished", "b", 2.0, "Succeeded")
+    assert tally.all_finished
+
+
+def test_a_failed_job_is_no_success() -> None:
+    tally = Tally()
+    tally.expect("a")
+    tally.hear("finished", "a", 1.0, "Failed")
+    assert not tally.all_finished
+    assert "1 of them failed" in tally.summary()[0]
+
+
+def test_waiting_is_counted_from_the_first_time_each_thing_was_said() -> None:
+    tally = Tally()
+    tally.expect("a")
+    for what, since in (("submitted", 1.0), ("refused", 1.5), ("admitted", 3.0), ("admitted", 9.0)):
+        tally.hear(what, "a", since)
+    assert tally.summary()[1:] == [
+        "submitted to admitted: 2000 ms where quota was free, 2.0 s at the longest, 2.0 s on average",
+        "1 had to wait for quota: a",
+    ]
