@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import psutil
+import structlog
 
 from admittance.events.facts import Admitted
 from admittance.runner.plan import Plan, plan_docker, plan_local, sweep_docker
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME")
+SWEEPS_MAX: Final = 20
+
+log = structlog.get_logger()
 
 
 class Executor(Protocol):
@@ -95,7 +99,8 @@ class DockerExecutor:
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)
         process = await asyncio.create_subprocess_exec(*sweep_docker(self._docker, mark))
-        await process.wait()
+        if await process.wait():
+            log.error("containers_left", run=mark)
 
 
 EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
@@ -121,15 +126,24 @@ def end_processes(mark: str, processes: Mapping[int, int]) -> None:
         if ticks and _start_ticks(pid) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-    needle = f"ADMITTANCE_RUN={mark}".encode()
+    # Once more after each find: what is killed may have forked a moment before.
+    for _ in range(SWEEPS_MAX):
+        if not _kill_marked(f"ADMITTANCE_RUN={mark}".encode()):
+            return
+
+
+def _kill_marked(needle: bytes) -> bool:
+    found = False
     for each in psutil.process_iter():
         try:
             environ = Path(f"/proc/{each.pid}/environ").read_bytes()
         except OSError:
             continue
         if needle in environ.split(b"\0"):
+            found = True
             with contextlib.suppress(psutil.Error):
                 each.kill()
+    return found
 
 
 def _start_ticks(pid: int) -> int:

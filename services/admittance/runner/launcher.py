@@ -35,6 +35,7 @@ class Launcher:
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(STARTING_MAX)
         self._starting: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: set[str] = set()
         self._pipe = -1
         self._heard = b""
         self._closed = False
@@ -61,10 +62,14 @@ class Launcher:
     async def launch(self, run: RunFolder) -> None:
         """Hands the run to a shim, when there is room. Doing so twice starts nothing twice."""
         key = run.identity.key
-        if key in self._starting:
+        if key in self._waiting or key in self._starting:
             return
-        await self._slots.acquire()
-        if self._closed or key in self._starting:
+        self._waiting.add(key)
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting.discard(key)
+        if self._closed:
             self._slots.release()
             return
         loop = asyncio.get_running_loop()

@@ -238,9 +238,13 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
 
 
 def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
-    """The program that removes every container of a run."""
+    """The program that removes every container of a run, and ends when there is none: what the
+    engine is removing already cannot be removed, only waited for. Status 1: some are left."""
     script = (
-        'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") '
-        '&& [ -n "$ids" ] && "$0" rm --force $ids >/dev/null'
+        "for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
+        'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") || exit 1; '
+        '[ -z "$ids" ] && exit 0; '
+        '"$0" rm --force $ids >/dev/null 2>&1 || sleep 0.2; '
+        "done; exit 1"
     )
     return ("/bin/sh", "-c", script, docker, mark)

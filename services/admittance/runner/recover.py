@@ -15,6 +15,7 @@ from admittance.runner import decide
 from admittance.runner.claims import State, read_claim
 from admittance.runner.decide import Run, Stage
 from admittance.runner.folder import run_key
+from admittance.runner.hearing import consider, mourn, settle
 from admittance.runner.shell import Shell
 from admittance.runner.shim import boot_seconds
 from admittance.runner.standing import Standing, standing
@@ -45,12 +46,12 @@ async def recover(shell: Shell) -> None:
         if key in shell.runs or key in shell.closed:
             continue
         if view.standing is Standing.EVICTED:
-            await shell.settle(namespace, name, view.uid, view.evicted)
+            await settle(shell, namespace, name, view.uid, view.evicted)
         elif view.standing is Standing.CURRENT:
             waiting.append((namespace, name))
     for start in range(0, len(waiting), AT_ONCE):
         part = waiting[start : start + AT_ONCE]
-        await asyncio.gather(*(shell.consider(namespace, name) for namespace, name in part))
+        await asyncio.gather(*(consider(shell, namespace, name) for namespace, name in part))
     log.info("runner_recovered", runs=len(shell.runs), considered=len(waiting))
 
 
@@ -110,6 +111,6 @@ async def heed_claims(shell: Shell, entries: list[Entry]) -> None:
         except BadToken:
             continue
         if claim.state is State.EXPIRED:
-            await shell.mourn(plain_namespace, plain_name, int(revision))
+            await mourn(shell, plain_namespace, plain_name, int(revision))
         elif claim.state is State.FREE and not shell.leaving:
-            await shell.consider(plain_namespace, plain_name)
+            await consider(shell, plain_namespace, plain_name)

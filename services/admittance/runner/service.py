@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import nats.errors
 import structlog
 
 from admittance.events.codec import Undecodable, decode
@@ -16,7 +19,8 @@ from admittance.events.subjects import CLAIMS
 from admittance.runner import decide
 from admittance.runner.claims import Claims
 from admittance.runner.executors import executor_of
-from admittance.runner.folder import DataFolder
+from admittance.runner.folder import DataFolder, RunFolder
+from admittance.runner.hearing import admit, consider, evict
 from admittance.runner.logs import LogReader
 from admittance.runner.recover import heed_claims, recover
 from admittance.runner.shell import Shell
@@ -110,7 +114,11 @@ async def _serve(
     try:
         recovering = asyncio.create_task(recover(shell), name="runner recovers")
         tasks.append(recovering)
-        await asyncio.wait([recovering, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*tasks, shell.broken], return_when=asyncio.FIRST_COMPLETED)
+        if shell.broken.done():
+            shell.broken.result()
+        if renewing.done():
+            renewing.result()
         if not recovering.done():
             return  # told to stop before it began; what runs goes on, and is found again
         recovering.result()
@@ -129,14 +137,15 @@ async def _serve(
         if ready is not None:
             ready.set()
         log.info("runner_ready", runner=shell.folder.runner)
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([*tasks, shell.broken], return_when=asyncio.FIRST_COMPLETED)
         for task in hearing:
             task.cancel()
-        for task in done - {stopping}:
-            task.result()  # a bug ends the process; the shims go on
+        for ended in done - {stopping}:
+            ended.result()  # a bug ends the process; the shims go on
         if not await shell.leave(LEAVE_SECONDS):
             log.warning("jobs_left_stopping", runs=len(shell.runs))
-        await served.stop()
+        with suppress(nats.errors.Error):
+            await served.stop()
     finally:
         for task in tasks:
             task.cancel()
@@ -158,9 +167,9 @@ async def _hear(shell: Shell, puller: Puller) -> None:
                 evicted.append(fact)
         # All admissions first: one that was taken back meanwhile is seen in the bucket, and an
         # eviction stops only what is older than itself.
-        await shell.admit(admitted)
+        await admit(shell, admitted)
         for each in evicted:
-            await shell.evict(each)
+            await evict(shell, each)
         await shell.insist(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
@@ -201,6 +210,8 @@ async def _look_after(shell: Shell) -> None:
     while True:
         await asyncio.sleep(LOOK_AFTER_SECONDS)
         await shell.look_after()
+        while shell.returned and not shell.leaving:
+            await consider(shell, *shell.returned.pop())
 
 
 async def _tidy(shell: Shell, seconds: float, runs: int) -> None:
@@ -211,16 +222,23 @@ async def _tidy(shell: Shell, seconds: float, runs: int) -> None:
 
 def tidy(shell: Shell, seconds: float, runs: int) -> None:
     """Removes the output of closed runs: what is too old, and the oldest of too many."""
+    for key in expired(dict(shell.closed), now=time.time(), seconds=seconds, runs_max=runs):
+        found = shell.closed.pop(key, None)
+        if found is not None:
+            found.remove()
+
+
+def expired(
+    closed: Mapping[str, RunFolder], *, now: float, seconds: float, runs_max: int
+) -> list[str]:
+    """The runs whose output is kept no longer, oldest first. Times in seconds since 1970."""
     aged = []
-    for key, found in list(shell.closed.items()):
-        try:
-            aged.append(((found.path / "said").stat().st_mtime, key, found))
-        except FileNotFoundError:
-            shell.closed.pop(key, None)
-    aged.sort(key=lambda each: each[0])
-    now = time.time()
-    for count, (closed_at, key, found) in enumerate(aged):
-        if len(aged) - count <= runs and now - closed_at <= seconds:
-            break
-        shell.closed.pop(key, None)
-        found.remove()
+    for key, found in closed.items():
+        with suppress(FileNotFoundError):  # about to be closed
+            aged.append(((found.path / "said").stat().st_mtime, key))
+    aged.sort()
+    return [
+        key
+        for count, (closed_at, key) in enumerate(aged)
+        if len(aged) - count > runs_max or now - closed_at > seconds
+    ]

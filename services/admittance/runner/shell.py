@@ -10,7 +10,7 @@ the folder not closed: both are done again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,21 +18,20 @@ import structlog
 
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
-from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.events.facts import Admitted
 from admittance.events.subjects import subject_of
 from admittance.runner import decide
-from admittance.runner.claims import Claims, State
-from admittance.runner.decide import NODE_FAILURES, Event, Run, Stage
+from admittance.runner.claims import Claims
+from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.executors import Executor
 from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote, run_key
 from admittance.runner.launcher import Launcher
 from admittance.runner.plan import CannotRun, Plan
-from admittance.runner.standing import Standing
 from admittance.runner.world import World
 from admittance.runtime import tracing
 from admittance.runtime.bus import Outgoing
 from admittance.runtime.clock import Clock
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, SetupError, Unavailable
 
 AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""
@@ -66,11 +65,30 @@ class Shell:
         self.closed: dict[str, RunFolder] = {}
         self.leaving = False
         self.idle = asyncio.Event()
+        self.returned: list[tuple[str, str]] = []
+        """Workloads whose admission we gave back and may take on again."""
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done with the error when something failed that must not."""
         self._returned: set[str] = set()
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, fact: Admitted, trace: str) -> str:
+        """A run for an admission that is not ours yet; its key."""
+        key = run_key(fact.namespace, fact.name, fact.revision)
+        self._admitted[key] = fact
+        self._traces[key] = trace
+        self.runs[key] = Run(
+            namespace=fact.namespace, name=fact.name, uid=fact.uid, revision=fact.revision
+        )
+        return key
+
+    def knows(self, fact: Admitted) -> bool:
+        """Whether the admission has a run, open or closed."""
+        key = run_key(fact.namespace, fact.name, fact.revision)
+        return key in self.runs or key in self.closed
 
     # Events in, effects out. -----------------------------------------------------------
 
@@ -95,7 +113,12 @@ class Shell:
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and not self.broken.done():
+            self.broken.set_exception(task.exception() or RuntimeError())
 
     async def _carry_out(
         self, key: str, effects: decide.Effects, before: asyncio.Task[None] | None
@@ -125,19 +148,22 @@ class Shell:
             del self._chains[key]
 
     async def _forget(self, key: str) -> None:
+        found = self.folders.get(key)
+        if found is not None:
+            # First here, then there no more: the logs and repeated facts find it at any moment.
+            self.closed[key] = found
+            del self.folders[key]
         run = self.runs.pop(key)
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
         self.launcher.settled(key)
-        found = self.folders.pop(key, None)
         if found is not None:
             await asyncio.to_thread(found.close)
-            self.closed[key] = found
         if key in self._returned:
             self._returned.discard(key)
             if not self.leaving:
-                # An end of the runner before this one, finished only now: it runs again at once.
-                self._keep(asyncio.create_task(self.consider(run.namespace, run.name)))
+                # An end of the runner before this one, finished only now: it runs again.
+                self.returned.append((run.namespace, run.name))
         if not self.runs:
             self.idle.set()
 
@@ -159,7 +185,13 @@ class Shell:
             mark=mark,
         )
         found = self.folder.folder_of(identity)
-        found.write(self._spec(plan, identity, mark))
+        try:
+            found.write(self._spec(plan, identity, mark))
+        except OSError as error:
+            raise SetupError(
+                f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
+                "make room, or choose another with --data-dir"
+            ) from error
         self.folders[key] = found
         log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
         self._keep(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
@@ -214,110 +246,6 @@ class Shell:
             except (Unavailable, Refused) as error:
                 log.warning("bus_asked_again", error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
-
-    # Facts. ----------------------------------------------------------------------------
-
-    async def admit(self, facts: Sequence[tuple[Admitted, str]]) -> None:
-        """Claims the admissions and begins those that are ours and still stand.
-
-        When it returns, what is ours is in the data folder. Each comes with its trace.
-        """
-        new: dict[str, Admitted] = {}
-        for fact, trace in facts:
-            key = run_key(fact.namespace, fact.name, fact.revision)
-            if key in self.runs or key in self.closed or self.leaving:
-                continue
-            new[key] = self._admitted[key] = fact
-            self._traces[key] = trace
-            self.runs[key] = Run(
-                namespace=fact.namespace, name=fact.name, uid=fact.uid, revision=fact.revision
-            )
-        keys = list(new)
-        if not keys:
-            return
-        self.idle.clear()
-        claims = await self.insist(lambda: self.claims.take(keys))
-        ours = []
-        for key, claim in zip(keys, claims, strict=True):
-            if claim.state is State.HELD and claim.runner == self.folder.runner:
-                ours.append(key)
-                continue
-            self.happen(key, decide.NotOurs())
-            if claim.state is State.EXPIRED:
-                await self.mourn(new[key].namespace, new[key].name, new[key].revision)
-        # Read after the claim was made: what was taken back before is not started any more.
-        views = await self.insist(
-            lambda: self.world.standings(
-                [(new[key].namespace, new[key].name, new[key].revision) for key in ours]
-            )
-        )
-        for key, view in zip(ours, views, strict=True):
-            match view.standing:
-                case Standing.OVER:
-                    log.info("admission_is_over", run=key)
-                    await self.insist(lambda key=key: self.claims.bury(key))  # type: ignore[misc]
-                    self.happen(key, decide.NotOurs())
-                    continue
-                case Standing.EVICTED:
-                    self.happen(key, decide.Evicted(view.evicted))
-            self.happen(key, decide.Claimed())
-        await self.settled(keys)
-
-    async def evict(self, fact: Evicted) -> None:
-        """Stops the job; of what runs nowhere, says at once that it has stopped."""
-        keys = [
-            key
-            for key, run in self.runs.items()
-            if (run.namespace, run.name) == (fact.namespace, fact.name)
-            and run.revision < fact.revision
-        ]
-        for key in keys:
-            self.happen(key, decide.Evicted(fact.revision))
-        await self.settled(keys)
-        if not keys:
-            await self.settle(fact.namespace, fact.name, fact.uid, fact.revision)
-
-    async def settle(self, namespace: str, name: str, uid: str, evicted: int) -> None:
-        """An eviction of what does not run here.
-
-        The claim decides who answers: burying it also keeps a slower runner from starting now.
-        """
-        admitted = await self.insist(lambda: self.world.last_admitted(namespace, name))
-        if admitted is not None and admitted.revision < evicted:
-            key = run_key(namespace, name, admitted.revision)
-            if not await self.insist(lambda: self.claims.bury(key)):
-                return
-        await self.say(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
-
-    async def mourn(self, namespace: str, name: str, revision: int) -> None:
-        """A claim has expired: the job is lost. One runner says so."""
-        key = run_key(namespace, name, revision)
-        if not await self.insist(lambda: self.claims.bury(key, dead_only=True)):
-            return
-        view = (await self.insist(lambda: self.world.standings([(namespace, name, revision)])))[0]
-        lost = Stopped(
-            namespace=namespace,
-            name=name,
-            uid=view.uid,
-            revision=revision,
-            reason=NODE_FAILURES,
-            message="the runner of the job is gone",
-        )
-        match view.standing:
-            case Standing.CURRENT:
-                log.warning("job_lost", run=key)
-                await self.say(lost)
-            case Standing.EVICTED:
-                await self.say(msgspec.structs.replace(lost, revision=view.evicted, reason=""))
-
-    async def consider(self, namespace: str, name: str) -> None:
-        """Takes on the workload's admission if it stands and its fact is on the log."""
-        view = await self.insist(lambda: self.world.view(namespace, name))
-        if view is None or view.standing is not Standing.CURRENT:
-            return
-        admitted = await self.insist(lambda: self.world.last_admitted(namespace, name))
-        if admitted is not None and admitted.revision == view.revision:
-            await self.admit([(admitted, "")])
 
     # Journals. -------------------------------------------------------------------------
 
@@ -384,3 +312,4 @@ class Shell:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.launcher.close()
+        self.broken.cancel()

@@ -167,9 +167,12 @@ class World:
 class Runner:
     """A runner in this process, on a connection of its own."""
 
-    def __init__(self, world: World, folder: Path, *, claim_ttl: float = 60.0) -> None:
+    def __init__(
+        self, world: World, folder: Path, *, claim_ttl: float = 60.0, executor: str = "local"
+    ) -> None:
         self.world = world
         self.folder = folder
+        self.executor = executor
         self.claim_ttl = claim_ttl
         self.stop = asyncio.Event()
         self.bus: Bus | None = None
@@ -185,7 +188,14 @@ class Runner:
             data_dir=self.folder,
         )
         self.task = asyncio.create_task(
-            run(self.bus, settings, claim_ttl=self.claim_ttl, stop=self.stop, ready=ready)
+            run(
+                self.bus,
+                settings,
+                executor=self.executor,
+                claim_ttl=self.claim_ttl,
+                stop=self.stop,
+                ready=ready,
+            )
         )
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)

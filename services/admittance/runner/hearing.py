@@ -1,0 +1,120 @@
+"""What a runner makes of facts: whose an admission is, whether it stands, who answers an eviction.
+
+Each is a function of the shell; what they ask of the bus is asked until it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+
+from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.runner import decide
+from admittance.runner.claims import State
+from admittance.runner.decide import NODE_FAILURES
+from admittance.runner.folder import run_key
+from admittance.runner.shell import Shell
+from admittance.runner.standing import Standing
+
+log = structlog.get_logger()
+
+
+async def admit(shell: Shell, facts: Sequence[tuple[Admitted, str]]) -> None:
+    """Claims the admissions and begins those that are ours and still stand.
+
+    When it returns, what is ours is in the data folder. Each comes with its trace.
+    """
+    new: dict[str, Admitted] = {}
+    for fact, trace in facts:
+        if not shell.knows(fact) and not shell.leaving:
+            new[shell.begin(fact, trace)] = fact
+    keys = list(new)
+    if not keys:
+        return
+    claims = await shell.insist(lambda: shell.claims.take(keys))
+    ours = []
+    for key, claim in zip(keys, claims, strict=True):
+        if claim.state is State.HELD and claim.runner == shell.folder.runner:
+            ours.append(key)
+            continue
+        shell.happen(key, decide.NotOurs())
+        if claim.state is State.EXPIRED:
+            await mourn(shell, new[key].namespace, new[key].name, new[key].revision)
+    # Read after the claim was made: what was taken back before is not started any more.
+    views = await shell.insist(
+        lambda: shell.world.standings(
+            [(new[key].namespace, new[key].name, new[key].revision) for key in ours]
+        )
+    )
+    for key, view in zip(ours, views, strict=True):
+        match view.standing:
+            case Standing.OVER:
+                log.info("admission_is_over", run=key)
+                await shell.insist(lambda key=key: shell.claims.bury(key))  # type: ignore[misc]
+                shell.happen(key, decide.NotOurs())
+                continue
+            case Standing.EVICTED:
+                shell.happen(key, decide.Evicted(view.evicted))
+        shell.happen(key, decide.Claimed())
+    await shell.settled(keys)
+
+
+async def evict(shell: Shell, fact: Evicted) -> None:
+    """Stops the job; of what runs nowhere, says at once that it has stopped."""
+    keys = [
+        key
+        for key, run in shell.runs.items()
+        if (run.namespace, run.name) == (fact.namespace, fact.name) and run.revision < fact.revision
+    ]
+    for key in keys:
+        shell.happen(key, decide.Evicted(fact.revision))
+    await shell.settled(keys)
+    if not keys:
+        await settle(shell, fact.namespace, fact.name, fact.uid, fact.revision)
+
+
+async def settle(shell: Shell, namespace: str, name: str, uid: str, evicted: int) -> None:
+    """An eviction of what does not run here.
+
+    The claim decides who answers: burying it also keeps a slower runner from starting now.
+    """
+    admitted = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
+    if admitted is not None and admitted.revision < evicted:
+        key = run_key(namespace, name, admitted.revision)
+        if not await shell.insist(lambda: shell.claims.bury(key)):
+            return
+    await shell.say(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
+
+
+async def mourn(shell: Shell, namespace: str, name: str, revision: int) -> None:
+    """A claim has expired: the job is lost. One runner says so."""
+    key = run_key(namespace, name, revision)
+    if not await shell.insist(lambda: shell.claims.bury(key, dead_only=True)):
+        return
+    view = (await shell.insist(lambda: shell.world.standings([(namespace, name, revision)])))[0]
+    lost = Stopped(
+        namespace=namespace,
+        name=name,
+        uid=view.uid,
+        revision=revision,
+        reason=NODE_FAILURES,
+        message="the runner of the job is gone",
+    )
+    match view.standing:
+        case Standing.CURRENT:
+            log.warning("job_lost", run=key)
+            await shell.say(lost)
+        case Standing.EVICTED:
+            await shell.say(msgspec.structs.replace(lost, revision=view.evicted, reason=""))
+
+
+async def consider(shell: Shell, namespace: str, name: str) -> None:
+    """Takes on the workload's admission if it stands and its fact is on the log."""
+    view = await shell.insist(lambda: shell.world.view(namespace, name))
+    if view is None or view.standing is not Standing.CURRENT:
+        return
+    admitted = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
+    if admitted is not None and admitted.revision == view.revision:
+        await admit(shell, [(admitted, "")])

@@ -1,0 +1,126 @@
+"""The runner with a container engine: the image runs, its end is known, nothing is left over."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.runner.executors import DockerExecutor
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import SetupError
+from admittance.runtime.server import EmbeddedServer
+from integration.runner.harness import World, until
+
+DOCKER = shutil.which("docker") or ""
+
+
+def docker(*words: str, data: bytes = b"") -> str:
+    done = subprocess.run([DOCKER, *words], input=data, capture_output=True, check=True, timeout=60)
+    return done.stdout.decode().strip()
+
+
+def engine_answers() -> bool:
+    try:
+        docker("version", "--format", "{{.Server.Version}}")
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(not DOCKER or not engine_answers(), reason="no container engine answers"),
+]
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """An image of this machine's shell, since none may be there to pull."""
+    name = f"admittance-runner-test:{uuid.uuid4().hex[:8]}"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        libraries: set[str] = set()
+        for program in ("sh", "sleep"):
+            path = Path(shutil.which(program) or "").resolve()
+            tar.add(path, f"bin/{program}")
+            linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True)
+            libraries.update(re.findall(r"(/\S+)", linked.stdout))
+        for library in libraries:
+            tar.add(Path(library).resolve(), library.lstrip("/"))
+    docker("import", "--change", 'ENTRYPOINT ["/bin/sh", "-c"]', "-", name, data=packed.getvalue())
+    yield name
+    docker("rmi", "--force", name)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    server = EmbeddedServer(tmp_path / "nats")
+    bus = await Bus.connect(await server.start(), name="test")
+    try:
+        await streams.ensure(bus)
+        yield World(server, bus, tmp_path)
+    finally:
+        await bus.close()
+        await server.stop()
+
+
+def containers(world: World) -> list[str]:
+    runner = (world.tmp / "a/runner/id").read_text()
+    listed = docker("ps", "--all", "--format", '{{.Label "admittance.run"}}')
+    return [each for each in listed.splitlines() if each.startswith(runner)]
+
+
+def a_container(image: str, script: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": "c", "image": image, "args": [script], **more}]
+
+
+async def test_the_image_runs_with_its_environment_and_ends(world: World, image: str) -> None:
+    async with world.runner(executor="docker"):
+        env = [{"name": "GREETING", "value": "hello $(ADMITTANCE_POD)"}]
+        script = 'echo "$GREETING"; exit $JOB_COMPLETION_INDEX'
+        await world.admit("train", "", count=2, containers=a_container(image, script, env=env))
+        finished = await world.hears("finished", "train", 60.0)
+        assert finished.message == "pod main-1 failed: exit code 1"
+        outputs = sorted((world.tmp / "a/runner/runs").glob("*/out/*.log"))
+        assert [path.read_text() for path in outputs] == ["hello main-0\n", "hello main-1\n"]
+        assert containers(world) == []
+
+
+async def test_an_evicted_container_is_stopped(world: World, image: str) -> None:
+    async with world.runner(executor="docker"):
+        script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
+        admitted = await world.admit("train", "", containers=a_container(image, script))
+        await until(lambda: containers(world), "the container", 60.0)
+        await world.evict("train", admitted)
+        await world.hears("stopped", "train", 60.0)
+        assert containers(world) == []
+
+
+async def test_a_dead_shim_leaves_no_container(world: World, image: str) -> None:
+    async with world.runner(executor="docker"):
+        script = "while :; do sleep 0.1; done"
+        await world.admit("train", "", containers=a_container(image, script))
+        await until(lambda: containers(world), "the container", 60.0)
+        (shim,) = sorted((world.tmp / "a/runner/runs").glob("*/shim"))
+        os.kill(int(shim.read_text().split()[0]), signal.SIGKILL)
+        assert (await world.hears("stopped", "train", 60.0)).reason == "NodeFailures"
+        assert containers(world) == []
+
+
+async def test_without_an_engine_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(SetupError, match="no container engine"):
+        await asyncio.wait_for(DockerExecutor().check(), 30.0)

@@ -1,0 +1,216 @@
+"""What the data folder keeps: runs, journals, output, and for how long."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.events.requests import Logs
+from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote, run_key
+from admittance.runner.journal import Journal, Outcome
+from admittance.runner.logs import read_logs
+from admittance.runner.service import expired
+from admittance.runner.standing import Standing, View, standing, view
+from admittance.runtime.errors import SetupError
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+
+def a_run(folder: DataFolder, name: str = "train", revision: int = 7) -> RunFolder:
+    identity = Identity(
+        key=run_key("team", name, revision),
+        namespace="team",
+        name=name,
+        uid="u",
+        revision=revision,
+        mark="m",
+    )
+    run = folder.folder_of(identity)
+    run.write(
+        Spec(
+            key=identity.key,
+            mark="m",
+            namespace="team",
+            name=name,
+            uid="u",
+            revision=revision,
+            sets=(),
+            notify="",
+            lease="",
+            lease_stop=1.0,
+            lease_kill=2.0,
+        )
+    )
+    return run
+
+
+def test_the_runner_is_the_same_one_after_a_restart(tmp_path: Path) -> None:
+    first = DataFolder.open(tmp_path)
+    first.close()
+    second = DataFolder.open(tmp_path)
+    assert second.runner == first.runner
+    second.close()
+
+
+def test_a_folder_has_one_runner_at_a_time(tmp_path: Path) -> None:
+    first = DataFolder.open(tmp_path)
+    with pytest.raises(SetupError, match="another runner"):
+        DataFolder.open(tmp_path)
+    first.close()
+
+
+def test_a_folder_that_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match="--data-dir"):
+        DataFolder.open(tmp_path / "file")
+
+
+def test_runs_are_found_again_and_what_is_none_is_removed(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    run.note_stop(StopNote(evicted=9))
+    long = a_run(folder, "x" * 250)
+    (folder.root / "runs/half").mkdir()
+    found = {each.identity.key: each for each in folder.runs()}
+    assert set(found) == {run.identity.key, long.identity.key}
+    assert found[run.identity.key].identity == run.identity
+    assert found[run.identity.key].stop_note() == StopNote(evicted=9)
+    assert not (folder.root / "runs/half").exists()
+    folder.close()
+
+
+def test_half_a_line_of_a_journal_waits_for_its_other_half() -> None:
+    journal = Journal()
+    assert journal.feed(b'{"e":"up"}\n{"e":"outc')
+    assert (journal.up, journal.outcome) == (True, None)
+    assert not journal.feed(b'{"e":"outc')
+    assert journal.offset == 11
+    assert journal.feed(b'{"e":"outcome","kind":"failed","message":"why"}\n')
+    assert journal.outcome == Outcome("failed", "why")
+
+
+def test_garbage_in_a_journal_is_passed_over() -> None:
+    journal = Journal()
+    assert journal.feed(b'\0\0\0\n{"e":"ready"}\n')
+    assert journal.ready
+
+
+def write_output(run: RunFolder, pod: str, data: bytes) -> None:
+    (run.path / "out" / f"{pod}.log").write_bytes(data)
+
+
+def test_pods_are_shown_in_the_order_of_their_indexes(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    for index in (10, 2, 0):
+        write_output(run, f"main-{index}", b"x")
+    reply = read_logs(run, Logs(name="train"))
+    assert [pod.pod for pod in reply.pods] == ["main-0", "main-2", "main-10"]
+    assert [pod.pod for pod in read_logs(run, Logs(name="train", pod=0)).pods] == ["main-0"]
+    folder.close()
+
+
+def test_half_a_character_of_a_running_pod_waits(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    whole = "grüße €".encode()
+    for end in range(len(whole) + 1):
+        write_output(run, "main-0", whole[:end])
+        (pod,) = read_logs(run, Logs(name="train")).pods
+        assert "\N{REPLACEMENT CHARACTER}" not in pod.text
+        write_output(run, "main-0", whole)
+        (rest,) = read_logs(run, Logs(name="train", offsets={"main-0": pod.offset})).pods
+        assert pod.text + rest.text == "grüße €"
+    folder.close()
+
+
+def test_more_output_than_one_answer_takes_comes_in_parts(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    write_output(run, "main-0", b"a" * 700_000)
+    write_output(run, "main-1", b"b" * 10)
+    offsets: dict[str, int] = {}
+    got = {"main-0": "", "main-1": ""}
+    for _ in range(5):
+        reply = read_logs(run, Logs(name="train", offsets=offsets))
+        for pod in reply.pods:
+            got[pod.pod] += pod.text
+            offsets[pod.pod] = pod.offset
+        if reply.complete:
+            break
+    assert {pod: len(text) for pod, text in got.items()} == {"main-0": 700_000, "main-1": 10}
+    folder.close()
+
+
+def test_old_output_goes_and_the_oldest_of_too_many(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    runs = {}
+    for age in (500, 30, 20, 10):
+        run = a_run(folder, f"w{age}")
+        run.close()
+        os.utime(run.path / "said", (1000 - age, 1000 - age))
+        runs[f"w{age}"] = run
+    assert expired(runs, now=1000, seconds=100, runs_max=10) == ["w500"]
+    assert expired(runs, now=1000, seconds=100, runs_max=2) == ["w500", "w30"]
+    folder.close()
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("true", "admitted", "evicted", "want"),
+    [
+        pytest.param((), 0, 0, View(0, Standing.OVER, 0, "u"), id="never admitted"),
+        pytest.param(
+            ("Admitted",), 0, 0, View(20, Standing.CURRENT, 0, "u"), id="admitted by this write"
+        ),
+        pytest.param(
+            ("Admitted",),
+            12,
+            0,
+            View(12, Standing.CURRENT, 0, "u"),
+            id="admitted earlier",
+        ),
+        pytest.param(
+            ("Admitted", "Evicted"),
+            12,
+            0,
+            View(12, Standing.EVICTED, 20, "u"),
+            id="evicted by this write",
+        ),
+        pytest.param(
+            ("Admitted", "Evicted"),
+            12,
+            15,
+            View(12, Standing.EVICTED, 15, "u"),
+            id="evicted by an earlier one",
+        ),
+        pytest.param(
+            ("Admitted", "Finished"), 12, 0, View(12, Standing.OVER, 0, "u"), id="finished"
+        ),
+    ],
+)
+def test_view(true: tuple[str, ...], admitted: int, evicted: int, want: View) -> None:
+    workload = StoredWorkload(
+        api_version="kueue.x-k8s.io/v1beta2",
+        kind="Workload",
+        metadata=ObjectMeta(name="train", namespace="team", uid="u"),
+        status=WorkloadStatus(
+            conditions=tuple(
+                Condition(type=each, status="True", last_transition_time=NOON) for each in true
+            ),
+            admitted_revision=admitted,
+            evicted_revision=evicted,
+        ),
+    )
+    assert view(workload, 20) == want
+
+
+def test_an_admission_that_is_not_the_newest_is_over() -> None:
+    assert standing(View(12, Standing.CURRENT), 11).standing is Standing.OVER
+    assert standing(View(12, Standing.CURRENT), 12).standing is Standing.CURRENT
+    assert standing(None, 12).standing is Standing.OVER
