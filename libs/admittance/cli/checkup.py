@@ -11,7 +11,7 @@ from admittance.cli import output, tables
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
-from admittance.cli.up import SERVICES, health
+from admittance.cli.services import SERVICES, health
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import HealthReply

@@ -174,7 +174,8 @@ class Link:
 async def link(call: Call) -> AsyncIterator[Link]:
     """A connection to the server of call. Raises BadInput or SetupError with what to do."""
     check_url(call.url)
-    logs.configure("admit", "", json=False, level="warning")
+    # Not warnings: what went wrong is told in one line, ours.
+    logs.configure("admit", "", json=False, level="error")
     bus = await Bus.connect(
         call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
     )

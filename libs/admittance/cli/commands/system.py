@@ -74,6 +74,7 @@ def up(
         raise BadInput("--port is for the embedded server, and --nats names another one")
     options = composition.Options(
         data_dir=_data_dir(data_dir),
+        folder_chosen=data_dir is not None,
         port=port,
         runner=not no_runner,
         executor=executor,
@@ -92,9 +93,10 @@ def serve(
 ) -> None:
     """Run one service against a server that is there."""
     from admittance.cli import up as composition
+    from admittance.cli.services import service_named
 
     call = call_of(ctx, nats, namespace)
-    composition.service_named(service)
+    service_named(service)
     run_forever(composition.serve(call, service, _data_dir(data_dir), executor))
 
 
