@@ -11,7 +11,7 @@ from admittance.api.defaults import defaulted
 from admittance.api.job import Job
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
-from admittance.api.problems import ManifestError
+from admittance.api.problems import REQUIRED, ManifestError, Problem
 from admittance.api.queues import Quantity
 from admittance.api.validate import validate
 from admittance.api.validate_workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
@@ -162,6 +162,8 @@ def from_command(
 
     What is asked zero of is not asked for. ``priority`` and ``priority_class`` may both be given.
     """
+    if not command or not command[0]:
+        raise ManifestError([Problem("", "there must be a command to run", REQUIRED)])
     asked: dict[str, Quantity] = {"cpu": cpu, "memory": memory, GPU: gpu}
     requests = {resource: one for resource, one in asked.items() if one not in (0, "0", "")}
     container = Container(

@@ -1,0 +1,380 @@
+"""Every rule refuses what breaks it, and names the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.manifest import ManifestError, accept, decode_object
+from admittance.api.validate import validate, validate_update
+
+V2 = "kueue.x-k8s.io/v1beta2"
+
+
+def problems(kind: str, spec: Any, **more: Any) -> dict[str, str]:
+    """Field to code of everything that is wrong."""
+    value = {"apiVersion": V2, "kind": kind, "metadata": {"name": "x"}, "spec": spec, **more}
+    try:
+        accept(value)
+    except ManifestError as error:
+        return {one.field: one.code for one in error.problems}
+    return {}
+
+
+def quota(name: str = "cpu", **more: Any) -> dict[str, Any]:
+    return {"name": name, "nominalQuota": 10, **more}
+
+
+def group(*flavors: str, **more: Any) -> dict[str, Any]:
+    offered = [{"name": name, "resources": [quota(**more)]} for name in flavors or ("a",)]
+    return {"coveredResources": ["cpu"], "flavors": offered}
+
+
+def many(count: int, *, of: str = "f") -> list[str]:
+    return [f"{of}{i}" for i in range(count)]
+
+
+RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param({"resourceGroups": [{**group(f"f{i}"), "coveredResources": [f"r{i}"]}
+                                         for i in range(17)]},
+                     "spec.resourceGroups", id="17 groups"),
+        pytest.param({"resourceGroups": [group(*many(65))]}, "spec.resourceGroups[0].flavors",
+                     id="65 flavors in a group"),
+        pytest.param({"resourceGroups": [{"coveredResources": many(65), "flavors": []}]},
+                     "spec.resourceGroups[0].coveredResources", id="65 resources in a group"),
+        pytest.param({"resourceGroups": [
+            {"coveredResources": many(9, of="r"),
+             "flavors": [{"name": f, "resources": [quota(r) for r in many(9, of="r")]}
+                         for f in many(60)]}]}, "spec.resourceGroups[0]", id="540 quotas"),
+        pytest.param({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": []}]},
+                     "spec.resourceGroups[0].flavors", id="a group without flavors"),
+        pytest.param({"resourceGroups": [group("a", "a")]},
+                     "spec.resourceGroups[0].flavors[1].name", id="a flavor twice in a group"),
+        pytest.param({"resourceGroups": [{"coveredResources": ["cpu", "memory"],
+                                          "flavors": [{"name": "a", "resources": [quota()]}]}]},
+                     "spec.resourceGroups[0].flavors[0].resources", id="one quota for two"),
+        pytest.param({"resourceGroups": [group("A_b")]}, "spec.resourceGroups[0].flavors[0].name",
+                     id="no name of a flavor"),
+        pytest.param({"resourceGroups": [group(borrowingLimit=1)]}, f"{RESOURCES}.borrowingLimit",
+                     id="a borrowing limit without cohort"),
+        pytest.param({"cohortName": "c", "resourceGroups": [group(lendingLimit=11)]},
+                     f"{RESOURCES}.lendingLimit", id="lending more than it has"),
+        pytest.param({"cohortName": "C!"}, "spec.cohortName", id="no name of a cohort"),
+        pytest.param({"queueingStrategy": "LIFO"}, "spec.queueingStrategy", id="a strategy"),
+        pytest.param({"stopPolicy": "hold"}, "spec.stopPolicy", id="a stop policy"),
+        pytest.param({"onQuotaCut": "kill"}, "spec.onQuotaCut", id="what a quota cut does"),
+        pytest.param({"namespaceSelector": {"matchExpressions": [
+            {"key": "a", "operator": "Exists", "values": ["b"]}]}},
+            "spec.namespaceSelector.matchExpressions[0].values", id="Exists with a value"),
+        pytest.param({"namespaceSelector": {"matchExpressions": [
+            {"key": "a", "operator": "Like"}]}},
+            "spec.namespaceSelector.matchExpressions[0].operator", id="an operator"),
+        pytest.param({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
+                     "spec.preemption", id="borrowing preemption without reclaim"),
+        pytest.param({"preemption": {"reclaimWithinCohort": "All"}},
+                     "spec.preemption.reclaimWithinCohort", id="a reclaim policy"),
+        pytest.param({"preemption": {"withinClusterQueue": "Any"}},
+                     "spec.preemption.withinClusterQueue", id="a policy of the other field"),
+        pytest.param({"preemption": {"reclaimWithinCohort": "Any", "borrowWithinCohort": {
+            "policy": "LowerPriority", "maxPriorityThreshold": 2**31}}},
+            "spec.preemption.borrowWithinCohort.maxPriorityThreshold", id="beyond int32"),
+        pytest.param({"fairSharing": {"weight": "-1"}}, "spec.fairSharing.weight",
+                     id="a negative weight"),
+        pytest.param({"fairSharing": {"weight": "1n"}}, "spec.fairSharing.weight",
+                     id="a weight of a billionth"),
+        pytest.param({"admissionScope": {"admissionMode": "x"}},
+                     "spec.admissionScope.admissionMode", id="an admission mode"),
+        # B8
+        pytest.param({"admissionChecks": ["a", "b", "a"]}, "spec.admissionChecks[2]",
+                     id="B8: a check twice in the queue-wide list"),
+        pytest.param({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+            {"name": "a", "resources": [quota()], "admissionChecks": ["c", "c"]}]}]},
+            "spec.resourceGroups[0].flavors[0].admissionChecks[1]",
+            id="B8: a check twice in a flavor's list"),
+        pytest.param({"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}] * 2}},
+                     "spec.admissionChecksStrategy.admissionChecks[1].name",
+                     id="B8: a check twice in a strategy"),
+        pytest.param({"resourceGroups": [group()], "admissionChecksStrategy": {"admissionChecks": [
+            {"name": "a", "onFlavors": ["b"]}]}},
+            "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]",
+            id="B8: onFlavors names an unknown flavor"),
+        pytest.param({"admissionChecksStrategy": {"admissionChecks": []}},
+                     "spec.admissionChecksStrategy.admissionChecks", id="a strategy of nothing"),
+        pytest.param({"admissionChecks": many(65)}, "spec.admissionChecks", id="65 checks"),
+    ],
+)  # fmt: skip
+def test_cluster_queue(spec: Any, field: str) -> None:
+    assert field in problems("ClusterQueue", spec)
+
+
+def test_256_flavors_in_all_groups_is_the_limit() -> None:
+    def groups(last: int) -> list[Any]:
+        sizes = [64, 64, 64, last, 1]
+        return [
+            {"coveredResources": [f"r{i}"],
+             "flavors": [{"name": f"f{i}-{j}", "resources": [quota(f"r{i}")]} for j in range(size)]}
+            for i, size in enumerate(sizes)
+        ]  # fmt: skip
+
+    assert problems("ClusterQueue", {"resourceGroups": groups(63)}) == {}
+    assert problems("ClusterQueue", {"resourceGroups": groups(64)}) == {
+        "spec.resourceGroups": "TooMany"
+    }
+
+
+CONCURRENT = "spec.concurrentAdmission"
+MIGRATION = f"{CONCURRENT}.migrationConstraints"
+VARIANTS = f"{CONCURRENT}.explicitVariants"
+
+
+def concurrent(*, groups: Any = None, strategy: str = "BestEffortFIFO", **given: Any) -> Any:
+    mode = given.pop("mode", "UpgradeOnly")
+    constraints = {
+        k: given.pop(k) for k in ("minFlavor", "minVariant") if k in given
+    } | ({} if mode is None else {"mode": mode})  # fmt: skip
+    return {
+        "resourceGroups": [group("a", "b")] if groups is None else groups,
+        "queueingStrategy": strategy,
+        "concurrentAdmission": {"migrationConstraints": constraints, **given},
+    }
+
+
+def variant(name: str = "v", *flavors: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "allowedResourceFlavors": list(flavors) or ["a"], **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param(concurrent(strategy="StrictFIFO"), "spec.queueingStrategy",
+                     id="D20: StrictFIFO"),
+        pytest.param(concurrent(explicitVariants=[variant(f"v{i}") for i in range(17)]),
+                     VARIANTS, id="D30: 17 variants"),
+        pytest.param(concurrent(explicitVariants=[variant("v"), variant("v")]),
+                     f"{VARIANTS}[1].name", id="D30: one name twice"),
+        pytest.param(concurrent(mode=None), f"{MIGRATION}.mode", id="D30: no mode"),
+        pytest.param(concurrent(mode="Upgrade"), f"{MIGRATION}.mode", id="an unknown mode"),
+        pytest.param(concurrent(mode="NoMigration", minFlavor="a"), f"{MIGRATION}.minFlavor",
+                     id="D30: minFlavor with NoMigration"),
+        pytest.param(concurrent(minFlavor="a", explicitVariants=[variant()]),
+                     f"{MIGRATION}.minFlavor", id="D30: minFlavor with explicitVariants"),
+        pytest.param(concurrent(minFlavor="z"), f"{MIGRATION}.minFlavor",
+                     id="D30: minFlavor not on offer"),
+        pytest.param(concurrent(minVariant="v"), f"{MIGRATION}.minVariant",
+                     id="D30: minVariant without explicitVariants"),
+        pytest.param(concurrent(minVariant="z", explicitVariants=[variant()]),
+                     f"{MIGRATION}.minVariant", id="D30: minVariant unknown"),
+        pytest.param(concurrent(mode="NoMigration", minVariant="v", explicitVariants=[variant()]),
+                     f"{MIGRATION}.minVariant", id="minVariant with NoMigration"),
+        pytest.param(concurrent(explicitVariants=[{"name": "v", "allowedResourceFlavors": []}]),
+                     f"{VARIANTS}[0].allowedResourceFlavors", id="D30: no flavor"),
+        pytest.param(concurrent(explicitVariants=[variant("v", "z")]),
+                     f"{VARIANTS}[0].allowedResourceFlavors[0]", id="a flavor not on offer"),
+        pytest.param(concurrent(explicitVariants=[variant(createDelaySeconds=-1)]),
+                     f"{VARIANTS}[0].createDelaySeconds", id="D30: delay -1"),
+        pytest.param(concurrent(explicitVariants=[variant(deleteDelaySeconds=2**31)]),
+                     f"{VARIANTS}[0].deleteDelaySeconds", id="a delay beyond int32"),
+        pytest.param(concurrent(explicitVariants=[variant("Fast")]), f"{VARIANTS}[0].name",
+                     id="D30: capitals in a name"),
+        pytest.param(concurrent(explicitVariants=[variant("a.b")]), f"{VARIANTS}[0].name",
+                     id="a name that is no DNS label"),
+        pytest.param(concurrent(groups=[group(*many(17))]), "spec.resourceGroups[0].flavors",
+                     id="17 flavors without explicitVariants"),
+        pytest.param(concurrent(groups=[group("a"), {**group("b"), "coveredResources": ["gpu"]}]),
+                     "spec.resourceGroups", id="two groups without explicitVariants"),
+    ],
+)  # fmt: skip
+def test_concurrent_admission(spec: Any, field: str) -> None:
+    assert field in problems("ClusterQueue", spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        concurrent(minFlavor="b"),
+        concurrent(mode="NoMigration"),
+        concurrent(minVariant="v", explicitVariants=[variant("v", "a", "b", createDelaySeconds=0)]),
+        concurrent(
+            groups=[
+                group("a"),
+                {
+                    "coveredResources": ["gpu"],
+                    "flavors": [{"name": "b", "resources": [quota("gpu")]}],
+                },
+            ],
+            explicitVariants=[variant("v", "a", "b")],
+        ),
+    ],
+)
+def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
+    assert problems("ClusterQueue", spec) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("Cohort", {"resourceGroups": [group(borrowingLimit=1)]}, f"{RESOURCES}.borrowingLimit"),
+        ("Cohort", {"parentName": "P"}, "spec.parentName"),
+        ("LocalQueue", {}, "spec.clusterQueue"),
+        ("LocalQueue", {"clusterQueue": "q", "stopPolicy": "x"}, "spec.stopPolicy"),
+        ("ResourceFlavor", {"nodeLabels": {f"l{i}": "" for i in range(9)}}, "spec.nodeLabels"),
+        ("ResourceFlavor", {"nodeTaints": [{"key": "k", "effect": "Never"}]},
+         "spec.nodeTaints[0].effect"),
+        ("ResourceFlavor", {"nodeTaints": [{"key": "k", "effect": "NoSchedule"}] * 2},
+         "spec.nodeTaints[1]"),
+        ("ResourceFlavor", {"tolerations": [{"operator": "Equal"}]},
+         "spec.tolerations[0].operator"),
+        ("ResourceFlavor", {"tolerations": [{"key": "k", "tolerationSeconds": 1}]},
+         "spec.tolerations[0].effect"),
+        ("ResourceFlavor", {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
+         "spec.tolerations[0].value"),
+        ("ResourceFlavor", {"tolerations": [{"key": "k", "operator": "In"}]},
+         "spec.tolerations[0].operator"),
+        ("ResourceFlavor", {"topologyName": "t"}, "spec.nodeLabels"),
+        ("AdmissionCheck", {}, "spec.controllerName"),
+        ("AdmissionCheck", {"controllerName": "c" * 254}, "spec.controllerName"),
+        ("AdmissionCheck", {"controllerName": "c", "parameters": {"apiGroup": "g", "kind": "K"}},
+         "spec.parameters.name"),
+        ("AdmissionCheck", {"controllerName": "c", "preemptionPolicy": "x"},
+         "spec.preemptionPolicy"),
+        ("AdmissionCheck", {"controllerName": "c", "checkTimeoutSeconds": 0},
+         "spec.checkTimeoutSeconds"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {}}, "spec.retry.baseDelay"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"baseDelay": "0s"}},
+         "spec.retry.baseDelay"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"baseDelay": "1 hour"}},
+         "spec.retry.baseDelay"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"baseDelay": "1s", "factor": 0.5}},
+         "spec.retry.factor"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"baseDelay": "1s", "jitter": 1.5}},
+         "spec.retry.jitter"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"baseDelay": "1s", "maxRetries": -1}},
+         "spec.retry.maxRetries"),
+        ("AdmissionCheck", {"controllerName": "c", "retry": {"strategy": "random"}},
+         "spec.retry.strategy"),
+        ("ProvisioningRequestConfig", {}, "spec.provisioningClassName"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "parameters": {
+            "p": "x" * 256}}, "spec.parameters[p]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": ["a"] * 2},
+         "spec.managedResources[1]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "podSetMergePolicy": "x"},
+         "spec.podSetMergePolicy"),
+        ("Workload", {}, "spec.podSets"),
+        ("Workload", {"podSets": [{"name": f"p{i}"} for i in range(19)]}, "spec.podSets"),
+        ("Workload", {"podSets": [{}, {}]}, "spec.podSets[1].name"),
+        ("Workload", {"podSets": [{"name": "a.b"}]}, "spec.podSets[0].name"),
+        ("Workload", {"podSets": [{"count": -1}]}, "spec.podSets[0].count"),
+        ("Workload", {"podSets": [{"count": 2**31}]}, "spec.podSets[0].count"),
+        ("Workload", {"podSets": [{"count": 2, "minCount": 3}]}, "spec.podSets[0].minCount"),
+        ("Workload", {"podSets": [{"count": 2, "minCount": 0}]}, "spec.podSets[0].minCount"),
+        ("Workload", {"podSets": [{}], "priority": 2**31}, "spec.priority"),
+        ("Workload", {"podSets": [{}], "priorityClassRef": {
+            "group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "p"}},
+         "spec.priority"),
+        ("Workload", {"podSets": [{}], "priority": 1, "priorityClassRef": {
+            "group": "kueue.x-k8s.io", "kind": "PriorityClass", "name": "p"}},
+         "spec.priorityClassRef.kind"),
+        ("Workload", {"podSets": [{}], "priority": 1, "priorityClassRef": {
+            "group": "x", "kind": "PriorityClass", "name": "p"}}, "spec.priorityClassRef.group"),
+        ("Workload", {"podSets": [{}], "maximumExecutionTimeSeconds": 0},
+         "spec.maximumExecutionTimeSeconds"),
+        ("Workload", {"podSets": [{}], "preemptionGates": [{"name": n} for n in many(9)]},
+         "spec.preemptionGates"),
+        ("Workload", {"podSets": [{}], "queueName": "Q"}, "spec.queueName"),
+        ("Workload", {"podSets": [{}], "role": "leader"}, "spec.role"),
+        ("Workload", {"podSets": [{"template": {"spec": {"nodeSelector": {"a b": "c"}}}}]},
+         "spec.podSets[0].template.spec.nodeSelector"),
+        ("Workload", {"podSets": [{"template": {"spec": {"overhead": {"cpu": "1.2.3"}}}}]},
+         "spec.podSets[0].template.spec.overhead[cpu]"),
+        ("Workload", {"podSets": [{"template": {"spec": {"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}}}]},
+         "spec.podSets[0].template.spec.affinity.nodeAffinity."
+         "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
+    ],
+)  # fmt: skip
+def test_other_kinds(kind: str, spec: Any, field: str) -> None:
+    assert field in problems(kind, spec)
+
+
+def test_a_cohort_may_lend_more_than_its_own_quota() -> None:
+    spec = {"parentName": "root", "resourceGroups": [group(lendingLimit=11)]}
+    assert problems("Cohort", spec) == {}
+
+
+def test_priority_class() -> None:
+    def wrong(**fields: Any) -> dict[str, str]:
+        value = {
+            "apiVersion": V2, "kind": "WorkloadPriorityClass", "metadata": {"name": "x"}, **fields
+        }  # fmt: skip
+        return {one.field: one.code for one in validate(decode_object(value).manifest)}
+
+    assert wrong(value=1) == {}
+    assert "value" in wrong(value=2**31)
+    assert "description" in wrong(value=1, description="x" * 2049)
+
+
+def test_a_namespace_is_a_dns_label() -> None:
+    value = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a.b"}}
+    with pytest.raises(ManifestError, match=r"metadata\.name"):
+        accept(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "flags", "field"),
+    [
+        ("LocalQueue", {"clusterQueue": "a"}, {"clusterQueue": "b"}, {}, "spec.clusterQueue"),
+        ("AdmissionCheck", {"controllerName": "a"}, {"controllerName": "b"}, {},
+         "spec.controllerName"),
+        ("ResourceFlavor", {"topologyName": "a"}, {}, {}, "spec.topologyName"),
+        ("Workload", {"podSets": [{"count": 1}]}, {"podSets": [{"count": 2}]}, {"reserved": True},
+         "spec.podSets[0]"),
+        ("Workload", {"podSets": [{}], "queueName": "a"}, {"podSets": [{}], "queueName": "b"},
+         {"reserved": True}, "spec.queueName"),
+        ("Workload", {"podSets": [{}]}, {"podSets": [{}], "priorityClassRef": {"name": "p"}},
+         {"reserved": True}, "spec.priorityClassRef"),
+        ("Workload", {"priorityClassRef": {"kind": "PriorityClass", "name": "p"}},
+         {"priorityClassRef": {"kind": "PriorityClass", "name": "q"}}, {"reserved": True},
+         "spec.priorityClassRef.name"),
+        ("Workload", {"maximumExecutionTimeSeconds": 1}, {"maximumExecutionTimeSeconds": 2},
+         {"admitted": True}, "spec.maximumExecutionTimeSeconds"),
+    ],
+)  # fmt: skip
+def test_what_may_not_change(
+    kind: str, before: Any, after: Any, flags: dict[str, bool], field: str
+) -> None:
+    old, new = (
+        decode_object(
+            {"apiVersion": V2, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+        ).manifest
+        for spec in (before, after)
+    )
+    assert field in [one.field for one in validate_update(old, new, **flags)]
+    assert validate_update(old, old, **flags) == []
+    if flags:
+        assert validate_update(old, new) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"priority": 7},
+        {"active": False},
+        {"priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "q"}},
+    ],
+)
+def test_what_may_change_at_any_time(change: Any) -> None:
+    ref = {"kind": "WorkloadPriorityClass", "name": "p"}
+    base = {"podSets": [{}], "priority": 1, "priorityClassRef": ref}
+    old, new = (
+        decode_object(
+            {"apiVersion": V2, "kind": "Workload", "metadata": {"name": "x"}, "spec": spec}
+        ).manifest
+        for spec in (base, {**base, **change})
+    )
+    assert validate_update(old, new, reserved=True, admitted=True) == []
