@@ -1,13 +1,13 @@
 """The one place that decides what becomes of a message that fails.
 
-| what happened                        | what becomes of the message                                |
-|--------------------------------------|------------------------------------------------------------|
-| its bytes, type or subject are wrong | a dead letter with the reason (`sort`), acknowledged, past |
-| `StaleRevision`                      | handled again from a fresh load, here (`persist`)          |
-| `Unavailable`, `Busy`                | handled again, with pauses, a bounded number of times      |
-| `Fenced`, `Superseded`               | ours no longer: goes up; the successor reads it            |
-| anything else is a bug               | goes up: logged, the service ends and starts again, and    |
-|                                      | the message is read again (`supervise` bounds the repeats) |
+| what happened                        | what becomes of the message                               |
+|--------------------------------------|-----------------------------------------------------------|
+| its bytes, type or subject are wrong | a dead letter with the reason (`sort`), acknowledged, past|
+| `StaleRevision`                      | handled again from a fresh load, here (`persist`)         |
+| `Unavailable`, `Busy`                | handled again, with pauses, a bounded number of times     |
+| `Fenced`, `Superseded`               | ours no longer: goes up; the successor reads it           |
+| anything else is a bug               | goes up: logged, the service ends and starts again, and   |
+|                                      | the message is read again (`supervise` bounds the repeats)|
 
 A nak appears nowhere: it would lose the order of the log.
 """

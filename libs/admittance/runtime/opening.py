@@ -60,20 +60,26 @@ async def open_connection(
     try:
         await asyncio.wait_for(connecting, 5.0)
     except _FirstFailure as failure:
-        await nc.close()
+        await _abandon(nc)
         raise SetupError(_connect_sentence(shown, failure.error)) from None
     except FileNotFoundError:
         raise SetupError(f"there is no credentials file {creds}") from None
     except (TimeoutError, OSError, ValueError, nats.errors.Error) as error:
-        await nc.close()
+        await _abandon(nc)
         raise SetupError(_connect_sentence(shown, error)) from None
     first = False
     try:
         await _check_server(nc, shown)
     except BaseException:
-        await nc.close()
+        await _abandon(nc)
         raise
     return nc
+
+
+async def _abandon(nc: Connection) -> None:
+    # nats-py asserts that it got as far as making its queues; a wrong URL ends it before.
+    with suppress(AssertionError, OSError, nats.errors.Error):
+        await nc.close()
 
 
 class _FirstFailure(Exception):

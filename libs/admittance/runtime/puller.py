@@ -26,7 +26,7 @@ from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import Headers
-from admittance.runtime.errors import Refused, SetupError, Superseded, Unavailable
+from admittance.runtime.errors import Refused, SetupError, Superseded
 from admittance.runtime.standing import Raw, StandingPull
 
 NO_CONSUMER: Final = 10014
@@ -89,6 +89,7 @@ class Puller:
         """Facts still behind the newest one received: the lag."""
         self._round = 0
         self._consumed = 0
+        self._newest = 0
         self._late: tuple[int, str] | None = None
         self._buffer: list[Raw] = []
         self._ready = asyncio.Event()
@@ -105,9 +106,13 @@ class Puller:
             return
         make = self._make_behind if self._ack_all else self._make_lasting
         pull = StandingPull(self._bus, self._stream, make, self._on_raw, batch=self._batch)
-        await pull.start()
-        pull.failed.add_done_callback(lambda _: self._ready.set())
         self._pull = pull
+        try:
+            await pull.start()
+        except BaseException:
+            self._pull = None
+            raise
+        pull.failed.add_done_callback(lambda _: self._ready.set())
 
     async def batch(self) -> list[Delivery]:
         """What has come, at least one, at most a batch. Waits as long as it takes.
@@ -165,7 +170,7 @@ class Puller:
         self.pending = raw.pending
         pull = self._pull
         if self._ack_all:
-            if self._consumed and raw.consumed != self._consumed + 1 and pull is not None:
+            if raw.consumed != self._consumed + 1 and pull is not None:
                 # Something was delivered to nobody; nothing behind it may be handed out.
                 pull.renew()
                 pull.taken(1)
@@ -181,8 +186,6 @@ class Puller:
             self._newest = raw.sequence
         self._buffer.append(raw)
         self._ready.set()
-
-    _newest = 0
 
     def _is_present(self, reply: str) -> bool:
         return f".{self.consumer}." in reply
@@ -302,4 +305,3 @@ def _delivery(raw: Raw) -> Delivery:
 
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
-__all__ = ["Delivery", "Puller", "Unavailable"]

@@ -265,10 +265,12 @@ class EmbeddedServer:
     def _why_it_died(self) -> str:
         last = ""
         with suppress(OSError):
-            lines = (self.data_dir / "nats.log").read_text(errors="replace").splitlines()
+            text = (self.data_dir / "nats.log").read_text(errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()]
             marked = [line for line in lines if "[FTL]" in line or "[ERR]" in line]
             last = ((marked or lines) or [""])[-1]
-        reason = last.partition("] ")[2].partition("] ")[2] or last or "no word in its log"
+        reason = last.partition("] ")[2].partition("] ")[2] or last.removeprefix("nats-server: ")
+        reason = reason or "no word in its log"
         if "address already in use" in reason:
             return f"{reason}: choose another port with --port"
         return f"nats-server ended at its start: {reason} (see {self.data_dir / 'nats.log'})"

@@ -119,9 +119,9 @@ class StandingPull:
         with suppress(ValueError):
             self._bus.reconnected.remove(self.renew)
         if self._task is not None:
+            # nats-py swallows a cancellation while it flushes, so the flag has the last word.
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         if self._inbox is not None:
             with suppress(nats.errors.Error):
                 await self._bus.nc.deafen(self._inbox)
@@ -129,7 +129,7 @@ class StandingPull:
             self.failed.cancel()
 
     async def _run(self) -> None:
-        while True:
+        while not self._stopped:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), HEARTBEAT)
             self._wake.clear()

@@ -1,0 +1,100 @@
+"""The bucket: written by expected revision, read in order, across restarts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.events.subjects import CLAIMS
+from admittance.runtime import bucket, lease_io
+from admittance.runtime.bucket import BucketReader, Entry
+from admittance.runtime.bus import EXPECTED, Bus
+from admittance.runtime.errors import StaleRevision
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+class Following:
+    """Reads a bucket in the background."""
+
+    def __init__(self, reader: BucketReader) -> None:
+        self.reader = reader
+        self.seen: list[Entry] = []
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async for batch in self.reader.batches():
+            self.seen.extend(batch)
+
+    def keys(self) -> list[str]:
+        return [entry.key for entry in self.seen]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        await self.reader.close()
+
+
+async def test_a_put_is_refused_when_the_key_moved(bus: Bus) -> None:
+    first = await bus.publish(bucket.put_message("workload.a.b", b"1", expected=0))
+    with pytest.raises(StaleRevision):
+        await bus.publish(bucket.put_message("workload.a.b", b"2", expected=0))
+    gone = await bus.publish(bucket.delete_message("workload.a.b", expected=first))
+    assert await bucket.get(bus, "workload.a.b") == Entry(
+        "workload.a.b", None, gone, {"KV-Operation": "DEL", EXPECTED: str(first)}
+    )
+    with pytest.raises(StaleRevision):
+        await bus.publish(bucket.put_message("workload.a.b", b"2", expected=0))
+    assert await bus.publish(bucket.put_message("workload.a.b", b"2", expected=gone)) > gone
+
+
+async def test_a_reader_has_the_whole_state_when_it_says_so_and_then_every_change(
+    bus: Bus,
+) -> None:
+    puts = [bucket.put_message(f"workload.a.n{i}", b"x", expected=0) for i in range(5000)]
+    await bus.publish_all(puts)
+    following = Following(BucketReader(bus, ("workload.>",)))
+    await within(following.reader.loaded.wait())
+    assert len(following.seen) == 5000
+    await bus.publish(bucket.put_message("cohort.x", b"", expected=0))
+    gone = await bus.publish(bucket.delete_message("workload.a.n7", expected=8))
+    await until(lambda: following.reader.last == gone)
+    assert following.seen[-1].value is None
+    assert following.keys()[-1] == "workload.a.n7"
+    assert len(await bucket.read_all(bus)) == 4999
+    await following.stop()
+
+
+async def test_an_empty_bucket_is_loaded_at_once(bus: Bus) -> None:
+    following = Following(BucketReader(bus))
+    await within(following.reader.loaded.wait())
+    assert following.seen == []
+    await following.stop()
+
+
+async def test_a_reader_is_back_after_the_server_was_killed_and_misses_nothing(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    following = Following(BucketReader(bus))
+    await within(following.reader.loaded.wait())
+    await bus.publish(bucket.put_message("workload.a.one", b"", expected=0))
+    await until(lambda: following.reader.last == 1)
+    await nats_server.restart_after_kill()
+    other = await Bus.connect(nats_server.url, name="other")
+    await other.publish(bucket.put_message("workload.a.two", b"", expected=0))
+    await until(lambda: following.reader.last == 2)
+    assert following.keys() == ["workload.a.one", "workload.a.two"]
+    await following.stop()
+    await other.close()
+
+
+async def test_a_liveness_key_expires_and_readers_see_it(bus: Bus) -> None:
+    following = Following(BucketReader(bus, ("_alive.>",), bucket=CLAIMS))
+    await lease_io.say_alive(bus, "scheduler", "one", ttl_seconds=1)
+    assert await lease_io.is_alive(bus, "scheduler", "one")
+    await until(lambda: len(following.seen) == 2)
+    assert following.seen[1].value is None
+    assert not await lease_io.is_alive(bus, "scheduler", "one")
+    await following.stop()

@@ -1,0 +1,82 @@
+"""What becomes of messages that fail, and of requests."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from admittance.events.requests import Health, HealthReply
+from admittance.events.system import DeadLetter
+from admittance.runtime import consume, micro
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.message_ids import deployment_secret, message_id
+from admittance.runtime.puller import Delivery, Puller
+from servers import within
+
+pytestmark = pytest.mark.bus
+
+
+async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:
+    """What is buried of payloads, said as submissions."""
+    await bus.publish_all(
+        [Outgoing("admit.workload.submitted.a.b", data, {"Who": "me"}) for data in payloads]
+    )
+    puller = Puller(bus, "reader", ["admit.workload.>"])
+    deliveries: list[Delivery] = []
+    while len(deliveries) < len(payloads):
+        deliveries += await within(puller.batch())
+    good, bad = consume.sort(deliveries)
+    assert not good
+    await consume.bury(bus, "reader", bad)
+    await puller.close()
+    graves = Puller(bus, "graves", ["admit.deadletter.>"])
+    found: list[Delivery] = []
+    while len(found) < len(payloads):
+        found += await within(graves.batch())
+    await graves.close()
+    assert {grave.subject for grave in found} == {"admit.deadletter.reader"}
+    return [msgspec.json.decode(grave.data, type=DeadLetter) for grave in found]
+
+
+async def test_a_dead_letter_keeps_bytes_subject_and_reason(bus: Bus) -> None:
+    text, binary = await letters(bus, [b"no json", b"\xff\xfe"])
+    assert (text.subject, text.sequence) == ("admit.workload.submitted.a.b", 1)
+    assert text.data == "no json"
+    assert "malformed" in text.reason
+    assert text.headers == {"Who": "me"}
+    assert binary.data is None
+    assert binary.data64 == b"\xff\xfe"
+
+
+async def test_a_long_payload_is_cut_and_the_letter_says_so(bus: Bus) -> None:
+    plain, control = await letters(bus, [b"x" * 1_000_000, b"\x01" * 1_000_000])
+    assert plain.truncated
+    assert plain.data == "x" * consume.KEPT_MAX
+    assert control.truncated
+    assert control.data64 == b"\x01" * consume.KEPT_MAX
+
+
+async def test_one_bad_request_disturbs_nothing(bus: Bus) -> None:
+    async def health(data: bytes, subject: str) -> HealthReply:
+        msgspec.json.decode(data, type=Health)
+        if b"bug" in data:
+            raise RuntimeError("a bug")
+        return HealthReply(service="s", instance=subject)
+
+    service = await micro.serve(bus, "scheduler", "i-1", {"admit.api.health": health})
+    for bad in (b"", b"\xff", b"[1]", b"[" * 100_000, b'{"bug": 1}'):
+        answer = await bus.nc.request("admit.api.health", bad, timeout=5)
+        assert answer.headers is not None
+        assert answer.headers["Nats-Service-Error-Code"] in ("400", "500")
+        assert msgspec.json.decode(answer.data, type=HealthReply).error
+    good = await bus.request("admit.api.health", b"{}")
+    assert msgspec.json.decode(good, type=HealthReply).instance == "admit.api.health"
+    assert b"scheduler" in await bus.request("$SRV.PING", b"")
+    await service.stop()
+
+
+async def test_the_secret_is_made_once_and_keys_the_message_ids(bus: Bus) -> None:
+    secret = await deployment_secret(bus)
+    assert await deployment_secret(bus) == secret
+    assert message_id(secret, "uid", 7, "admitted") == message_id(secret, "uid", 7, "admitted")
+    assert message_id(secret, "uid", 7, "admitted") != message_id(b"guess", "uid", 7, "admitted")

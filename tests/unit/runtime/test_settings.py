@@ -1,0 +1,41 @@
+"""What a process is told from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.runtime.errors import SetupError
+from admittance.runtime.settings import Settings
+
+
+def test_arguments_come_before_variables_and_these_before_defaults() -> None:
+    env = {"ADMIT_NATS_URL": "nats://env:1", "ADMIT_DATA_DIR": "/env", "ADMIT_LOG": "json"}
+    found = Settings.from_env("runner", env=env, url="nats://argument:1")
+    assert found.url == "nats://argument:1"
+    assert found.data_dir == Path("/env")
+    assert found.json_logs is True
+    assert found.replicas == 1
+    assert Settings.from_env("runner", env={}).url == "nats://127.0.0.1:4222"
+
+
+def test_an_instance_is_a_token_and_new_ones_differ() -> None:
+    assert Settings.from_env("runner", env={"ADMIT_INSTANCE": "host.one"}).instance == "host_one"
+    one = Settings.from_env("runner", env={}).instance
+    assert one != Settings.from_env("runner", env={}).instance
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("ADMIT_REPLICAS", "three", id="no number"),
+        pytest.param("ADMIT_REPLICAS", "0", id="too few replicas"),
+        pytest.param("ADMIT_CLAIM_SECONDS", "nan", id="not a number"),
+        pytest.param("ADMIT_LEASE_SECONDS", "inf", id="for ever"),
+        pytest.param("ADMIT_LOG", "xml", id="an unknown form of log"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
+    with pytest.raises(SetupError, match=name):
+        Settings.from_env("runner", env={name: value})

@@ -1,0 +1,105 @@
+"""Several services in one process, and handling again what failed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime import consume, supervise
+from admittance.runtime.errors import AdmittanceError, SetupError, StaleRevision, Unavailable
+from servers import within
+
+
+def lasting(name: str, story: list[str]) -> supervise.Task:
+    async def run(serves: asyncio.Event) -> None:
+        story.append(f"{name} starts")
+        serves.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            story.append(f"{name} ends")
+
+    return supervise.Task(name, run)
+
+
+async def test_services_start_in_order_and_end_in_reverse() -> None:
+    story: list[str] = []
+    stop = asyncio.Event()
+
+    def ready() -> None:
+        story.append("ready")
+        stop.set()
+
+    await within(
+        supervise.supervise([lasting("one", story), lasting("two", story)], stop, ready=ready)
+    )
+    assert story == ["one starts", "two starts", "ready", "two ends", "one ends"]
+
+
+async def test_a_crashed_service_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MIN", 0.001)
+    stop = asyncio.Event()
+    runs = 0
+
+    async def run(serves: asyncio.Event) -> None:
+        nonlocal runs
+        runs += 1
+        serves.set()
+        if runs == 3:
+            stop.set()
+            await asyncio.Event().wait()
+        raise Unavailable("gone") if runs == 1 else RuntimeError("a bug")
+
+    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    assert runs == 3
+
+
+async def test_a_service_that_always_crashes_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MIN", 0.0)
+
+    async def run(_: asyncio.Event) -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(AdmittanceError, match="one failed"):
+        await within(supervise.supervise([supervise.Task("one", run)], asyncio.Event()))
+
+
+async def test_a_wrong_installation_is_not_tried_again() -> None:
+    async def run(_: asyncio.Event) -> None:
+        raise SetupError("wrong")
+
+    with pytest.raises(SetupError, match="wrong"):
+        await within(supervise.supervise([supervise.Task("one", run)], asyncio.Event()))
+
+
+async def test_what_was_stale_is_handled_again_a_bounded_number_of_times() -> None:
+    tries = 0
+
+    async def handle() -> str:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise StaleRevision(10071, "moved")
+        return "done"
+
+    assert await consume.persist(handle) == "done"
+    tries = -100
+    with pytest.raises(StaleRevision):
+        await consume.persist(handle)
+    assert tries == -100 + consume.ATTEMPTS
+
+
+async def test_a_bug_is_not_handled_again() -> None:
+    tries = 0
+
+    async def handle() -> None:
+        nonlocal tries
+        tries += 1
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError):
+        await consume.persist(handle)
+    assert tries == 1

@@ -1,0 +1,129 @@
+"""Protocol bytes, headers, trace contexts, fences, message ids: pure parts of the runtime."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from admittance.runtime import lease_io, timers, tracing
+from admittance.runtime.bus import EXPECTED, FENCE
+from admittance.runtime.connection import Headers, frame, parse_headers, status
+from admittance.runtime.errors import Busy, Fenced, Refused, StaleRevision, TooBig, refusal
+from admittance.runtime.standing import read_reply
+
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+
+def test_a_frame_is_what_the_protocol_says() -> None:
+    assert frame("a.b", "r", b"xy", None) == b"PUB a.b r 2\r\nxy\r\n"
+    assert (
+        frame("a.b", "r", b"xy", {"K": "v"})
+        == b"HPUB a.b r 18 20\r\nNATS/1.0\r\nK: v\r\n\r\nxy\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "headers"),
+    [
+        pytest.param("", None, id="an empty subject"),
+        pytest.param("a b", None, id="a subject with a space"),
+        pytest.param("a\r\nPUB b", None, id="a subject with a line break"),
+        pytest.param("a", {"K": "v\r\nL: w"}, id="a value with a line break"),
+        pytest.param("a", {"K\n": "v"}, id="a name with a line break"),
+    ],
+)
+def test_nothing_breaks_out_of_a_frame(subject: str, headers: dict[str, str] | None) -> None:
+    with pytest.raises(ValueError):
+        frame(subject, "r", b"", headers)
+
+
+def test_of_a_header_that_comes_twice_the_first_counts_as_at_the_server() -> None:
+    assert parse_headers(b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n") == {"A": "1"}
+
+
+def test_a_header_name_with_a_space_is_another_name_as_at_the_server() -> None:
+    assert "A" not in parse_headers(b"NATS/1.0\r\nA : 1\r\n A: 2\r\n\r\n")
+
+
+def test_headers_are_read_when_asked() -> None:
+    headers = Headers(b"NATS/1.0\r\nA: 1\r\n\r\n")
+    assert headers.get("A") == "1"
+    assert headers.get("B") is None
+
+
+def test_the_status_of_the_server_s_own_messages() -> None:
+    assert status(b"NATS/1.0 503\r\n\r\n") == "503"
+    assert status(b"NATS/1.0\r\nA: 1\r\n\r\n") == ""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(b"$JS.ACK.S.C.2.30.4.50.6", id="the older form"),
+        pytest.param(b"$JS.ACK._.HASH.S.C.2.30.4.50.6", id="the form with domain and account"),
+        pytest.param(b"$JS.ACK._.HASH.S.C.2.30.4.50.6.rnd", id="the form with a random token"),
+    ],
+)
+def test_the_reply_of_a_delivery_says_where_it_stands(reply: bytes) -> None:
+    assert read_reply(reply) == (2, 30, 4, 50, 6)
+
+
+@pytest.mark.parametrize(
+    ("code", "fenced", "want"),
+    [
+        pytest.param(10071, False, StaleRevision, id="a wrong sequence of a key is stale"),
+        pytest.param(10071, True, Fenced, id="a wrong sequence of a fence is fenced"),
+        pytest.param(10164, True, Busy, id="10164 means busy and never fenced"),
+        pytest.param(10054, False, TooBig, id="too long"),
+        pytest.param(10000, False, Refused, id="anything else is refused"),
+    ],
+)
+def test_a_refusal_has_the_type_of_its_reason(code: int, fenced: bool, want: type) -> None:
+    assert type(refusal(code, "…", fenced=fenced)) is want
+
+
+def test_what_follows_keeps_the_trace_and_has_a_span_of_its_own() -> None:
+    following = tracing.follow(TRACE)
+    assert following[:36] == TRACE[:36]
+    assert following[52:] == "-01"
+    assert following != TRACE
+    assert tracing.extract({"traceparent": following}) == following
+    assert tracing.trace_id(following) == "a" * 32
+
+
+@pytest.mark.parametrize("bad", ["", "x", TRACE + "\r\nA: b", TRACE.replace("a", "0"), TRACE[:-1]])
+def test_a_malformed_trace_context_counts_as_none(bad: str) -> None:
+    assert tracing.extract({"traceparent": bad}) == ""
+    assert tracing.inject({}, tracing.extract({"traceparent": bad})) == {}
+
+
+def test_a_new_trace_is_well_formed() -> None:
+    begun = tracing.start()
+    assert tracing.extract({"traceparent": begun}) == begun
+
+
+def test_a_fence_names_domain_and_epoch() -> None:
+    headers = lease_io.fence("cohort-a.b", 7)
+    assert lease_io.fence_of(headers) == ("admit.lease.epoch.cohort-a_b", 7)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="none at all"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "7"}, id="a revision is no fence"),
+        pytest.param(lease_io.fence("d", 7) | {EXPECTED: "-7"}, id="a negative epoch"),
+        pytest.param(lease_io.fence("d", 7) | {FENCE: "admit.x"}, id="another subject"),
+    ],
+)
+def test_what_is_no_fence_is_none(headers: dict[str, str]) -> None:
+    assert lease_io.fence_of(headers) is None
+
+
+def test_a_schedule_is_in_utc_whatever_the_time_was_given_in() -> None:
+    at = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    message = timers.schedule_message("requeue", "a", "b", at, b"")
+    assert message.headers is not None
+    assert message.headers["Nats-Schedule"] == "@at 2026-01-01T10:00:00.000000Z"
+    assert at.astimezone(UTC).hour == 10
