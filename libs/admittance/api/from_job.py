@@ -14,7 +14,7 @@ from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, Resourc
 from admittance.api.problems import REQUIRED, ManifestError, Problem
 from admittance.api.queues import Quantity
 from admittance.api.validate import validate
-from admittance.api.validate_workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
+from admittance.api.validate_job import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
 from admittance.api.workload import (
     COMPLETIONS,
     PRIORITY_CLASS_LABEL,

@@ -6,16 +6,15 @@ from typing import Final
 
 import msgspec
 
+from admittance.api.canonical import encode
 from admittance.api.workload import Workload, WorkloadSpec
 
-# Keys of free maps (labels, requests) are sorted; those of Structs have their order already.
-_encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(WorkloadSpec)
 
 
 def to_stored(workload: Workload) -> bytes:
     """The spec of workload, which has its defaults, as it goes into the bucket."""
-    return _encoder.encode(workload.spec)
+    return encode(workload.spec)
 
 
 def spec_of(stored: bytes | msgspec.Raw) -> WorkloadSpec:

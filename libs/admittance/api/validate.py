@@ -22,6 +22,7 @@ from admittance.api.validate_checks import (
     check_priority_class,
     check_provisioning,
 )
+from admittance.api.validate_job import check_job
 from admittance.api.validate_meta import object_name
 from admittance.api.validate_queues import (
     check_cluster_queue,
@@ -30,7 +31,7 @@ from admittance.api.validate_queues import (
     check_local_queue,
     check_local_queue_update,
 )
-from admittance.api.validate_workload import check_job, check_workload, check_workload_update
+from admittance.api.validate_workload import check_workload, check_workload_update
 from admittance.api.workload import Workload
 
 

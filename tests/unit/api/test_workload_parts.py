@@ -17,14 +17,14 @@ from admittance.api.check_lists import conflicts, named_checks, of_flavor, queue
 from admittance.api.durations import BadDuration, seconds
 from admittance.api.from_job import BACKOFF_LIMIT, from_command, resolve_priority, workload_of
 from admittance.api.job import Job
-from admittance.api.manifest import ManifestError, accept, decode_object
+from admittance.api.manifest import ManifestError, accept, decode_object, encode
 from admittance.api.needs import needs
 from admittance.api.pod_requests import of_template
 from admittance.api.pods import PodTemplate
 from admittance.api.quantity import INT64_MAX, amount
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec
 from admittance.api.stored_form import spec_of, to_stored
-from admittance.api.validate_workload import exceeding
+from admittance.api.validate_pods import exceeding
 from admittance.api.workload import COMPLETIONS, Workload
 
 V2 = "kueue.x-k8s.io/v1beta2"
@@ -215,6 +215,33 @@ def test_equal_specs_are_stored_as_equal_bytes() -> None:
     assert stored == {
         to_stored(a_workload(podSets=[{"template": {"metadata": {"labels": labels}}}]))
     }
+
+
+def test_a_default_that_is_spelled_out_is_stored_like_one_that_is_not() -> None:
+    def stored(text: str) -> bytes:
+        manifest = decode_object(text.encode()).manifest
+        assert isinstance(manifest, Workload)
+        assert spec_of(to_stored(manifest)) == manifest.spec
+        return to_stored(manifest)
+
+    head = f'{{"apiVersion":"{V2}","kind":"Workload","metadata":{{"name":"w"}},"spec":'
+    short = stored(head + '{"podSets":[{"template":{"spec":{"containers":[{"name":"c"}]}}}]}}')
+    assert short == stored(
+        head + '{"role":"regular","active":true,"queueName":"","podSets":[{"name":"main","count":1,'
+        '"template":{"metadata":{},"spec":{"containers":[{"name":"c","env":[],"resources":'
+        '{"requests":{}}}]}}}]}}'
+    )
+    assert short == b'{"podSets":[{"template":{"spec":{"containers":[{"name":"c"}]}}}]}'
+
+
+def test_an_object_is_encoded_the_same_however_it_was_spelled() -> None:
+    head = f'{{"apiVersion":"{V2}","kind":"ClusterQueue","metadata":{{"name":"q"}},"spec":'
+    plain = decode_object((head + "{}}").encode()).manifest
+    spelled = decode_object(
+        (head + '{"queueingStrategy":"BestEffortFIFO","stopPolicy":"None","preemption":{},'
+         '"flavorFungibility":{"whenCanBorrow":"MayStopSearch"}}}').encode()
+    ).manifest  # fmt: skip
+    assert encode(spelled) == encode(plain) == (head.removesuffix(',"spec":') + "}").encode()
 
 
 def test_a_stored_spec_is_the_spec() -> None:
