@@ -107,7 +107,7 @@ async def eventually(claim: Callable[[], Awaitable[bool]], limit: float = LIMIT)
     """Waits until claim holds, with a limit."""
 
     async def poll() -> None:
-        while not await claim():  # noqa: ASYNC110: it happens in another process
+        while not await claim():  # noqa: ASYNC110  # it happens in another process
             await asyncio.sleep(0.02)
 
     await within(poll(), limit)

@@ -8,7 +8,7 @@ the server itself refuses what we state after somebody took over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -102,20 +102,24 @@ class Shell:
         """Reads the bucket, and goes on reading."""
         reader = BucketReader(self._bus)
         async for entries in reader.batches():
-            now = clock.now()
-            for entry in entries:
-                try:
-                    self._take(entry, now)
-                except Exception:
-                    # A broken value must not hide the rest of the bucket from us.
-                    log.exception("entry_unreadable", key=entry.key, revision=entry.revision)
-            if entries:
-                self._core.seen(entries[-1].revision)
+            self.read(entries)
             if reader.loaded.is_set() and not self._loaded.is_set():
                 self._loaded.set()
                 self._leading.changed.set()
                 log.info("picture_complete", revision=reader.last)
-            self._changed.set()
+
+    def read(self, entries: Sequence[Entry]) -> None:
+        """Moves the picture by entries of the bucket, in the order of their revisions."""
+        now = clock.now()
+        for entry in entries:
+            try:
+                self._take(entry, now)
+            except Exception:
+                # A broken value must not hide the rest of the bucket from us.
+                log.exception("entry_unreadable", key=entry.key, revision=entry.revision)
+        if entries:
+            self._core.seen(entries[-1].revision)
+        self._changed.set()
 
     def _take(self, entry: Entry, now: clock.datetime) -> None:
         prefix, _, rest = entry.key.partition(".")

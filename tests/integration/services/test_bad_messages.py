@@ -1,0 +1,138 @@
+"""Whatever is said on whatever subject: it is buried with the reason, and nobody else notices."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.events.system import DeadLetter
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.workload.phase import holds_quota
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+
+pytestmark = pytest.mark.bus
+ME = {"namespace": "ns", "name": "w"}
+
+
+@pytest.fixture
+async def running(fleet: Fleet, bus: Bus) -> Bus:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *queues("cq", cpu=4))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await eventually(lambda: _admitted(bus, "w"))
+    return bus
+
+
+async def _admitted(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and holds_quota(found)
+
+
+@pytest.mark.parametrize(
+    ("subject", "data", "why"),
+    [
+        pytest.param(
+            "admit.workload.held.ns.w", b"\xff\xfe", "no Held", id="bytes that are no text"
+        ),
+        pytest.param("admit.workload.held.ns.w", b"{", "no Held", id="text that is no JSON"),
+        pytest.param("admit.workload.held.ns.w", b"[1]", "no Held", id="JSON of the wrong type"),
+        pytest.param(
+            "admit.workload.held.ns.w",
+            b'{"namespace":"ns","name":"x"}',
+            "payload says ns/x",
+            id="a payload that contradicts its subject",
+        ),
+        pytest.param(
+            "admit.workload.submitted.ns.v",
+            json.dumps(
+                {
+                    "namespace": "ns",
+                    "name": "v",
+                    "workload": a_manifest("v", requests={"cpu": "1.5.2Gi"}),
+                }
+            ).encode(),
+            "1.5.2Gi",
+            id="a submission with a quantity that is none",
+        ),
+        pytest.param(
+            "admit.check.reported.ctl.ns.w",
+            b'{"namespace":"ns","name":"w","controller":"other","check":"c","cycle":0,'
+            b'"state":"Ready"}',
+            "controller other",
+            id="a verdict in another controller's name",
+        ),
+    ],
+)
+async def test_it_is_buried_with_its_bytes_and_the_reason(
+    running: Bus, subject: str, data: bytes, why: str
+) -> None:
+    sequence = await running.publish(Outgoing(subject, data))
+    reply = await settled(running, sequence)
+    assert reply.outcome == "dead-lettered"
+    assert why in reply.message
+    letters = await past(running, ["admit.deadletter.>"])
+    letter = msgspec.json.decode(letters[-1].data, type=DeadLetter)
+    assert letter.subject == subject
+    assert why in letter.reason
+    assert (letter.data or "").encode() == data or letter.data64 == data
+    await submit(running, [a_manifest("next", queue="lq-cq")])
+    await eventually(lambda: _admitted(running, "next"))
+
+
+@pytest.mark.parametrize(
+    ("fact", "reason"),
+    [
+        pytest.param(
+            facts.Held(namespace="ns", name="nobody"), "NoSuchWorkload", id="an unknown workload"
+        ),
+        pytest.param(facts.Deactivated(**ME, uid="forged"), "OtherUid", id="a forged uid"),
+        pytest.param(
+            facts.CheckReported(**ME, controller="c", check="none", cycle=0, state="Ready"),
+            "NoSuchCheck",
+            id="a verdict for a check nobody asked for",
+        ),
+        pytest.param(facts.Stopped(**ME, revision=1), "NotEvicted", id="an end nobody asked for"),
+        pytest.param(facts.Finished(**ME, revision=1), "Stale", id="an end of another admission"),
+    ],
+)
+async def test_a_fact_that_does_not_fit_changes_nothing(
+    running: Bus, fact: facts.Fact, reason: str
+) -> None:
+    before = await workload(running, "w")
+    reply = await settled(running, await running.publish(Outgoing(subject_of(fact), encode(fact))))
+    assert (reply.outcome, reply.reason) == ("ignored", reason)
+    assert await workload(running, "w") == before
+
+
+async def test_the_same_submission_twice_makes_one_workload(running: Bus) -> None:
+    first = await workload(running, "w")
+    (sequence,) = await submit(running, [a_manifest("w", queue="lq-cq")])
+    assert (await settled(running, sequence)).outcome == "ignored"
+    assert await workload(running, "w") == first
+
+
+async def test_another_workload_of_a_taken_name_is_refused_and_hears_so(running: Bus) -> None:
+    manifest = a_manifest("w", queue="lq-cq", requests={"cpu": "2"})
+    (sequence,) = await submit(running, [manifest])
+    reply = await settled(running, sequence)
+    assert (reply.outcome, reply.reason) == ("refused", "AlreadyExists")
+    rejected = await past(running, ["admit.workload.rejected.ns.w"])
+    assert msgspec.json.decode(rejected[-1].data, type=facts.Rejected).reason == "AlreadyExists"
+
+
+async def test_a_timer_that_nobody_set_is_buried(running: Bus) -> None:
+    """It lies on the timers' stream, from which the log takes it in."""
+    await running.publish(Outgoing("admit.timer.due.requeue.ns.w", b"?"))
+
+    async def buried() -> bool:
+        return bool(await past(running, ["admit.deadletter.>"]))
+
+    await eventually(buried)

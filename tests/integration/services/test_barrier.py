@@ -1,0 +1,67 @@
+"""A new leader waits until its predecessor's last decisions are in the picture."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.runtime.lease_io import fence, read_epoch, take_epoch
+from admittance.workload.phase import holds_quota
+from builders import a_manifest, an_admission
+from processes import Fleet, apply, eventually, queues, submit, workload, workloads
+
+pytestmark = pytest.mark.bus
+DOMAIN = "queue-cq"
+
+
+async def test_nothing_is_decided_before_the_predecessors_last_decision_is_seen(
+    fleet: Fleet, bus: Bus
+) -> None:
+    """It lies on the log, and the controller has not come to it yet."""
+    controller = await fleet.start("workload-controller")
+    await apply(bus, *queues("cq", cpu=1))
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])
+    await eventually(lambda: _there(bus, "a", "b"))
+    epoch = await take_epoch(bus, DOMAIN, "predecessor", expected=0)
+    entry = await get(bus, "workload.ns.b")
+    assert entry is not None
+
+    controller.pause()
+    decided = facts.Assigned(
+        namespace="ns",
+        name="b",
+        revision=entry.revision,
+        seen=entry.revision,
+        domain=DOMAIN,
+        admission=an_admission(),
+    )
+    await bus.publish(Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch)))
+    await fleet.start("scheduler", "heir")
+    await eventually(lambda: _barrier_of_the_heir(bus))
+    assert len(await past(bus, ["admit.workload.assigned.>"])) == 1
+
+    controller.resume()
+    await eventually(lambda: _refused(bus, "a"))
+    assert [one.metadata.name for one in await workloads(bus) if holds_quota(one)] == ["b"]
+
+
+async def _there(bus: Bus, *names: str) -> bool:
+    return all([await workload(bus, name) is not None for name in names])
+
+
+async def _barrier_of_the_heir(bus: Bus) -> bool:
+    _, said = await read_epoch(bus, DOMAIN)
+    stated = await past(bus, ["admit.lease.barrier.>"])
+    return said is not None and said.owner == "heir" and bool(stated)
+
+
+async def _refused(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and any(
+        condition.reason == "WaitingForQuota" for condition in found.status.conditions
+    )

@@ -1,0 +1,72 @@
+"""A scheduler that does not know yet that it was deposed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus
+from admittance.runtime.leading import Leading
+from admittance.scheduler.shell import Shell
+from admittance.workload.phase import holds_quota
+from builders import a_manifest
+from processes import Fleet, apply, eventually, health, queues, submit, workload, workloads
+
+pytestmark = pytest.mark.bus
+
+
+async def test_what_a_deposed_scheduler_decides_from_its_old_picture_is_refused(
+    fleet: Fleet, bus: Bus
+) -> None:
+    """It sees a new workload, but neither its successor nor the quota that one gave away."""
+    await fleet.start("workload-controller")
+    leading = Leading(bus, "scheduler", "old", ttl_seconds=1)
+    shell = Shell(bus, leading)
+    hears = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
+    decides = asyncio.create_task(shell.decide())
+    await apply(bus, *queues("cq", cpu=2))
+    await eventually(lambda: _leads(leading))
+
+    # From now on it is deaf, and its heartbeat runs out; but it goes on deciding.
+    for task in hears:
+        task.cancel()
+    await asyncio.gather(*hears, return_exceptions=True)
+    await fleet.start("scheduler", "new")
+    await eventually(lambda: _led_by_new(bus))
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])
+    await eventually(lambda: _holding(bus, 2))
+
+    await submit(bus, [a_manifest("late", queue="lq-cq")])
+    await eventually(lambda: _is_there(bus, "late"))
+    entry = await get(bus, "workload.ns.late")
+    assert entry is not None
+    shell.read([entry])
+    await eventually(lambda: _knows(leading))
+    assert await _holding(bus, 2)
+    late = await workload(bus, "late")
+    assert late is not None
+    assert not holds_quota(late)
+    decides.cancel()
+    await asyncio.gather(decides, return_exceptions=True)
+
+
+async def _leads(leading: Leading) -> bool:
+    return leading.tenure.fence("queue-cq") is not None
+
+
+async def _knows(leading: Leading) -> bool:
+    return leading.tenure.held("queue-cq") is None
+
+
+async def _led_by_new(bus: Bus) -> bool:
+    return any(one.instance == "new" and one.leads for one in await health(bus))
+
+
+async def _holding(bus: Bus, count: int) -> bool:
+    return sum(holds_quota(one) for one in await workloads(bus)) == count
+
+
+async def _is_there(bus: Bus, name: str) -> bool:
+    return await workload(bus, name) is not None

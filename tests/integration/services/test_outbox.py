@@ -1,0 +1,102 @@
+"""A commit cut between any two of its steps: what the next controller makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime import lease_io
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused
+from admittance.runtime.history import past
+from admittance.runtime.settings import Settings
+from admittance.workload_controller import shell
+from builders import a_manifest, an_admission
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+DOMAIN = "queue-cq"
+
+
+class Killed(Exception):
+    """The process is no more."""
+
+
+class Cut:
+    """A bus that dies with the process before a certain message is sent."""
+
+    def __init__(self, bus: Bus, before: str) -> None:
+        self._bus = bus
+        self._before = before
+        self.died = asyncio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._bus, name)
+
+    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
+        if any(self._before in message.subject for message in messages):
+            self.died.set()
+            raise Killed
+        return await self._bus.publish_all(messages)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("$KV.admittance.workload.ns.w", id="before the object is written"),
+        pytest.param("admit.workload.admitted", id="before what follows is said"),
+        pytest.param("$KV.admittance.barrier", id="before the barrier is echoed"),
+    ],
+)
+async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, before: str
+) -> None:
+    first = await fleet.start("workload-controller", "first")
+    await apply(bus, *queues("cq", cpu=1))
+    (sequence,) = await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await settled(bus, sequence)
+    await first.stop()
+    entry = await get(bus, "workload.ns.w")
+    assert entry is not None
+
+    other = await Bus.connect(nats_server.url, name="cut")
+    cut = Cut(other, before)
+    settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
+    dying = asyncio.create_task(
+        shell.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
+    )
+    epoch = await lease_io.take_epoch(bus, DOMAIN, "me", expected=0)
+    decided = facts.Assigned(
+        namespace="ns",
+        name="w",
+        revision=entry.revision,
+        seen=entry.revision,
+        domain=DOMAIN,
+        admission=an_admission(),
+    )
+    fence = lease_io.fence(DOMAIN, epoch)
+    await bus.publish(Outgoing(subject_of(decided), encode(decided), fence))
+    await lease_io.publish_barrier(bus, DOMAIN, "me", epoch)
+    await within(cut.died.wait())
+    with pytest.raises(Killed):
+        await dying
+    await other.close()
+
+    await fleet.start("workload-controller", "heir")
+    await eventually(lambda: _echoed(bus))
+    assert len(await past(bus, ["admit.workload.quota_reserved.>"])) == 1
+    assert len(await past(bus, ["admit.workload.admitted.>"])) == 1
+    found = await workload(bus, "w")
+    assert found is not None
+    assert found.status.admission is not None
+
+
+async def _echoed(bus: Bus) -> bool:
+    return await get(bus, f"barrier.{DOMAIN}") is not None
