@@ -8,6 +8,7 @@ AdmittanceError
     ├── StaleRevision     somebody else wrote first: load and decide anew
     ├── Fenced            we lead the domain no longer: stop deciding for it
     ├── Busy              too much in flight on one fence; ask again
+    ├── Repeated          an atomic batch has a message id that was said before
     └── TooBig            longer than the server takes
 """
 
@@ -20,6 +21,7 @@ BUSY: Final = frozenset({10164, 10176, 10210, 10211, 10167, 10077})
 """10164: another message on that fence is in flight. 10176: a batch was abandoned, nothing of it
 is stored. 10210, 10211: too many batches at once. 10167, 10077: the stream's queue is full."""
 TOO_BIG: Final = 10054
+REPEATED: Final = 10201
 
 
 class AdmittanceError(Exception):
@@ -59,6 +61,11 @@ class Busy(Refused):
     """Too much in flight at once; nothing is wrong with the message."""
 
 
+class Repeated(Refused):
+    """A message id of an atomic batch was said before, so all of the batch was refused: most likely
+    the very batch is stored already."""
+
+
 class TooBig(Refused):
     """Message and headers are longer than the server's max_payload."""
 
@@ -70,6 +77,8 @@ def refusal(code: int, description: str, *, fenced: bool = False) -> Refused:
         return Fenced(code, description) if fenced else StaleRevision(code, description)
     if code in BUSY:
         return Busy(code, description)
+    if code == REPEATED:
+        return Repeated(code, description)
     if code == TOO_BIG:
         return TooBig(code, description)
     return Refused(code, description)

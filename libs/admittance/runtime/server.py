@@ -172,15 +172,30 @@ class EmbeddedServer:
         try:
             noted = msgspec.json.decode((self.data_dir / "nats.json").read_bytes(), type=Running)
         except (OSError, msgspec.MsgspecError):
-            return None
+            return self._unnoted()
         if not _is(noted):
-            return None
+            return self._unnoted()
         try:
             command = psutil.Process(noted.pid).cmdline()
         except psutil.Error:
             return None
         # A pid with the same start time that serves another folder is no server of ours.
         return noted if str(self.data_dir / "nats.conf") in command else None
+
+    def _unnoted(self) -> Running | None:
+        """A server on this folder whose parent died before it could note it. Two servers on one
+        store would destroy it, and nats-server itself takes no lock."""
+        config = str(self.data_dir / "nats.conf")
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if command[1:] == ["-c", config] and Path(command[0]).name == "nats-server":
+                with suppress(psutil.Error, OSError, ValueError):
+                    port = int((self.data_dir / "port").read_text())
+                    found = Running(pid=process.pid, started=process.create_time(), port=port)
+                    if _is(found):
+                        (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
+                        return found
+        return None
 
     # The process. -----------------------------------------------------------------------
 

@@ -8,7 +8,14 @@ import pytest
 
 from admittance.runtime import bucket, lease_io
 from admittance.runtime.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.errors import Fenced, Refused, StaleRevision, TooBig, Unavailable
+from admittance.runtime.errors import (
+    Fenced,
+    Refused,
+    Repeated,
+    StaleRevision,
+    TooBig,
+    Unavailable,
+)
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -70,6 +77,29 @@ async def test_a_batch_is_stored_as_a_whole_or_not_at_all(bus: Bus) -> None:
     entry = await bucket.get(bus, "workload.a.one")
     assert entry is not None
     assert entry.value == b"3"
+
+
+async def test_a_batch_that_was_said_before_is_told_apart_from_a_stale_one(bus: Bus) -> None:
+    batch = [
+        Outgoing(f"admit.workload.pending.a.n{i}", b"{}", {MESSAGE_ID: str(i)}) for i in range(3)
+    ]
+    assert await bus.atomic(batch) == 3
+    with pytest.raises(Repeated):
+        await bus.atomic(batch)
+
+
+async def test_one_key_stands_once_in_a_batch(bus: Bus) -> None:
+    put = bucket.put_message("workload.a.b", b"", expected=0)
+    with pytest.raises(ValueError, match="two revisions of one key"):
+        await bus.atomic([put, put])
+
+
+async def test_an_expectation_is_looked_at_before_a_message_id(bus: Bus) -> None:
+    # Why a put is never repeated by itself when its outcome is unknown.
+    put = bucket.put_message("workload.a.b", b"", expected=0, headers={MESSAGE_ID: "x"})
+    await bus.publish(put)
+    with pytest.raises(StaleRevision):
+        await bus.publish(put)
 
 
 async def test_batches_of_several_callers_do_not_mix(bus: Bus) -> None:

@@ -45,6 +45,21 @@ async def test_a_server_left_running_is_adopted_by_the_next_start(tmp_path: Path
     assert os.waitpid(pid, os.WNOHANG)[0] == pid  # noqa: ASYNC222  (does not wait)
 
 
+async def test_a_server_whose_parent_died_before_it_noted_the_pid_is_adopted(
+    tmp_path: Path,
+) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    await first.start()
+    pid = first.pid
+    (tmp_path / "data" / "nats.json").unlink()
+    first.leave()
+    second = EmbeddedServer(tmp_path / "data")
+    await second.start()
+    assert second.pid == pid
+    await second.stop()
+    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222  (does not wait)
+
+
 async def test_a_dead_server_s_pid_that_somebody_else_has_now_is_not_adopted(
     tmp_path: Path,
 ) -> None:
