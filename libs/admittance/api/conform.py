@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import inspect
@@ -40,12 +41,32 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _INT64: Final = 2**63
 
 
+class _Shape(NamedTuple):
+    """``fields``: name in a manifest to type. ``required``: names that must be there."""
+
+    fields: dict[str, inspect.Type]
+    required: tuple[str, ...]
+
+
 @lru_cache(maxsize=256)
-def _shape(kind: type) -> inspect.StructType:
-    shape = inspect.type_info(kind)
-    if not isinstance(shape, inspect.StructType):
+def _shape(kind: type) -> _Shape:
+    found = inspect.type_info(kind)
+    if not isinstance(found, inspect.StructType):
         raise TypeError(f"{kind} is no Struct")
-    return shape
+    return _Shape(
+        {field.encode_name: _bare(field.type) for field in found.fields},
+        tuple(field.encode_name for field in found.fields if field.required),
+    )
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """kind without what is only for schemas, and without the null that counts as absent."""
+    if isinstance(kind, inspect.Metadata):
+        return _bare(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        return _bare(kinds[0]) if len(kinds) == 1 else kind
+    return kind
 
 
 def join(path: str, name: str) -> str:
@@ -54,7 +75,7 @@ def join(path: str, name: str) -> str:
 
 def conform(value: Any, kind: type, problems: list[Problem], path: str = "") -> dict[str, Any]:
     """value as plain builtins that fit kind, with what does not fit left out and told."""
-    fitted = _struct(value, _shape(kind), path, problems)
+    fitted = _fields(value, _shape(kind), path, problems)
     return fitted if isinstance(fitted, dict) else {}
 
 
@@ -83,8 +104,8 @@ def _is_null(value: Any) -> bool:
     return value is None or (type(value) is Plain and value in _NULLS)
 
 
-def _unknown(name: str, shape: inspect.StructType) -> str:
-    known = [field.encode_name for field in shape.fields]
+def _unknown(name: str, shape: _Shape) -> str:
+    known = list(shape.fields)
     if RENAMED.get(name) in known:
         return f'unknown field; this version calls it "{RENAMED[name]}"'
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -94,57 +115,44 @@ def _unknown(name: str, shape: inspect.StructType) -> str:
     return "unknown field"
 
 
-def _struct(value: Any, shape: inspect.StructType, path: str, problems: list[Problem]) -> Any:
+def _fields(value: Any, shape: _Shape, path: str, problems: list[Problem]) -> Any:
     if not isinstance(value, dict):
         return _wrong(path, "a mapping", value, problems)
     if len(problems) >= PROBLEMS_MAX:
         return _ABSENT
     fitted: dict[str, Any] = {}
-    left = dict(value)
-    for field in shape.fields:
-        name = field.encode_name
-        given = left.pop(name, None)
-        if _is_null(given):
-            if field.required:
-                problems.append(Problem(join(path, name), "must be set", REQUIRED))
-            continue
-        item = _fit(given, field.type, join(path, name), problems)
-        if item is not _ABSENT:
-            fitted[name] = item
-    for name in left:
-        problems.append(Problem(join(path, str(name)), _unknown(str(name), shape), UNKNOWN))
+    for name, given in value.items():
+        kind = shape.fields.get(name)
+        field = f"{path}.{name}" if path else str(name)
+        if kind is None:
+            problems.append(Problem(field, _unknown(str(name), shape), UNKNOWN))
+        elif not _is_null(given):
+            item = _fit(given, kind, field, problems)
+            if item is not _ABSENT:
+                fitted[str(name)] = item
+        if len(problems) >= PROBLEMS_MAX:
+            return fitted
+    for name in shape.required:
+        if _is_null(value.get(name)):
+            problems.append(Problem(join(path, name), "must be set", REQUIRED))
     return fitted
 
 
 def _fit(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) -> Any:
-    if isinstance(kind, inspect.UnionType):
-        return _union(value, kind, path, problems)
-    if isinstance(kind, inspect.Metadata):
-        return _fit(value, kind.type, path, problems)
-    if isinstance(kind, inspect.StructType):
-        return _struct(value, kind, path, problems)
-    if isinstance(kind, inspect.VarTupleType):
-        return _list(value, kind.item_type, path, problems)
-    if isinstance(kind, inspect.DictType):
-        return _dict(value, kind.value_type, path, problems)
-    if isinstance(kind, inspect.StrType):
-        return str(value) if isinstance(value, str) else _wrong(path, "a string", value, problems)
-    if isinstance(kind, inspect.IntType):
-        return _int(value, path, problems)
-    if isinstance(kind, inspect.BoolType):
-        return _bool(value, path, problems)
-    if isinstance(kind, inspect.FloatType):
-        return _float(value, path, problems)
-    if isinstance(kind, inspect.DateTimeType):
-        return _time(value, path, problems)
-    return resolve(value)
+    fitter = _FITTERS.get(type(kind))
+    return resolve(value) if fitter is None else fitter(value, kind, path, problems)
 
 
-def _union(value: Any, kind: inspect.UnionType, path: str, problems: list[Problem]) -> Any:
-    kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-    if len(kinds) == 1:
-        return _fit(value, kinds[0], path, problems)
-    # The one union of more than one type is that of a quantity.
+def _struct(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    return _fields(value, _shape(kind.cls), path, problems)
+
+
+def _str(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    return str(value) if isinstance(value, str) else _wrong(path, "a string", value, problems)
+
+
+def _quantity(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    """The one union of more than one type."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -152,12 +160,13 @@ def _union(value: Any, kind: inspect.UnionType, path: str, problems: list[Proble
     return value
 
 
-def _list(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) -> Any:
+def _list(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(value, list | tuple):
         return _wrong(path, "a list", value, problems)
     fitted = []
+    of = _bare(kind.item_type)
     for index, one in enumerate(value):
-        item = _fit(one, kind, f"{path}[{index}]", problems)
+        item = _fit(one, of, f"{path}[{index}]", problems)
         if item is not _ABSENT:
             fitted.append(item)
         if len(problems) >= PROBLEMS_MAX:
@@ -165,20 +174,21 @@ def _list(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) ->
     return fitted
 
 
-def _dict(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) -> Any:
+def _dict(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(value, dict):
         return _wrong(path, "a mapping", value, problems)
     fitted = {}
+    of = _bare(kind.value_type)
+    texts = isinstance(of, inspect.StrType)
     for key, given in value.items():
         # Kubernetes reads a null in a map of strings as the empty string.
-        one = "" if isinstance(kind, inspect.StrType) and _is_null(given) else given
-        item = _fit(one, kind, f"{path}[{key}]", problems)
+        item = _fit("" if texts and _is_null(given) else given, of, f"{path}[{key}]", problems)
         if item is not _ABSENT:
             fitted[str(key)] = item
     return fitted
 
 
-def _int(value: Any, path: str, problems: list[Problem]) -> Any:
+def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     if type(value) is Plain:
         if len(value) <= 20 and _INT.fullmatch(value):
             value = int(value)
@@ -195,7 +205,7 @@ def _int(value: Any, path: str, problems: list[Problem]) -> Any:
     return value
 
 
-def _bool(value: Any, path: str, problems: list[Problem]) -> Any:
+def _bool(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     if type(value) is Plain and value in _TRUTH:
         return _TRUTH[value]
     if isinstance(value, bool):
@@ -203,7 +213,7 @@ def _bool(value: Any, path: str, problems: list[Problem]) -> Any:
     return _wrong(path, "true or false", value, problems)
 
 
-def _float(value: Any, path: str, problems: list[Problem]) -> Any:
+def _float(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     if type(value) is Plain:
         value = scalar(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -211,7 +221,7 @@ def _float(value: Any, path: str, problems: list[Problem]) -> Any:
     return value
 
 
-def _time(value: Any, path: str, problems: list[Problem]) -> Any:
+def _time(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     try:
         moment = msgspec.convert(str(value), datetime)
     except (msgspec.ValidationError, ValueError):
@@ -224,3 +234,17 @@ def _time(value: Any, path: str, problems: list[Problem]) -> Any:
         )
         return _ABSENT
     return str(value)
+
+
+_FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
+    inspect.StructType: _struct,
+    inspect.VarTupleType: _list,
+    inspect.DictType: _dict,
+    inspect.UnionType: _quantity,
+    inspect.StrType: _str,
+    inspect.IntType: _int,
+    inspect.BoolType: _bool,
+    inspect.FloatType: _float,
+    inspect.DateTimeType: _time,
+}
+"""What is not here takes anything."""

@@ -353,6 +353,21 @@ def test_kinds_have_the_names_that_people_use() -> None:
 # Size and malice. -----------------------------------------------------------------------
 
 
+def test_a_crowd_of_mistakes_is_cut_short() -> None:
+    crowd = {f"nominalQuote{i}": 1 for i in range(100_000)}
+    with pytest.raises(ManifestError) as caught:
+        accept(an_object("ClusterQueue", crowd))
+    assert len(caught.value.problems) == 50
+    assert str(caught.value).endswith("; and 45 more")
+
+
+def test_a_manifest_of_five_megabytes_is_read() -> None:
+    comment = "# a line that says nothing but is long\n" * 120_000
+    many = "".join(f"---\n{QUEUE.replace('team-a', f'team-{i}')}" for i in range(2_000))
+    assert len(comment + many) > 5_000_000
+    assert len(read(comment + many, "f.yaml")) == 2_000
+
+
 def test_a_text_that_is_too_large_is_one_line() -> None:
     assert "a manifest may have" in complaint("# " + "x" * 9_000_000)
 
