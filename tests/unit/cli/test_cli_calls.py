@@ -1,0 +1,268 @@
+"""The command line as it is typed: what is wrong with it is one line, and the status is 2."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from admittance.cli import main, up
+from admittance.cli.errors import BadInput
+from admittance.cli.main import invoke
+from admittance.cli.options import Call, Output, UrlFrom, outer_call, settle
+from admittance.cli.wishes import stem, suffix
+
+FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
+QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: spot
+      resources:
+      - {name: cpu, nominalQuota: 1.5.2Gi}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens on port 1: a call that gets as far as connecting fails with status 1."""
+    monkeypatch.setenv("ADMIT_NATS_URL", "nats://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        pytest.param("get pods", 'no kind "pods"', id="an unknown kind"),
+        pytest.param("get", "Missing argument", id="no kind"),
+        pytest.param("frobnicate", "No such command", id="an unknown command"),
+        pytest.param("get wl --frob", "No such option", id="an unknown option"),
+        pytest.param("get wl -o xml", "xml", id="an unknown shape of answer"),
+        pytest.param("get wl --namespace= x", "-n/--namespace is empty", id="an empty namespace"),
+        pytest.param("--nats http://x get wl", "looks like nats://", id="a URL that is none"),
+        pytest.param("--nats nats://x:port get wl", "Port", id="a port that is none"),
+        pytest.param("get wl -q lq", "get pending", id="a queue for what has none"),
+        pytest.param("get pending x", "takes a queue", id="a name for who waits"),
+        pytest.param("wait wl w --for Done", "is no phase", id="an unknown phase"),
+        pytest.param("wait wl w", "--for", id="no phase"),
+        pytest.param("wait wl w --for Pending --timeout x", "--timeout", id="a bad timeout"),
+        pytest.param("events --since tomorrow", "--since", id="a bad time"),
+        pytest.param("stop cq x", "workloads only", id="a verb on what is no workload"),
+        pytest.param("stop wl", "name of the workload is missing", id="a verb on nothing"),
+        pytest.param("priority wl w high", "not a whole number", id="a priority that is none"),
+        pytest.param("priority wl w 9999999999", "32-bit", id="a priority too great"),
+        pytest.param("submit", "nothing to submit", id="nothing to submit"),
+        pytest.param("submit -f x.yaml -- true", "not both", id="two things to submit"),
+        pytest.param("submit -f x.yaml --cpu 1", "leave out the other", id="flags for a manifest"),
+        pytest.param("submit --env A -- true", "KEY=VALUE", id="a variable without a value"),
+        pytest.param("submit --timeout 5 -- true", "goes with --wait", id="a limit for nothing"),
+        pytest.param("submit --count 0 -- true", "--count", id="no pods"),
+        pytest.param("apply", "--file", id="nothing to apply"),
+        pytest.param("apply -f /nowhere.yaml", "/nowhere.yaml: No such file", id="no such file"),
+        pytest.param("delete cq", "name is missing", id="nothing to delete"),
+        pytest.param("delete wl/a cq", "no kind|names no object", id="half an object to delete"),
+        pytest.param("serve frob", "workload-controller, scheduler, runner", id="no such service"),
+        pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),
+        pytest.param("bench /nowhere.yaml", "no such file", id="no generator"),
+        pytest.param("token", "Missing argument", id="no name to escape"),
+        pytest.param("completion tcsh", "tcsh", id="an unknown shell"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(
+    arguments: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    [line] = captured.err.splitlines()
+    assert line.startswith("error: ")
+    assert re.search(why, line), line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("get wl", id="get"),
+        pytest.param("describe cq x", id="describe"),
+        pytest.param("delete cq x", id="delete"),
+        pytest.param("submit -q x -- true", id="submit"),
+        pytest.param("wait workload w --for Finished", id="wait"),
+        pytest.param("explain workload w", id="explain"),
+        pytest.param("events", id="events"),
+        pytest.param("logs workload w", id="logs"),
+        pytest.param("hold workload w", id="hold"),
+        pytest.param("priority workload w -5", id="priority"),
+        pytest.param("doctor", id="doctor"),
+        pytest.param("serve scheduler", id="serve"),
+    ],
+)
+def test_without_a_server_there_is_one_line_that_says_what_to_do(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments.split()) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    errors = [line for line in captured.err.splitlines() if not line.startswith("{")]
+    assert errors == [
+        "error: nothing listens at nats://127.0.0.1:1: start `admit up`, "
+        "or name your server with --nats URL"
+    ]
+
+
+def test_everything_wrong_in_all_files_is_told_before_anything_is_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(f"{FLAVOR}---\n---\n{QUEUE}")
+    (tmp_path / "b.yaml").write_text("kind: [")
+    (tmp_path / "c.txt").write_text("no manifest")
+    assert invoke(["apply", "-f", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    quantity, yaml = captured.err.splitlines()
+    assert f"{tmp_path}/a.yaml: document 3 (ClusterQueue cq)" in quantity
+    assert "nominalQuota" in quantity
+    assert "1.5.2Gi" in quantity
+    assert f"{tmp_path}/b.yaml" in yaml
+
+
+def test_an_object_in_two_files_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(FLAVOR)
+    assert invoke(["apply", "-f", str(tmp_path / "a.yaml"), "-f", str(tmp_path / "b.yaml")]) == 2
+    assert "the same object is in" in capsys.readouterr().err
+
+
+def test_a_folder_without_manifests_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["apply", "-f", str(tmp_path)]) == 2
+    assert "no .yaml, .yml or .json file" in capsys.readouterr().err
+
+
+def test_a_queue_is_not_submitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text(FLAVOR)
+    assert invoke(["submit", "-f", str(tmp_path / "a.yaml")]) == 2
+    assert "a ResourceFlavor is not submitted; use `admit apply`" in capsys.readouterr().err
+
+
+def test_a_token_is_printed_for_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["token", "example.com/budget", "train.7"]) == 0
+    assert capsys.readouterr().out == "example_com=2Fbudget\ntrain_7\n"
+
+
+def test_a_completion_script_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["completion", "bash"]) == 0
+    assert "_ADMIT_COMPLETE" in capsys.readouterr().out
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("admit ")
+
+
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["submit", "--help"]) == 0
+    captured = capsys.readouterr()
+    assert "Usage: admit submit" in captured.out
+    assert captured.err == ""
+
+
+def test_a_bug_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("of course")
+
+    monkeypatch.delenv("ADMIT_DEBUG", raising=False)
+    monkeypatch.setattr(main, "outer_call", broken)
+    assert invoke(["doctor"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ZeroDivisionError: of course; this is a bug")
+
+
+# Global options. ------------------------------------------------------------------------
+
+
+def test_what_stands_behind_the_command_goes_before_what_stands_in_front() -> None:
+    outer = outer_call("nats://a", "team-a", Output.JSON, environ={"ADMIT_NATS_URL": "nats://env"})
+    assert outer == Call(
+        url="nats://a", url_from=UrlFrom.OPTION, namespace="team-a", output=Output.JSON
+    )
+    assert settle(outer, None, "team-b").namespace == "team-b"
+    assert settle(outer, "nats://b", None).url == "nats://b"
+    assert settle(outer, None, None) == outer
+
+
+def test_the_environment_names_the_server_where_no_option_does() -> None:
+    call = outer_call(None, None, None, environ={"ADMIT_NATS_URL": "nats://env"})
+    assert (call.url, call.url_from) == ("nats://env", UrlFrom.ENVIRONMENT)
+
+
+def test_an_empty_url_is_refused() -> None:
+    with pytest.raises(BadInput, match="--nats is empty"):
+        settle(Call(), "", None)
+
+
+@pytest.mark.parametrize(
+    ("origin", "port", "folder", "want"),
+    [
+        pytest.param(UrlFrom.DEFAULT, None, False, True, id="nobody named a server"),
+        pytest.param(UrlFrom.OPTION, None, True, False, id="--nats names one"),
+        pytest.param(UrlFrom.ENVIRONMENT, None, False, False, id="the environment names one"),
+        pytest.param(UrlFrom.ENVIRONMENT, 0, False, True, id="a port means one of our own"),
+        pytest.param(UrlFrom.ENVIRONMENT, None, True, True, id="a folder means one of our own"),
+    ],
+)
+def test_up_brings_its_own_server_unless_one_was_chosen(
+    origin: UrlFrom, port: int | None, folder: bool, want: bool, tmp_path: Path
+) -> None:
+    options = up.Options(data_dir=tmp_path, port=port, folder_chosen=folder)
+    assert up.embeds(Call(url_from=origin), options) is want
+
+
+def test_the_services_of_a_folder_keep_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ADMIT_INSTANCE", raising=False)
+    first = up.lasting_instance(tmp_path)
+    assert first
+    assert up.lasting_instance(tmp_path) == first
+    monkeypatch.setenv("ADMIT_INSTANCE", "mine")
+    assert up.lasting_instance(tmp_path) is None
+
+
+# Made-up names. -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param(["/usr/bin/python3", "-c", "x"], "python3", id="a program"),
+        pytest.param(["./Train_It.sh"], "train-it-sh", id="what no name may have is a hyphen"),
+        pytest.param(["…"], "workload", id="nothing is left"),
+        pytest.param(["x" * 100], "x" * 40, id="a long one is cut"),
+    ],
+)
+def test_a_name_is_made_up_after_the_program(command: list[str], want: str) -> None:
+    assert stem(command) == want
+
+
+def test_made_up_names_differ() -> None:
+    assert len({suffix() for _ in range(100)}) == 100
+
+
+def test_lists_are_what_kubernetes_makes_of_them() -> None:
+    from admittance.cli.reading import as_list
+
+    assert json.loads(json.dumps(as_list([{"a": 1}]))) == {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [{"a": 1}],
+    }

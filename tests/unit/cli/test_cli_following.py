@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from admittance.cli.errors import BadInput
+from admittance.cli.following import hopeless, is_failure, is_reached, phase_named
+from admittance.workload import stored
+from admittance.workload.phase import Phase
+from builders import a_manifest
+
+
+def a_workload(*conditions: tuple[str, str, str]) -> stored.StoredWorkload:
+    rows = [{"type": t, "status": s, "reason": r} for t, s, r in conditions]
+    return stored.decode(msgspec.json.encode({**a_manifest(), "status": {"conditions": rows}}))
+
+
+NEVER_RAN = a_workload(("Finished", "True", "Failed"))
+RAN = a_workload(
+    ("QuotaReserved", "True", "QuotaReserved"),
+    ("Admitted", "True", "Admitted"),
+    ("PodsReady", "True", "Started"),
+    ("Finished", "True", "Succeeded"),
+)
+
+
+@pytest.mark.parametrize(
+    "typed", ["quotareserved", "QuotaReserved", "quota-reserved", "QUOTA_RESERVED"]
+)
+def test_a_phase_is_named_in_any_case(typed: str) -> None:
+    assert phase_named(typed) is Phase.QUOTA_RESERVED
+
+
+def test_an_unknown_phase_is_answered_with_those_there_are() -> None:
+    with pytest.raises(BadInput, match="Pending, Backoff, QuotaReserved"):
+        phase_named("done")
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "want"),
+    [
+        pytest.param(Phase.ADMITTED, Phase.ADMITTED, True, id="the phase itself"),
+        pytest.param(Phase.RUNNING, Phase.ADMITTED, True, id="what runs is admitted"),
+        pytest.param(Phase.ADMITTED, Phase.RUNNING, False, id="what is admitted need not run"),
+        pytest.param(Phase.RUNNING, Phase.QUOTA_RESERVED, True, id="what runs holds quota"),
+        pytest.param(Phase.EVICTING, Phase.ADMITTED, False, id="what is evicted is on its way out"),
+        pytest.param(Phase.FINISHED, Phase.PENDING, False, id="what ended is not pending"),
+    ],
+)
+def test_a_phase_is_reached(now: Phase, wanted: Phase, want: bool) -> None:
+    assert is_reached(a_workload(), now, wanted) is want
+
+
+@pytest.mark.parametrize("wanted", [Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING])
+def test_what_ran_to_its_end_was_admitted_on_the_way(wanted: Phase) -> None:
+    assert is_reached(RAN, Phase.FINISHED, wanted)
+    assert not is_reached(NEVER_RAN, Phase.FINISHED, wanted)
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "want"),
+    [
+        pytest.param(Phase.FINISHED, Phase.RUNNING, True, id="nothing comes after the end"),
+        pytest.param(Phase.REJECTED, Phase.ADMITTED, True, id="rejected, until a user acts"),
+        pytest.param(Phase.DEACTIVATED, Phase.FINISHED, True, id="deactivated, until a user acts"),
+        pytest.param(Phase.DEACTIVATED, Phase.REJECTED, False, id="a late verdict may reject it"),
+        pytest.param(Phase.BACKOFF, Phase.ADMITTED, False, id="backoff ends"),
+        pytest.param(Phase.RUNNING, Phase.PENDING, False, id="what runs may be evicted"),
+    ],
+)
+def test_waiting_ends_when_a_phase_can_no_longer_come(
+    now: Phase, wanted: Phase, want: bool
+) -> None:
+    assert bool(hopeless(a_workload(), now, wanted)) is want
+
+
+def test_only_what_finished_badly_failed() -> None:
+    assert is_failure(NEVER_RAN) == "Failed"
+    assert not is_failure(RAN)
+    assert not is_failure(a_workload())

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli import kinds
+from admittance.cli.commands import words
+from admittance.cli.errors import BadInput
+from admittance.cli.services import SERVICES
+from admittance.workload.phase import Phase
+
+
+@pytest.mark.parametrize(
+    ("typed", "want"),
+    [
+        pytest.param("workloads", kinds.WORKLOAD, id="the plural"),
+        pytest.param("workload", kinds.WORKLOAD, id="the singular"),
+        pytest.param("wl", kinds.WORKLOAD, id="the short name"),
+        pytest.param("ClusterQueue", kinds.CLUSTER_QUEUE, id="the manifest's spelling"),
+        pytest.param("cq", kinds.CLUSTER_QUEUE, id="another short name"),
+        pytest.param("clusterqueues.kueue.x-k8s.io", kinds.CLUSTER_QUEUE, id="with its group"),
+        pytest.param("rf", kinds.FLAVOR, id="a flavor"),
+        pytest.param("ns", kinds.NAMESPACE, id="a kind without a group"),
+    ],
+)
+def test_a_kind_is_found_by_every_name_it_has(typed: str, want: kinds.Kind) -> None:
+    assert kinds.kind_named(typed) is want
+
+
+def test_an_unknown_kind_is_answered_with_those_there_are() -> None:
+    with pytest.raises(BadInput, match=r'no kind "pods"; there are workloads \(wl\), .*'):
+        kinds.kind_named("pods")
+
+
+def test_a_job_is_looked_for_among_the_workloads() -> None:
+    with pytest.raises(BadInput, match="becomes a workload"):
+        kinds.kind_named("jobs")
+
+
+def test_a_foreign_kind_is_named_with_its_group_in_singular_or_plural() -> None:
+    kind = kinds.kind_named("Budgets.example.com")
+    assert kind.is_foreign
+    assert kind.patterns(None) == ("budgets_example_com.>", "budget_example_com.>")
+    assert "budget_example_com.gold" in kind.keys("default", "gold")
+    assert "budget_example_com.default.gold" in kind.keys("default", "gold")
+
+
+def test_keys_are_those_of_the_bucket() -> None:
+    assert kinds.WORKLOAD.keys("team.a", "train.7") == ("workload.team_a.train_7",)
+    assert kinds.WORKLOAD.patterns("team.a") == ("workload.team_a.*",)
+    assert kinds.WORKLOAD.patterns(None) == ("workload.>",)
+    assert kinds.FLAVOR.keys("ignored", "spot") == ("flavor.spot",)
+    assert kinds.FLAVOR.patterns("ignored") == ("flavor.>",)
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        pytest.param(("wl", "train"), (kinds.WORKLOAD, "train"), id="in two words"),
+        pytest.param(("wl/train", None), (kinds.WORKLOAD, "train"), id="in one"),
+        pytest.param(("wl", None), (kinds.WORKLOAD, None), id="the kind alone"),
+    ],
+)
+def test_kind_and_name_come(
+    words: tuple[str, str | None], want: tuple[kinds.Kind, str | None]
+) -> None:
+    assert kinds.target(*words) == want
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        pytest.param(("wl/", None), "lacks a name", id="nothing behind the slash"),
+        pytest.param(("wl/a", "b"), "one word too many", id="two names"),
+        pytest.param(("cq", "a"), "workloads only", id="a kind that is no workload"),
+        pytest.param(("wl", None), "name of the workload is missing", id="no name"),
+    ],
+)
+def test_what_names_no_workload_is_refused(words: tuple[str, str | None], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        kinds.workload_target(*words)
+
+
+def test_completion_offers_what_there_is() -> None:
+    assert set(words.KINDS) == {kind.plural for kind in kinds.KINDS}
+    assert set(words.PHASES) == {str(phase) for phase in Phase}
+    assert tuple(SERVICES) == words.SERVICES

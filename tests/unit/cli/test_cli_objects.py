@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.cli import tables
+from admittance.cli.errors import AnswerIsNo
+from admittance.cli.kinds import CLUSTER_QUEUE, WORKLOAD
+from admittance.cli.objects import Found, check_conditions, shown_queue, shown_workload
+from admittance.events.requests import FlavorUsage, QueueStatus
+from builders import a_manifest
+
+NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
+
+
+def found(value: Any, key: str = "workload.ns.w") -> Found:
+    return Found(key, msgspec.json.encode(value), 7)
+
+
+def a_workload(*conditions: tuple[str, str, str, str], **status: Any) -> Found:
+    rows = [
+        {"type": kind, "status": truth, "reason": reason, "message": message}
+        for kind, truth, reason, message in conditions
+    ]
+    return found({**a_manifest(), "status": {"conditions": rows, **status}})
+
+
+@pytest.mark.parametrize(
+    ("row", "want"),
+    [
+        pytest.param({"state": "Pending"}, ("Unknown", "Pending"), id="a pending check is unknown"),
+        pytest.param({"state": "Ready"}, ("True", "Ready"), id="a ready one is true"),
+        pytest.param({"state": "Retry"}, ("False", "Retry"), id="a retry is false"),
+        pytest.param({"state": "Rejected"}, ("False", "Reject"), id="a rejection is false"),
+        pytest.param(
+            {"state": "Pending", "reason": "PreemptionRequired"},
+            ("Unknown", "PreemptionRequired"),
+            id="one that waits for a preemption says so",
+        ),
+        pytest.param(
+            {"state": "Ready", "reason": "PreemptionRequired"},
+            ("True", "Ready"),
+            id="with another state that reason is ignored",
+        ),
+        pytest.param({}, ("Unknown", "Pending"), id="a row that was never judged"),
+    ],
+)
+def test_a_check_is_shown_as_a_condition(row: dict[str, str], want: tuple[str, str]) -> None:
+    [condition] = check_conditions([{"name": "budget", **row}])
+    assert condition["type"] == "budget"
+    assert (condition["status"], condition["reason"]) == want
+
+
+def test_a_workload_is_shown_as_stored_but_for_the_checks_conditions() -> None:
+    rows = [{"name": "budget", "state": "Ready", "message": "within", "lastTransitionTime": "t"}]
+    workload = a_workload(admissionChecks=rows)
+    shown = shown_workload(workload)
+    added = shown["status"].pop("admissionChecksConditions")
+    assert shown == workload.plain()
+    assert added == [
+        {
+            "type": "budget",
+            "status": "True",
+            "reason": "Ready",
+            "message": "within",
+            "lastTransitionTime": "t",
+        }
+    ]
+
+
+def test_a_workload_without_checks_has_no_conditions_of_them() -> None:
+    assert shown_workload(a_workload())["status"]["admissionChecksConditions"] == []
+
+
+def test_a_queue_is_shown_with_its_live_counters_in_kueues_spelling() -> None:
+    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    usage = FlavorUsage(flavor="spot", resource="cpu", reserved=1500, admitted=1000, borrowed=500)
+    shown = shown_queue(queue, QueueStatus(name="cq", pending=3, reserving=2, usage=(usage,)))
+    status = shown["status"]
+    assert status["pendingWorkloads"] == 3
+    assert status["flavorsReservation"] == [
+        {
+            "name": "spot",
+            "resources": [{"name": "cpu", "total": "1500m", "borrowed": "500m"}],
+        }
+    ]
+    assert status["flavorsUsage"][0]["resources"][0]["total"] == "1"
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [("Active", "True")]
+
+
+def test_a_queue_nobody_counts_is_shown_as_it_is() -> None:
+    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    assert shown_queue(queue, None) == queue.plain()
+
+
+def test_names_come_from_the_key() -> None:
+    assert Found("workload.team_a.train_7", b"", 1).name == "train.7"
+    assert Found("workload.team_a.train_7", b"", 1).namespace == "team.a"
+    assert Found("clusterqueue.cq", b"", 1).namespace == ""
+
+
+@pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'"text"'])
+def test_bytes_that_are_no_object_are_an_answer_not_a_traceback(data: bytes) -> None:
+    with pytest.raises(AnswerIsNo, match=r"workload\.ns\.w in the bucket"):
+        Found("workload.ns.w", data, 1).plain()
+
+
+@pytest.mark.parametrize(
+    ("workload", "phase", "reason"),
+    [
+        pytest.param(
+            a_workload(("QuotaReserved", "False", "WaitingForQuota", "cpu: 1 short")),
+            "Pending",
+            "WaitingForQuota",
+            id="a pending workload says what it waits for",
+        ),
+        pytest.param(
+            a_workload(
+                ("QuotaReserved", "True", "QuotaReserved", ""), ("Admitted", "True", "A", "")
+            ),
+            "Admitted",
+            "-",
+            id="an admitted one needs no reason",
+        ),
+        pytest.param(
+            a_workload(("Finished", "True", "Failed", "exit status 3")),
+            "Finished",
+            "Failed",
+            id="a finished one says how it ended",
+        ),
+        pytest.param(
+            a_workload(("Evicted", "True", "Preempted", ""), ("Requeued", "False", "Later", "")),
+            "Backoff",
+            "Later",
+            id="one in backoff says what holds it",
+        ),
+        pytest.param(a_workload(), "Pending", "-", id="one that was never evaluated says nothing"),
+    ],
+)
+def test_the_table_tells_phase_and_reason(workload: Found, phase: str, reason: str) -> None:
+    table = tables.table(WORKLOAD, [workload], NOON, {})
+    titles = [column.title for column in table.columns]
+    [row] = table.rows
+    assert row[titles.index("PHASE")] == phase
+    assert row[titles.index("REASON")] == reason
+
+
+def test_the_namespace_is_a_column_only_where_several_are_shown() -> None:
+    one = tables.table(WORKLOAD, [a_workload()], NOON, {})
+    several = tables.table(WORKLOAD, [a_workload()], NOON, {}, all_namespaces=True)
+    assert one.columns[0].title == "NAME"
+    assert several.columns[0].title == "NAMESPACE"
+    assert several.rows[0][0] == "ns"
+
+
+def test_counters_nobody_tells_are_unknown_and_not_zero() -> None:
+    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    table = tables.table(CLUSTER_QUEUE, [queue], NOON, {})
+    titles = [column.title for column in table.columns]
+    assert table.rows[0][titles.index("PENDING")] == "?"

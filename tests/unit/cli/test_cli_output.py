@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli import output
+from admittance.cli.output import Column, Table
+from admittance.cli.pod_logs import Writer
+from admittance.events.requests import PodLog
+
+TABLE = Table(
+    (Column("NAME"), Column("PODS", right=True), Column("MESSAGE", wide=True), Column("REASON")),
+    (("a", "10", "why", "-"), ("longer", "2", "how", "Waits")),
+)
+
+
+def test_columns_are_padded_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_table(TABLE)
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME     PODS   REASON",
+        "a          10   -",
+        "longer      2   Waits",
+    ]
+
+
+def test_wide_columns_are_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_table(TABLE, wide=True)
+    assert capsys.readouterr().out.splitlines()[0] == "NAME     PODS   MESSAGE   REASON"
+
+
+def test_what_others_wrote_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_table(Table((Column("NAME"),), (("a\x1b[2Jb\nc",),)))
+    assert capsys.readouterr().out == "NAME\na [2Jb c\n"
+
+
+def test_text_of_several_lines_is_a_block_in_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_yaml({"b": "one\ntwo\n", "a": [1, None, True]})
+    assert capsys.readouterr().out == "b: |\n  one\n  two\na:\n- 1\n- null\n- true\n"
+
+
+def test_a_warning_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    output.warn("two\nlines")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "warning: two lines\n"
+
+
+def test_output_of_one_pod_is_shown_just_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Writer(None)
+    writer.write((PodLog(pod="main-0", text="half a "),))
+    writer.write((PodLog(pod="main-0", text="line"),))
+    writer.end()
+    assert capsys.readouterr().out == "half a line"
+
+
+def test_lines_of_several_pods_are_whole_and_carry_the_pod(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    writer = Writer(None)
+    writer.write((PodLog(pod="main-0", text="a\nhal"), PodLog(pod="main-1", text="b\n")))
+    writer.write((PodLog(pod="main-0", text="f\n"), PodLog(pod="main-1", text="rest")))
+    writer.end()
+    assert capsys.readouterr().out.splitlines() == [
+        "main-0 | a",
+        "main-1 | b",
+        "main-0 | half",
+        "main-1 | rest",
+    ]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from admittance.cli.errors import BadInput
+from admittance.cli.spans import age, moment_of, seconds_of, span
+
+NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("90", 90, id="plain seconds"),
+        pytest.param("0.5", 0.5, id="a fraction of a second"),
+        pytest.param("5m", 300, id="minutes"),
+        pytest.param("1h30m", 5400, id="several units"),
+        pytest.param("2D", 172_800, id="days, in capitals"),
+    ],
+)
+def test_seconds_of(text: str, want: float) -> None:
+    assert seconds_of(text, "--timeout") == want
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5x", "-3", "1h 30m", "m5", "nan", "inf"])
+def test_what_is_no_span_is_refused_with_the_options_name(text: str) -> None:
+    with pytest.raises(BadInput, match="--timeout"):
+        seconds_of(text, "--timeout")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("10m", NOON - timedelta(minutes=10), id="a span before now"),
+        pytest.param("2026-02-07T00:10:00Z", NOON.replace(hour=0, minute=10), id="a time"),
+        pytest.param("2026-02-07T00:10:00", NOON.replace(hour=0, minute=10), id="one without zone"),
+        pytest.param("2026-02-07", NOON.replace(hour=0), id="a day"),
+        pytest.param("2026-02-07T13:00:00+01:00", NOON, id="one with a zone"),
+    ],
+)
+def test_moment_of(text: str, want: datetime) -> None:
+    assert moment_of(text, "--since", NOON) == want
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "999999999d"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="--since"):
+        moment_of(text, "--since", NOON)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(-3, "0s", id="a clock that went back"),
+        pytest.param(59.4, "59s", id="seconds"),
+        pytest.param(60, "1m", id="a whole minute"),
+        pytest.param(310, "5m10s", id="two units"),
+        pytest.param(12_000, "3h20m", id="hours"),
+        pytest.param(180_000, "2d2h", id="days"),
+    ],
+)
+def test_span(seconds: float, want: str) -> None:
+    assert span(seconds) == want
+
+
+def test_nobody_knows_the_age_of_what_has_no_beginning() -> None:
+    assert age(None, NOON) == "-"
+    assert age(NOON - timedelta(seconds=5), NOON) == "5s"
