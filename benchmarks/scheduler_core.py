@@ -156,11 +156,11 @@ def contended(queues: int, count: int) -> float:
         while bench.core.has_work():
             assigned = bench.core.cycle(now=START)
             decided += len(assigned)
-            for one in assigned:
-                running.append(one.name)
+            for decision in assigned:
+                running.append(decision.name)
                 reserved = Condition(type="QuotaReserved", status="True")
-                status = WorkloadStatus(conditions=(reserved,), admission=one.admission)
-                bench.apply(msgspec.structs.replace(made[one.name], status=status))
+                status = WorkloadStatus(conditions=(reserved,), admission=decision.admission)
+                bench.apply(msgspec.structs.replace(made[decision.name], status=status))
         for name in running[: max(1, len(running) // 2)]:
             status = WorkloadStatus(conditions=(finished,))
             bench.apply(msgspec.structs.replace(made[name], status=status))

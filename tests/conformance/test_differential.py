@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from replaying import SCENARIOS, differences, load
 
 FAMILIES = ("basic", "borrowing", "hierarchical", "strict-fifo", "lifecycle", "two-phase")

@@ -1,0 +1,250 @@
+"""A scheduler to be told stories: queues and workloads in a line each, and what was decided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.api.manifest import decode_object
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.events.facts import Assigned
+from admittance.events.requests import ExplainReply, PendingQuery
+from admittance.events.shapes import Admission
+from admittance.scheduler.config import Config
+from admittance.scheduler.decide import Scheduler
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+API = "kueue.x-k8s.io/v1beta2"
+
+
+def quota(nominal: str, borrow: str | None = None, lend: str | None = None) -> dict[str, Any]:
+    """Quota of one resource, for `groups`."""
+    found = {"nominalQuota": nominal, "borrowingLimit": borrow, "lendingLimit": lend}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
+    """One resource group: flavor to its cpu (a quota, or a nominal amount), in order."""
+    offered = [
+        {
+            "name": name,
+            "resources": [{"name": "cpu", **(of if isinstance(of, Mapping) else quota(of))}],
+        }
+        for name, of in flavors.items()
+    ]
+    return [{"coveredResources": ["cpu"], "flavors": offered}]
+
+
+class Story:
+    """A scheduler that owns every domain, and a bucket that is only a revision."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.core = Scheduler(config)
+        self.now = NOON
+        self.revision = 0
+        self.stored: dict[str, StoredWorkload] = {}
+        self.decided: list[Assigned] = []
+        self.flavor("default")
+
+    # Configuration. -------------------------------------------------------------------------
+
+    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
+        """An object of that kind is now so."""
+        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+        meta.update(more.pop("metadata", {}))
+        version = "v1" if kind == "Namespace" else API
+        value = {"apiVersion": version, "kind": kind, "metadata": meta, **more}
+        if spec is not None:
+            value["spec"] = spec
+        manifest = decode_object(value).manifest
+        self.revision += 1
+        self.core.apply_object(kind, namespace, name, manifest, self.revision)
+        self._own()
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """An object is gone."""
+        self.revision += 1
+        self.core.apply_object(kind, namespace, name, None, self.revision)
+        self._own()
+
+    def _own(self) -> None:
+        for domain in self.core.domains():
+            self.core.own(domain)
+
+    def flavor(self, name: str, **spec: Any) -> None:
+        """A ResourceFlavor."""
+        self.put("ResourceFlavor", name, spec)
+
+    def queue(self, name: str, cohort: str = "", *, local: bool = True, **spec: Any) -> None:
+        """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
+        spec.setdefault("namespaceSelector", {})
+        if cohort:
+            spec["cohortName"] = cohort
+        self.put("ClusterQueue", name, spec)
+        if local and self.core.catalog.local_queues.get(("ns", name)) is None:
+            self.put("LocalQueue", name, {"clusterQueue": name}, namespace="ns")
+
+    # Workloads. -----------------------------------------------------------------------------
+
+    def submit(
+        self,
+        name: str,
+        queue: str,
+        cpu: str = "1",
+        *,
+        priority: int = 0,
+        age: float = 0,
+        pods: Sequence[Mapping[str, Any]] | None = None,
+        namespace: str = "ns",
+        pod: Mapping[str, Any] | None = None,
+        **meta: Any,
+    ) -> None:
+        """A workload of one pod, or of these pod sets; the older, the larger its age."""
+        if pods is None:
+            pods = [{"requests": {"cpu": cpu}}]
+        spec = {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [
+                {
+                    "name": one.get("name", f"set-{n}" if n else "main"),
+                    "count": one.get("count", 1),
+                    "template": {
+                        "spec": {
+                            "containers": [{"resources": {"requests": one["requests"]}}],
+                            **(pod or {}),
+                        }
+                    },
+                }
+                for n, one in enumerate(pods)
+            ],
+        }
+        self._write(
+            namespace,
+            name,
+            StoredWorkload(
+                api_version=API,
+                kind="Workload",
+                metadata=ObjectMeta(
+                    name=name,
+                    namespace=namespace,
+                    uid=f"uid-{name}",
+                    creation_timestamp=NOON - timedelta(seconds=age),
+                    **meta,
+                ),
+                spec=msgspec.Raw(json.dumps(spec).encode()),
+            ),
+        )
+
+    def _write(self, namespace: str, name: str, stored: StoredWorkload) -> None:
+        self.revision += 1
+        self.stored[name] = stored
+        self.core.apply_workload(namespace, name, stored, self.revision, now=self.now)
+
+    def change(self, workload: str, **status: Any) -> None:
+        """The status is now so; conditions as type to (is true, reason)."""
+        stored = self.stored[workload]
+        new: Mapping[str, tuple[bool, str]] = status.pop("conditions", {})
+        kept = tuple(one for one in stored.status.conditions if one.type not in new)
+        made = tuple(
+            Condition(
+                type=kind,
+                status="True" if on else "False",
+                reason=reason,
+                last_transition_time=self.now,
+            )
+            for kind, (on, reason) in new.items()
+        )
+        changed = msgspec.structs.replace(stored.status, conditions=(*kept, *made), **status)
+        self._write(
+            stored.metadata.namespace, workload, msgspec.structs.replace(stored, status=changed)
+        )
+
+    def respec(self, workload: str, **changes: Any) -> None:
+        """The spec is now so."""
+        stored = self.stored[workload]
+        spec = {**json.loads(bytes(stored.spec)), **changes}
+        raw = msgspec.Raw(json.dumps(spec).encode())
+        self._write(stored.metadata.namespace, workload, msgspec.structs.replace(stored, spec=raw))
+
+    def finish(self, workload: str) -> None:
+        """The job has ended."""
+        self.change(workload, conditions={"Finished": (True, "Succeeded")})
+
+    def gone(self, workload: str) -> None:
+        """The workload is deleted."""
+        stored = self.stored.pop(workload)
+        self.revision += 1
+        self.core.apply_workload(
+            stored.metadata.namespace, workload, None, self.revision, now=self.now
+        )
+
+    def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
+        """The workload has lost its quota."""
+        self.change(
+            workload,
+            conditions={
+                "QuotaReserved": (False, "Pending"),
+                "Evicted": (True, reason),
+                "Requeued": (requeued, reason),
+            },
+            admission=None,
+        )
+
+    # Decisions. -----------------------------------------------------------------------------
+
+    def cycle(self, *, confirm: bool = True) -> list[str]:
+        """One cycle: the names of those that got quota, which is written down unless said."""
+        self.decided = self.core.cycle(now=self.now)
+        if confirm:
+            for one in self.decided:
+                self.confirm(one)
+        return [one.name for one in self.decided]
+
+    def confirm(self, one: Assigned) -> None:
+        """The decision is applied."""
+        self.change(
+            one.name,
+            conditions={"QuotaReserved": (True, "QuotaReserved"), "Admitted": (True, "Admitted")},
+            admission=one.admission,
+        )
+
+    def settle(self) -> list[str]:
+        """Cycles while there is work: the names of those that got quota, in order."""
+        names: list[str] = []
+        for _ in range(1_000):
+            if not self.core.has_work():
+                return names
+            names += self.cycle()
+        raise AssertionError("the scheduler does not come to rest")
+
+    def admission(self, workload: str) -> Admission | None:
+        """What is written down as its quota."""
+        return self.stored[workload].status.admission
+
+    def flavors(self, workload: str) -> list[dict[str, str]]:
+        """Flavors by resource, per pod set."""
+        admission = self.admission(workload)
+        return [dict(ps.flavors) for ps in admission.pod_set_assignments] if admission else []
+
+    def parked(self) -> list[str]:
+        """Who is parked."""
+        rows = self.core.pending(PendingQuery()).rows
+        return sorted(row.name for row in rows if row.parked)
+
+    def active(self) -> list[str]:
+        """Who competes."""
+        rows = self.core.pending(PendingQuery()).rows
+        return sorted(row.name for row in rows if not row.parked)
+
+    def why(self, workload: str) -> ExplainReply:
+        """Why it waits."""
+        return self.core.explain(self.stored[workload].metadata.namespace, workload, now=self.now)
+
+
+__all__ = ["NOON", "Story", "WorkloadStatus", "groups", "quota"]
