@@ -39,6 +39,7 @@ class Leading:
         self._ttl = ttl_seconds
         self._ours: set[int] = set()
         self._known: set[str] = set()
+        self._unsure: set[str] = set()
 
     async def run(self) -> None:
         """Says that we live, hears who else does, and which epochs are taken; until cancelled."""
@@ -74,6 +75,7 @@ class Leading:
         except Unavailable:
             for take in wanted:
                 self.tenure.not_taken(take.domain)
+                self._unsure.add(take.domain)
             await self._read([take.domain for take in wanted])
             return []
         taken: list[tuple[str, int]] = []
@@ -142,12 +144,16 @@ class Leading:
                     self._seen(domain, sequence, said.owner if said is not None else "")
 
     def _seen(self, domain: str, sequence: int, owner: str) -> None:
-        if owner == self._instance and sequence not in self._ours:
-            if self.tenure.held(domain) is not None or self._ours:
-                raise SetupError(
-                    f"another process runs as {self._service} instance {self._instance}: "
-                    "give each its own --instance"
-                )
+        unknown = owner == self._instance and sequence not in self._ours
+        if unknown and domain in self._unsure:
+            self._unsure.discard(domain)
+            self._ours.add(sequence)
+        elif unknown and self._ours:
+            # Not one of an earlier life, since this life has led already.
+            raise SetupError(
+                f"another process runs as {self._service} instance {self._instance}: "
+                "give each its own ADMIT_INSTANCE"
+            )
         if self.tenure.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)
         self.changed.set()

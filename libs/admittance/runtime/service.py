@@ -21,7 +21,7 @@ def main(service: str, run: Callable[..., Awaitable[None]], **more: Any) -> int:
     try:
         uvloop.run(_main(service, run, more))
     except AdmittanceError as error:
-        print(error, file=sys.stderr)  # noqa: T201: the one line for whoever started it
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -22,7 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``instance`` is a token and tells apart the instances of a service; a runner keeps its own over
     restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
-    are stored; 1 without a cluster.
+    are stored; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
+    bucket; its story stays on the log.
     """
 
     service: str
@@ -31,8 +32,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     creds: str | None = None
     data_dir: Path | None = None
     replicas: int = 1
-    lease_seconds: float = 10.0
+    lease_seconds: float = 5.0
     claim_seconds: float = 300.0
+    finished_seconds: float = 7 * 86_400.0
     json_logs: bool | None = None
     log_level: str = "info"
 
@@ -56,8 +58,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             creds=env.get("ADMIT_NATS_CREDS") or None,
             data_dir=folder,
             replicas=int(_number(env, "ADMIT_REPLICAS", 1, least=1)),
-            lease_seconds=_number(env, "ADMIT_LEASE_SECONDS", 10.0, least=1.0),
+            lease_seconds=_number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=_number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
+            finished_seconds=_number(env, "ADMIT_FINISHED_SECONDS", 7 * 86_400.0, least=60.0),
             json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
         )

@@ -89,7 +89,12 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
         Stream(
             KV_LOG,
             {**common, **bucket, "subjects": [f"$KV.{subjects.BUCKET}.>"], "allow_atomic": True},
-            {"num_replicas": replicas, "duplicate_window": DEDUPE},
+            {
+                # Finished workloads and the markers of deleted ones go by themselves, in the end.
+                "allow_msg_ttl": True,
+                "num_replicas": replicas,
+                "duplicate_window": DEDUPE,
+            },
         ),
         Stream(
             KV_CLAIMS,

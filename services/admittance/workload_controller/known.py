@@ -98,6 +98,12 @@ class Workloads:
             self._forget_queue(key)
             del self._known[key]
 
+    def gone(self, key: str) -> None:
+        """The bucket has nothing at that key, not even a marker: its time was over."""
+        self._forget_queue(key)
+        self._finished.discard(key)
+        self._known.pop(key, None)
+
     def drop_tombstones(self, before: int) -> None:
         """Forget deletions whose facts lie before a sequence that is acknowledged."""
         gone = [

@@ -27,6 +27,7 @@ from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import follow
+from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.endpoints import Endpoints
@@ -36,6 +37,10 @@ SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
 """Times that a batch is decided anew because somebody else moved its workloads."""
 OUTCOMES_MAX: Final = 20_000
+SWEEP_EVERY: Final = 10_000
+"""Facts between two looks for tombstones that nobody needs any more."""
+MARKER_SECONDS: Final = 7 * 86_400.0
+"""A delete marker outlives any pause of a stale writer, but not everything."""
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
@@ -118,6 +123,7 @@ class Active:
         self._settings = settings
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self._lock = asyncio.Lock()
+        self._swept = 0
         self._outcomes: OrderedDict[int, SettledReply] = OrderedDict()
         self._progress = asyncio.Event()
         self._endpoints: Endpoints | None = None
@@ -151,6 +157,7 @@ class Active:
                 # Not noted: it is read again, found applied, and acknowledged then.
                 await self._puller.ack(batch[-1])
             controller.acknowledged(batch[-1].sequence)
+            self._sweep(controller)
             self._progress.set()
             self._progress.clear()
 
@@ -221,7 +228,8 @@ class Active:
         unsure: list[str] = []
         outcomes: list[int | Refused | None]
         try:
-            outcomes = list(await self._bus.publish_all([_put_of(put) for put in commit.puts]))
+            puts = [self._put_of(put) for put in commit.puts]
+            outcomes = list(await self._bus.publish_all(puts))
         except Unavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(commit.puts))
             outcomes = [None] * len(commit.puts)
@@ -240,9 +248,23 @@ class Active:
                 raise outcome
         return messages, unsure
 
+    def _put_of(self, put: Put) -> Outgoing:
+        headers = {HEADER_TRACE: put.trace} if put.trace else {}
+        if put.workload is None or put.value is None:
+            headers[HEADER_FACT] = str(put.fact)
+            return bucket.delete_message(
+                put.key, expected=put.expected, headers=headers, ttl_seconds=MARKER_SECONDS
+            )
+        keep = self._settings.finished_seconds if is_true(put.workload, Type.FINISHED) else None
+        return bucket.put_message(
+            put.key, put.value, expected=put.expected, headers=headers, ttl_seconds=keep
+        )
+
     async def _reload(self, controller: Controller, key: str) -> None:
         entry = await bucket.get(self._bus, key)
-        if entry is not None:
+        if entry is None:
+            controller.workloads.gone(key)
+        else:
             controller.load(entry.key, entry.value, entry.revision, entry.headers)
 
     async def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> None:
@@ -260,6 +282,13 @@ class Active:
             if isinstance(outcome, Refused):
                 raise outcome
 
+    def _sweep(self, controller: Controller) -> None:
+        # Tombstones of what was deleted guard against facts that are read again; those before our
+        # floor never are. Now and then is enough.
+        if controller.read - self._swept > SWEEP_EVERY:
+            controller.workloads.drop_tombstones(self._puller.floor)
+            self._swept = controller.read
+
     def _note(self, commit: Commit) -> None:
         self._outcomes.update(commit.outcomes)
         while len(self._outcomes) > OUTCOMES_MAX:
@@ -274,14 +303,6 @@ def _heard(delivery: Delivery) -> Heard:
 
 def _delivery(heard: Heard) -> Delivery:
     return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
-
-
-def _put_of(put: Put) -> Outgoing:
-    headers = {HEADER_TRACE: put.trace} if put.trace else {}
-    if put.value is None:
-        headers[HEADER_FACT] = str(put.fact)
-        return bucket.delete_message(put.key, expected=put.expected, headers=headers)
-    return bucket.put_message(put.key, put.value, expected=put.expected, headers=headers)
 
 
 def outgoing_of(message: Message) -> Outgoing:
