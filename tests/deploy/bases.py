@@ -6,6 +6,7 @@ libraries that all of them load, and the packages of the lock as wheels: about 2
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -20,6 +21,16 @@ from pathlib import Path
 PROGRAMS = ("sh", "mkdir", "chown", "echo", "sleep", "date", "wc", "cat", "env", "rm", "wget")
 LEFT_OUT = {"test", "tests", "__pycache__", "site-packages", "idlelib", "tkinter", "turtledemo"}
 ROOT = Path(__file__).parents[2]
+
+
+def fingerprint() -> str:
+    """Changes with whatever goes into a base, so that one made before can serve again."""
+    parts = (
+        (ROOT / "requirements.lock").read_bytes(),
+        Path(__file__).read_bytes(),
+        sys.version.encode(),
+    )
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
 
 def wheels(folder: Path) -> Path:

@@ -28,6 +28,7 @@ def test_waiting_is_counted_from_the_first_time_each_thing_was_said() -> None:
     for what, since in (("submitted", 1.0), ("refused", 1.5), ("admitted", 3.0), ("admitted", 9.0)):
         tally.hear(what, "a", since)
     assert tally.summary()[1:] == [
-        "submitted to admitted: 2000 ms where quota was free, 2.0 s at the longest, 2.0 s on average",
+        "submitted to admitted: 2000 ms where quota was free, 2.0 s at the longest, "
+        "2.0 s on average",
         "1 had to wait for quota: a",
     ]
