@@ -90,7 +90,7 @@ class Puller:
         self._round = 0
         self._consumed = 0
         self._newest = 0
-        self._late: tuple[int, str] | None = None
+        self._late: list[tuple[int, bytes]] = []
         self._buffer: list[Raw] = []
         self._ready = asyncio.Event()
         self._pull: StandingPull | None = None
@@ -177,8 +177,8 @@ class Puller:
                 return
             self._consumed = raw.consumed
             if raw.sequence <= self._newest:
+                self._late.append((raw.sequence, raw.reply))
                 if raw.sequence <= self.floor:
-                    self._late = (raw.sequence, raw.reply.decode())
                     self._ack_late()
                 if pull is not None:
                     pull.taken(1)
@@ -191,10 +191,11 @@ class Puller:
         return f".{self.consumer}." in reply
 
     def _ack_late(self) -> None:
-        late, self._late = self._late, None
-        if late is not None and late[0] <= self.floor:
-            task = asyncio.ensure_future(self._bus.nc.publish(late[1], b"+ACK"))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done = [reply for sequence, reply in self._late if sequence <= self.floor]
+        if done:
+            self._late = [late for late in self._late if late[0] > self.floor]
+            said = asyncio.ensure_future(self._bus.nc.publish(done[-1].decode(), b"+ACK"))
+            said.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     # Consumers. -------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Puller:
         # Messages received but not handed out stay: they are in order, and what comes again of
         # them is skipped.
         self._consumed = 0
-        self._late = None
+        self._late = []
         start = self.floor + 1
         await self._create(
             name,
