@@ -90,7 +90,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     if given:
         return given
     base = f"{BASE}:{bases.fingerprint()}"
-    if subprocess.run(["docker", "image", "inspect", base], capture_output=True).returncode == 0:
+    if docker("image", "inspect", "--format", "{{.Id}}", base).startswith("sha256:"):
         return base
     folder = tmp_path_factory.mktemp("base")
     (folder / "wheels").mkdir()
