@@ -60,10 +60,8 @@ def apply_workload(
     unchanged = member.signature == facts.signature and held_before is None
     if unchanged and not was_assumed:
         # Such as a refusal that was written: it stays where it is.
-        cls = member.cls
-        if cls is not None and cls.parked is not None and member.said == cls.parked.reason:
-            cls.unsaid.pop(member, None)
         if member.queue is not None:
+            member.queue.note_untold(member, now)
             world.changed(member.queue)
         return
     if member.competes and not facts.competes and facts.admission is None and member.queue:

@@ -166,9 +166,8 @@ class Queue:
         self.live += 1
         if cls.parked is None:
             self._place(cls)
-        elif member.said != cls.parked.reason:
-            cls.unsaid[member] = now
-            self.loud.put(now, cls)
+        else:
+            self.note_untold(member, now)
 
     def remove(self, member: Member) -> None:
         """The member is nowhere in this queue any more."""
@@ -245,9 +244,20 @@ class Queue:
         self.remove(member)
         member.queue = self
         member.aside = aside
-        member.since = now
         self.asides[member] = None
-        if member.said != aside.reason and aside is not BACKOFF:
+        self.note_untold(member, now)
+
+    def note_untold(self, member: Member, now: datetime) -> None:
+        """The parked member is to be told why, unless its status says so already."""
+        cls, aside = member.cls, member.aside
+        if cls is not None and cls.parked is not None:
+            if member.said == cls.parked.reason:
+                cls.unsaid.pop(member, None)
+            elif member not in cls.unsaid:
+                cls.unsaid[member] = now
+                self.loud.put(now, cls)
+        elif aside is not None and aside is not BACKOFF and member.said != aside.reason:
+            member.since = now
             self.loud.put(now, member)
 
     def wake(self, cls: EqClass) -> None:

@@ -34,6 +34,8 @@ def due(world: World, now: datetime) -> list[Refused]:
             domain = member.queue.domain if member.queue is not None else None
             if member.inflight or domain is None or not domain.owned:
                 continue
+            if member.cls is not None:
+                member.cls.unsaid.pop(member, None)
             refused.append(_refused(world, member, domain, refusal, now))
     return refused
 
@@ -43,7 +45,6 @@ def _untold(who: EqClass | Member, latest: datetime) -> Iterator[tuple[Member, R
     if isinstance(who, EqClass):
         if who.parked is not None and who.since is not None and who.since <= latest:
             for member in [one for one, since in who.unsaid.items() if since <= latest]:
-                del who.unsaid[member]
                 yield member, who.parked
         return
     aside = who.aside

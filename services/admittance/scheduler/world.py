@@ -135,4 +135,5 @@ class World:
             self.flush(domain)
             self.requeue(member, now)
         elif member.queue is not None:
+            member.queue.note_untold(member, now)
             self.changed(member.queue)
