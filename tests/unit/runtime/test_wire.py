@@ -75,6 +75,8 @@ def test_the_reply_of_a_delivery_says_where_it_stands(reply: bytes) -> None:
         pytest.param(10071, False, StaleRevision, id="a wrong sequence of a key is stale"),
         pytest.param(10071, True, Fenced, id="a wrong sequence of a fence is fenced"),
         pytest.param(10164, True, Busy, id="10164 means busy and never fenced"),
+        pytest.param(10210, False, Busy, id="too many batches at once is busy"),
+        pytest.param(10077, False, Refused, id="a full log is refused at once"),
         pytest.param(10054, False, TooBig, id="too long"),
         pytest.param(10000, False, Refused, id="anything else is refused"),
     ],
