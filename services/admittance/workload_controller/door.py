@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import replace
 
 from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
@@ -21,7 +20,8 @@ class Unfit(ValueError):
 def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
     """The submission as a fact that the moves take. Raises Unfit.
 
-    A priority class is looked up here: the number is what counts from then on.
+    Where only a priority class is named, its value is looked up here: the number is what counts
+    from then on.
     """
 
     def value_of(name: str) -> int:
@@ -42,18 +42,11 @@ def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
             f"the manifest is of {meta.namespace}/{meta.name}, "
             f"the message of {fact.namespace}/{fact.name}"
         )
-    spec = manifest.spec
-    named = spec.priority_class_ref
-    if named is not None and named.name and named.kind in ("", "WorkloadPriorityClass"):
-        found = objects.priority_class(named.name)
-        if found is None:
-            raise Unfit(f"WorkloadPriorityClass {named.name} doesn't exist")
-        spec = replace(spec, priority=found.value)
     return Arrived(
         namespace=fact.namespace,
         name=fact.name,
         uid=fact.uid,
         api_version=manifest.api_version,
         metadata=meta,
-        spec=msgspec.Raw(to_stored(replace(manifest, spec=spec))),
+        spec=msgspec.Raw(to_stored(manifest)),
     )
