@@ -19,7 +19,7 @@ from typing import Final
 WRONG_LAST_SEQUENCE: Final = frozenset({10070, 10071})
 BUSY: Final = frozenset({10164, 10176, 10210})
 """10164: another message on that fence is in flight. 10176: a batch was abandoned, nothing of it
-is stored. 10210: too many batches at once. (10077, a full stream, does not mend by asking again.)"""
+is stored. 10210: too many batches at once. 10077, a full stream, is not mended by asking again."""
 TOO_BIG: Final = 10054
 REPEATED: Final = 10201
 
