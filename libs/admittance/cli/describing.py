@@ -60,7 +60,7 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Name", found.name),
             ("Namespace", found.namespace),
             ("Uid", meta.uid),
-            ("Created", f"{stamp(meta.creation_timestamp)} ({age(meta.creation_timestamp, now)})"),
+            ("Created", _moment(meta.creation_timestamp, now)),
             ("Labels", _pairs(meta.labels)),
             ("Annotations", _pairs(meta.annotations)),
             ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),
@@ -85,6 +85,10 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
 
 def _requeue_at(state: Any) -> str:
     return "" if state is None or state.requeue_at is None else stamp(state.requeue_at)
+
+
+def _moment(moment: datetime | None, now: datetime) -> str:
+    return "" if moment is None else f"{stamp(moment)} ({age(moment, now)})"
 
 
 def _limit(seconds: int | None) -> str:
@@ -201,7 +205,7 @@ def _tell_object(kind: kinds.Kind, found: Found, counters: tables.Counters, now:
             ("Name", found.name),
             ("Namespace", found.namespace),
             ("Kind", f"{plain.get('kind', kind.manifest)} ({plain.get('apiVersion', '')})"),
-            ("Created", f"{stamp(created)} ({age(created, now)})"),
+            ("Created", _moment(created, now)),
             ("Generation", str(field(plain, "metadata", "generation", default=""))),
             ("Labels", _pairs(field(plain, "metadata", "labels", default={}))),
             ("Annotations", _pairs(field(plain, "metadata", "annotations", default={}))),

@@ -97,7 +97,7 @@ async def reach(
                     raise AnswerIsNo(f'workload "{name}" will not be {wanted}: {why}')
     except TimeoutError:
         raise AnswerIsNo(
-            f'workload "{name}" is {last}, not {wanted}, after {timeout:g} s; '
+            f'workload "{name}" is {last}, not {wanted}, after {round(timeout or 0.0, 1):g} s; '
             f"`admit explain workload {name}` tells why"
         ) from None
     raise AnswerIsNo(f'workload "{name}": the connection to the bus ended')

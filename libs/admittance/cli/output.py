@@ -206,22 +206,22 @@ def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
 
 
 def _show_rich(table: Table, indent: int) -> None:
-    from rich.table import Table as RichTable
+    """The lines of `aligned`, coloured. Not rich's own table: in a narrow window it would cut
+    names, and a name that is cut cannot be copied; a long line just goes on in the next row."""
     from rich.text import Text
 
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for column in table.columns:
-        # The last column is prose and wraps; the others stay whole, so that they can be copied.
-        last = column is table.columns[-1]
-        drawn.add_column(
-            column.title, justify="right" if column.right else "left", no_wrap=not last
-        )
-    for row in table.rows:
-        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    from rich.console import Console
-    from rich.padding import Padding
-
-    Console(file=sys.stdout, highlight=False).print(Padding(drawn, (0, 0, 0, indent)))
+    widths: list[int] = []
+    widen(widths, table)
+    screen = console()
+    titles = [column.title for column in table.columns]
+    for number, row in enumerate([titles, *table.rows]):
+        line = Text(" " * indent)
+        for cell, width, column in zip(row, widths, table.columns, strict=True):
+            padded = cell.rjust(width) if column.right else cell.ljust(width)
+            line.append(padded, style="bold" if not number else STYLES.get(cell, ""))
+            line.append("   ")
+        line.rstrip()
+        screen.print(line)
 
 
 def show_json(value: Any) -> None:

@@ -67,7 +67,7 @@ async def workload_of(bus: Link, wish: Wish) -> Workload:
             image=wish.image,
         )
     except ManifestError as error:
-        raise BadInput(*error.lines()) from None
+        raise BadInput(*map(str, error.problems)) from None
     return replace(
         workload,
         metadata=replace(workload.metadata, labels=dict(wish.labels)),

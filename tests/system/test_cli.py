@@ -1,0 +1,343 @@
+"""The command against a whole system: `admit up` as a process, and every other call as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ADMIT = Path(sys.executable).parent / "admit"
+LIMIT = 60.0
+"""Seconds that a test waits for an event before it gives up. No promise about time."""
+
+pytestmark = pytest.mark.bus
+
+QUEUES = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+---
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: spot
+      resources:
+      - {name: cpu, nominalQuota: 4}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: default}
+spec: {clusterQueue: cq}
+"""
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: two-pods
+  labels: {kueue.x-k8s.io/queue-name: main}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: c
+        command: [sh, -c]
+        args: ["echo hello"]
+        resources: {requests: {cpu: 1}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Up:
+    """`admit up` on a data folder, and calls of `admit` against it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        # The variable stands for a user who has exported it for the other commands.
+        environ = {**os.environ, "ADMIT_NATS_URL": "nats://127.0.0.1:1"}
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [ADMIT, "up", "--data-dir", self.folder / "data", "--port", "0"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environ,
+            )
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
+        line = self.process.stdout.readline() if ready else ""
+        found = re.fullmatch(r"ready (nats://127\.0\.0\.1:\d+)\n", line)
+        assert found, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
+        self.url = found.group(1)
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        status = self.process.wait(LIMIT)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+    def __call__(self, *arguments: str, stdin: str = "", env: bool = True) -> Answer:
+        done = subprocess.run(
+            [ADMIT, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            env={**os.environ, "ADMIT_NATS_URL": self.url if env else ""},
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return Answer(status=done.returncode, out=done.stdout, err=done.stderr)
+
+    def ok(self, *arguments: str, stdin: str = "") -> Answer:
+        answer = self(*arguments, stdin=stdin)
+        assert answer.status == 0, answer.err
+        return answer
+
+
+@pytest.fixture(scope="module")
+def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    up = Up(tmp_path_factory.mktemp("up"))
+    up.start()
+    try:
+        up.ok("apply", "-f", "-", stdin=QUEUES)
+        yield up
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+
+
+def test_applying_twice_changes_nothing(admit: Up) -> None:
+    assert admit.ok("apply", "-f", "-", stdin=QUEUES).lines == [
+        "resourceflavor.kueue.x-k8s.io/spot unchanged",
+        "clusterqueue.kueue.x-k8s.io/cq unchanged",
+        "localqueue.kueue.x-k8s.io/main unchanged",
+    ]
+
+
+def test_what_apply_reports_the_next_get_sees(admit: Up) -> None:
+    manifest = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-x, labels: {a: b}}\n"
+    assert admit.ok("apply", "-f", "-", stdin=manifest).lines == ["namespace/team-x created"]
+    assert admit.ok("get", "ns", "team-x", "-o", "json").json()["metadata"]["labels"] == {"a": "b"}
+    changed = admit.ok("apply", "-f", "-", stdin=manifest.replace("a: b", "a: c"))
+    assert changed.lines == ["namespace/team-x changed"]
+    assert admit.ok("get", "namespaces", "-o", "name").lines == ["namespace/team-x"]
+    assert admit.ok("delete", "ns/team-x").lines == ["namespace/team-x deleted"]
+    assert admit("get", "ns", "team-x").status == 1
+
+
+def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
+    submitted = admit.ok(
+        *("submit", "--name", "hello", "--wait", "--timeout", "50s"),
+        *("--", "sh", "-c", "echo from the pod"),
+    )
+    assert submitted.lines == [
+        "workload.kueue.x-k8s.io/hello created",
+        "workload.kueue.x-k8s.io/hello finished",
+    ]
+    assert admit.ok("logs", "workload", "hello").out == "from the pod\n"
+    events = admit.ok("events", "--workload", "hello", "-o", "json")
+    told = [json.loads(line)["subject"].split(".")[2] for line in events.lines]
+    assert told[0] == "submitted"
+    assert told.index("quota_reserved") < told.index("admitted") < told.index("finished")
+    story = admit.ok("describe", "wl", "hello").out
+    assert "Phase:" in story
+    assert "Succeeded" in story
+
+
+def test_a_failing_command_makes_the_status_1(admit: Up) -> None:
+    failed = admit("submit", "--name", "bad", "--wait", "--", "sh", "-c", "exit 3")
+    assert failed.status == 1
+    assert 'error: workload "bad" failed: ' in failed.err
+
+
+def test_a_job_is_submitted_once(admit: Up) -> None:
+    assert admit.ok("submit", "-f", "-", stdin=JOB).lines == [
+        "workload.kueue.x-k8s.io/two-pods created"
+    ]
+    assert admit.ok("apply", "-f", "-", stdin=JOB).lines == [
+        "workload.kueue.x-k8s.io/two-pods unchanged"
+    ]
+    admit.ok("wait", "workload", "two-pods", "--for", "finished", "--timeout", "50")
+    assert sorted(admit.ok("logs", "wl", "two-pods").lines) == [
+        "main-0 | hello",
+        "main-1 | hello",
+    ]
+    assert admit.ok("logs", "wl", "two-pods", "--pod", "1").out == "hello\n"
+
+
+def test_a_name_that_is_taken_is_refused(admit: Up) -> None:
+    admit.ok("submit", "--name", "taken", "--", "true")
+    again = admit("submit", "--name", "taken", "--", "false")
+    assert (again.status, again.out) == (1, "")
+    assert "another spec" in again.err
+
+
+def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
+    admit.ok("submit", "--name", "huge", "--cpu", "100", "--priority", "5", "--", "true")
+    admit.ok("submit", "--name", "huge-too", "--cpu", "50", "--", "true")
+    rows = admit.ok("get", "pending", "-q", "main", "-o", "json").json()["items"]
+    assert [row["name"] for row in rows] == ["huge", "huge-too"]
+    why = admit.ok("explain", "workload", "huge", "-o", "json").json()
+    assert why["phase"] == "Pending"
+    assert [one["flavor"] for one in why["flavors"]] == ["spot"]
+    assert why["unblockedBy"]
+    text = admit.ok("explain", "workload", "huge").out
+    assert "spot" in text
+    assert "It goes on when" in text
+    for name in ("huge", "huge-too"):
+        admit.ok("delete", "wl", name)
+    assert admit("get", "wl", "huge").status == 1
+
+
+def test_users_stop_activate_hold_and_release(admit: Up) -> None:
+    def state() -> tuple[str, str]:
+        row = admit.ok("get", "wl", "mine").lines[1].split()
+        return row[3], row[-1]
+
+    admit.ok("submit", "--name", "mine", "--cpu", "100", "--", "true")
+    admit.ok("hold", "workload", "mine")
+    assert state() == ("Pending", "OnHold")
+    admit.ok("release", "workload", "mine")
+    assert state() != ("Pending", "OnHold")
+    admit.ok("stop", "workload", "mine")
+    assert state()[0] == "Deactivated"
+    waited = admit("wait", "workload", "mine", "--for", "Admitted")
+    assert waited.status == 1
+    assert "will not be Admitted" in waited.err
+    admit.ok("activate", "workload", "mine")
+    assert state()[0] == "Pending"
+    admit.ok("priority", "workload", "mine", "-7")
+    assert admit.ok("get", "wl", "mine", "-o", "json").json()["spec"]["priority"] == -7
+    admit.ok("finish", "workload", "mine", "--failed")
+    assert state() == ("Finished", "Failed")
+
+
+def test_a_wait_that_takes_too_long_is_an_answer(admit: Up) -> None:
+    admit.ok("submit", "--name", "never", "--cpu", "100", "--", "true")
+    waited = admit("wait", "workload", "never", "--for", "Admitted", "--timeout", "0.2s")
+    assert waited.status == 1
+    assert "not Admitted, after 0.2 s" in waited.err
+    admit.ok("delete", "wl", "never")
+
+
+def test_a_stored_workload_is_shown_as_it_is_with_its_checks_as_conditions(admit: Up) -> None:
+    admit.ok("submit", "--name", "shown", "--wait", "--", "true")
+    found = admit.ok("get", "workload", "shown", "-o", "yaml")
+    value = yaml.safe_load(found.out)
+    assert set(value) == {"apiVersion", "kind", "metadata", "spec", "status"}
+    assert value["status"]["admission"]["clusterQueue"] == "cq"
+    assert value["status"]["admissionChecksConditions"] == []
+
+
+def test_a_queue_in_use_is_not_deleted(admit: Up) -> None:
+    admit.ok("submit", "--name", "sleeper", "--", "sleep", "300")
+    admit.ok("wait", "wl/sleeper", "--for", "Admitted", "--timeout", "50")
+    queue = admit.ok("get", "cq", "cq", "-o", "json").json()
+    assert queue["status"]["reservingWorkloads"] == 1
+    kept = admit("delete", "cq", "cq")
+    assert kept.status == 1
+    assert "sleeper" in kept.err
+    assert admit.ok("delete", "wl", "sleeper").lines == ["workload.kueue.x-k8s.io/sleeper deleted"]
+
+
+def test_events_are_followed_as_they_happen(admit: Up) -> None:
+    following = subprocess.Popen(
+        [ADMIT, "events", "--workload", "seen", "--follow", "-o", "json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ADMIT_NATS_URL": admit.url},
+    )
+    try:
+        admit.ok("submit", "--name", "seen", "--", "true")
+        heard = []
+        assert following.stdout is not None
+        for line in following.stdout:
+            heard.append(json.loads(line)["subject"].split(".")[2])
+            if heard[-1] == "finished":
+                break
+        assert heard[0] == "submitted"
+        assert len(heard) == len(set(heard)), "nothing is told twice"
+    finally:
+        following.kill()
+        following.wait()
+        assert following.stdout is not None
+        following.stdout.close()
+
+
+def test_the_doctor_finds_nothing_wrong(admit: Up) -> None:
+    found = admit("doctor", "-o", "json").json()
+    wrong = [one for one in found["checks"] if one["state"] == "wrong"]
+    assert wrong == []
+    assert {"scheduler", "workload-controller", "runner"} <= {
+        one["what"] for one in found["checks"]
+    }
+
+
+def test_a_second_up_on_the_same_folder_is_refused(admit: Up) -> None:
+    second = admit("up", "--data-dir", str(admit.folder / "data"), "--port", "0")
+    assert (second.status, second.out) == (1, "")
+    assert "another `admit up`" in second.err.splitlines()[-1]
+
+
+def test_without_services_the_answer_says_which_one_is_missing(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    up.start()
+    assert up.process is not None
+    assert up.end(signal.SIGKILL) == -signal.SIGKILL
+    # The server lives on without its services: what is stored is still seen.
+    assert up("get", "workloads").status == 0
+    applied = up("apply", "-f", "-", stdin=QUEUES)
+    assert applied.status == 1
+    assert "workload-controller is not running" in applied.err
+    assert "scheduler is not running" in up("get", "pending").err
+    assert up("doctor").status == 1
+    # The next one on the folder takes over.
+    began = time.monotonic()
+    up.start()
+    assert time.monotonic() - began < 8, "it need not wait for the leases of the dead"
+    up.ok("apply", "-f", "-", stdin=QUEUES)
+    assert up.end(signal.SIGINT) == 0
+    assert up("get", "wl").status == 1
