@@ -158,6 +158,7 @@ class Shell:
         self._traces.pop(key, None)
         self.launcher.settled(key)
         if found is not None:
+            found.journal.processes.clear()  # nobody will look for them any more
             await asyncio.to_thread(found.close)
         if key in self._returned:
             self._returned.discard(key)
@@ -236,7 +237,7 @@ class Shell:
         said = msgspec.structs.replace(fact, time=self.clock())
         message = Outgoing(subject_of(fact), encode(said), headers)
         await self.insist(lambda: self.world.bus.publish(message))
-        log.info(f"said_{what}", run=key, namespace=fact.namespace, workload=fact.name)
+        log.info("fact_said", what=what, run=key, namespace=fact.namespace, workload=fact.name)
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asks until the bus answers."""

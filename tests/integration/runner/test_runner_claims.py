@@ -44,6 +44,15 @@ async def test_an_eviction_is_answered_by_the_runner_that_has_the_job(world: Wor
     assert await world.count("stopped") == 1
 
 
+async def test_a_job_longer_than_the_claim_goes_on_since_the_claim_is_renewed(
+    world: World,
+) -> None:
+    async with world.runner("a", claim_ttl=1.5), world.runner("b", claim_ttl=1.5):
+        await world.admit("train", "sleep 3.5")
+        assert (await world.hears("finished", "train")).succeeded
+    assert await world.count("stopped") == 0
+
+
 async def test_who_cannot_renew_stops_its_jobs_before_the_claim_ends(world: World) -> None:
     async with world.runner(claim_ttl=3.0) as runner:
         await world.admit("train", "sleep 60")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -60,9 +61,23 @@ async def test_an_eviction_while_the_runner_is_away_stops_the_job(world: World) 
     assert '"outcome"' in (the_run(world) / "journal").read_text()
 
 
+async def test_a_job_whose_admission_ended_while_the_runner_was_away_is_stopped(
+    world: World,
+) -> None:
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        admitted = await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        await first.kill()
+    await world.put("train", admitted)
+    journal = the_run(world) / "journal"
+    async with world.runner():
+        await until(lambda: '"outcome"' in journal.read_text(), "its end")
+    assert await world.said("finished", "train") is None
+
+
 async def test_a_dead_shim_leaves_nothing_running_and_the_job_is_lost(world: World) -> None:
     async with world.runner():
-        revision = await world.admit("train", "sleep 64 & echo $!; wait")
+        revision = await world.admit("train", "setsid sleep 64 & echo $!; wait")
         await world.hears("started", "train")
         out = the_run(world) / "out/main-0.log"
         child = int(await until(lambda: out.exists() and out.read_text(), "the child's pid"))
@@ -94,3 +109,23 @@ async def test_everything_killed_at_once_goes_on_where_it_stood(world: World) ->
     async with world.runner():
         assert (await world.hears("finished", "train")).succeeded
     assert (the_run(world) / "out/main-0.log").read_text() == "done\n"
+
+
+async def test_however_often_it_is_killed_every_job_runs_once(world: World) -> None:
+    count = 40
+    tally = world.tmp / "tally"
+    tally.mkdir()
+    for number in range(count):
+        name = f"train-{number}"
+        # Were it started twice, mkdir would fail the job.
+        await world.admit(name, f"mkdir {tally}/{name} && sleep 0.3")
+    for pause in (0.5, 0.55, 0.6, 0.7, 0.9):
+        async with RunnerProcess(world, world.tmp / "a") as runner:
+            await asyncio.sleep(pause)
+            await runner.kill()
+    async with world.runner():
+        for number in range(count):
+            finished = await world.hears("finished", f"train-{number}")
+            assert finished.succeeded, finished.message
+    assert await world.count("stopped") == 0
+    assert await world.count("finished") == count, "each is said once, however often it was tried"

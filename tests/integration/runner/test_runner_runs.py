@@ -63,13 +63,23 @@ async def test_an_evicted_job_is_stopped_before_it_is_said_to_be(world: World) -
     assert await world.said("finished", "train") is None
 
 
-async def test_evicted_while_it_starts_it_does_not_run_on(world: World) -> None:
+async def test_what_is_evicted_by_the_time_of_its_claim_never_starts(world: World) -> None:
     async with world.runner():
         admitted = await world.admitted("train")
         evicted = await world.evict("train", admitted, silently=True)
         await world.say_admitted("train", admitted, "echo ran")
-        await world.say_evicted("train", evicted)
         assert (await world.hears("stopped", "train")).revision == evicted
+        assert output(world) == ""
+
+
+async def test_a_late_fact_of_an_admission_that_is_over_starts_nothing(world: World) -> None:
+    async with world.runner():
+        admitted = await world.admitted("train")
+        await world.put("train", admitted, "Admitted", "Finished", admitted_revision=admitted)
+        await world.say_admitted("train", admitted, "echo ran")
+        await world.admit("marker", "true")
+        await world.hears("finished", "marker")
+        assert await world.said("finished", "train") is None
         assert output(world) == ""
 
 
