@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
@@ -22,6 +23,9 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct]]
 """Takes the request's bytes and subject. What it raises becomes the answer's error: a
 `msgspec.MsgspecError` or ValueError is the asker's fault (400), Unavailable ours (503)."""
+
+AT_ONCE: Final = 1000
+"""Requests of one endpoint answered side by side; more wait at the server."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -65,6 +69,21 @@ async def serve(
 
 
 def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[None]]:
+    running: set[asyncio.Task[None]] = set()
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def begin(request: Request) -> None:
+        # The library waits for each request before it takes the next: one that waits for
+        # something to happen would hold up all behind it.
+        await room.acquire()
+        task = asyncio.create_task(answer(request))
+        running.add(task)
+        task.add_done_callback(finish)
+
+    def finish(task: asyncio.Task[None]) -> None:
+        running.discard(task)
+        room.release()
+
     async def answer(request: Request) -> None:
         headers: dict[str, str] | None = None
         try:
@@ -87,7 +106,7 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
             # It named no reply subject, or a broken one, or the connection is gone.
             return
 
-    return answer
+    return begin
 
 
 def bus_limit(request: Request) -> int:

@@ -37,6 +37,7 @@ SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
 """Times that a batch is decided anew because somebody else moved its workloads."""
 OUTCOMES_MAX: Final = 20_000
+SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
 """Facts between two looks for tombstones that nobody needs any more."""
 MARKER_SECONDS: Final = 7 * 86_400.0
@@ -179,10 +180,17 @@ class Active:
         return self._lock
 
     async def settled(self, sequence: int) -> SettledReply:
-        """Waits until the fact at sequence had its effect; what became of it."""
+        """Waits until the fact at sequence had its effect; what became of it. Raises Unavailable
+        when that takes too long: we lag, or there is no such fact."""
         assert self.controller is not None, "endpoints are served by a leader"
-        while self.controller.read < sequence:
-            await self._progress.wait()
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self.controller.read < sequence:
+                    await self._progress.wait()
+        except TimeoutError:
+            raise Unavailable(
+                f"fact {sequence} has not been read yet; read so far: {self.controller.read}"
+            ) from None
         return self._outcomes.get(sequence, SettledReply(outcome="applied"))
 
     # One batch. ---------------------------------------------------------------------

@@ -136,3 +136,12 @@ async def test_a_timer_that_nobody_set_is_buried(running: Bus) -> None:
         return bool(await past(running, ["admit.deadletter.>"]))
 
     await eventually(buried)
+
+
+async def test_whoever_waits_for_a_fact_that_never_comes_holds_up_nobody(running: Bus) -> None:
+    question = b'{"sequence":1000000000}'
+    inbox = running.nc.new_inbox()
+    for _ in range(20):
+        await running.nc.publish("admit.api.settled", question, reply=inbox)
+    (sequence,) = await submit(running, [a_manifest("prompt", queue="lq-cq")])
+    assert (await settled(running, sequence)).outcome == "applied"
