@@ -1,0 +1,105 @@
+"""Selectors, affinities, taints: SCHEDULING 5.2."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.api.meta import LabelSelector, LabelSelectorRequirement, Taint, Toleration
+from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
+from admittance.quota.labels import matches_node, selects, untolerated
+
+
+def needs(key: str, operator: str, *values: str) -> LabelSelector:
+    one = LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return LabelSelector(match_expressions=(one,))
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "want"),
+    [
+        pytest.param(None, {"a": "b"}, False, id="no selector selects nothing"),
+        pytest.param(LabelSelector(), {}, True, id="an empty one selects everything"),
+        pytest.param(LabelSelector(match_labels={"a": "b"}), {"a": "b", "c": ""}, True, id="equal"),
+        pytest.param(LabelSelector(match_labels={"a": "b"}), {"a": "c"}, False, id="not equal"),
+        pytest.param(needs("a", "In", "b", "c"), {"a": "c"}, True, id="among the values"),
+        pytest.param(needs("a", "In", "b"), {}, False, id="In wants the label"),
+        pytest.param(needs("a", "NotIn", "b"), {}, True, id="NotIn does without the label"),
+        pytest.param(needs("a", "NotIn", "b"), {"a": "b"}, False, id="NotIn rules a value out"),
+        pytest.param(needs("a", "Exists"), {"a": ""}, True, id="an empty value exists"),
+        pytest.param(needs("a", "DoesNotExist"), {"a": ""}, False, id="and so is not absent"),
+        pytest.param(needs("a", "Sometimes"), {"a": ""}, False, id="an unknown operator is no"),
+    ],
+)
+def test_selects(selector: LabelSelector | None, labels: dict[str, str], want: bool) -> None:
+    assert selects(selector, labels) is want
+
+
+def taint(effect: str = "NoSchedule") -> Taint:
+    return Taint(key="spot", value="true", effect=effect)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "tolerated"),
+    [
+        pytest.param((), False, id="nothing tolerates it"),
+        pytest.param((Toleration(operator="Exists"),), True, id="no key tolerates every key"),
+        pytest.param((Toleration(key="spot", operator="Exists"),), True, id="any value"),
+        pytest.param((Toleration(key="spot", value="true"),), True, id="the value, by default"),
+        pytest.param((Toleration(key="spot", value="false"),), False, id="another value"),
+        pytest.param((Toleration(value="true"),), False, id="no key needs Exists"),
+        pytest.param(
+            (Toleration(key="spot", operator="Exists", effect="NoExecute"),), False,
+            id="another effect",
+        ),
+    ],
+)  # fmt: skip
+def test_tolerations(tolerations: tuple[Toleration, ...], tolerated: bool) -> None:
+    assert (untolerated((taint(),), tolerations) is None) is tolerated
+    assert (untolerated((taint(),), (), tolerations) is None) is tolerated
+
+
+def test_what_a_taint_only_prefers_keeps_nobody_out() -> None:
+    assert untolerated((taint("PreferNoSchedule"),), ()) is None
+
+
+def term(*expressions: tuple[str, str, str]) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=tuple(
+            NodeSelectorRequirement(key=key, operator=operator, values=(value,) if value else ())
+            for key, operator, value in expressions
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms", "want"),
+    [
+        pytest.param({"zone": "x"}, (), True, id="27 a key that the flavor does not know"),
+        pytest.param({"type": "two"}, (), False, id="a key that it knows"),
+        pytest.param({}, (term(("type", "In", "one")),), True, id="an affinity that holds"),
+        pytest.param({}, (term(("type", "In", "two")),), False, id="one that does not"),
+        pytest.param(
+            {}, (term(("type", "In", "two")), term(("zone", "Exists", ""))), True,
+            id="28 a term on foreign keys alone matches, and so does the affinity",
+        ),
+        pytest.param(
+            {"type": "two"}, (term(("zone", "Exists", "")),), False,
+            id="28 but the node selector remains",
+        ),
+        pytest.param(
+            {}, (term(("type", "In", "one"), ("zone", "In", "x")),), True,
+            id="foreign keys of a term are dropped",
+        ),
+        pytest.param({}, (term(("size", "Gt", "4")),), True, id="greater than"),
+        pytest.param({}, (term(("size", "Lt", "4")),), False, id="less than"),
+        pytest.param({}, (term(("type", "Gt", "4")),), False, id="greater than, of no number"),
+    ],
+)  # fmt: skip
+def test_matches_node(
+    selector: dict[str, str], terms: tuple[NodeSelectorTerm, ...], want: bool
+) -> None:
+    assert matches_node({"type": "one", "size": "8"}, selector, terms) is want
+
+
+def test_27_a_flavor_without_labels_matches_any_selector() -> None:
+    assert matches_node({}, {"type": "two"}, (term(("type", "In", "two")),))

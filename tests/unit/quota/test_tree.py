@@ -1,0 +1,212 @@
+"""Quota in cohort trees: SCHEDULING 2, and the edge cases 1 to 4 of its section 9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from admittance.quota.amounts import LOWEST, UNLIMITED, minus, plus, times
+from admittance.quota.cell import Cell, Quota, available, borrow_level, potential
+from admittance.quota.tree import Tree
+
+FR = ("default", "cpu")
+OTHER = ("spot", "cpu")
+
+
+def cell(tree: Tree, queue: str) -> Cell:
+    return tree.queues[queue].cell(FR)
+
+
+def one(nominal: int, borrow: int | None = None, lend: int | None = None) -> dict[
+    tuple[str, str], Quota
+]:  # fmt: skip
+    return {FR: Quota(nominal, borrow, lend)}
+
+
+def case_1() -> Tree:
+    tree = Tree()
+    tree.set_cohort("co", "", one(10))
+    tree.set_queue("a", "co", one(10))
+    tree.set_queue("b", "co", one(10, borrow=2))
+    tree.set_queue("c", "co", one(10, lend=5))
+    for name, usage in (("a", 20), ("b", 10), ("c", 6)):
+        cell(tree, name).charge(usage)
+    return tree
+
+
+def case_2() -> Tree:
+    tree = Tree()
+    tree.set_cohort("root", "", {})
+    tree.set_cohort("left", "root", one(10))
+    tree.set_cohort("right", "root", one(10))
+    tree.set_queue("a", "left", one(10))
+    tree.set_queue("b", "right", one(10, lend=0))
+    cell(tree, "a").charge(10)
+    cell(tree, "b").charge(5)
+    return tree
+
+
+def case_3() -> Tree:
+    tree = Tree()
+    tree.set_cohort("co", "", one(10))
+    tree.set_queue("a", "co", one(10))
+    tree.set_queue("b", "co", one(10, borrow=0, lend=0))
+    cell(tree, "a").charge(31)
+    return tree
+
+
+def case_4() -> Tree:
+    tree = Tree()
+    tree.set_cohort("root", "", {})
+    tree.set_cohort("left", "root", one(10, borrow=5))
+    tree.set_cohort("right", "root", one(10))
+    tree.set_queue("a", "left", one(10))
+    tree.set_queue("b", "left", one(10, borrow=5))
+    tree.set_queue("c", "right", one(10))
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("build", "now", "most"),
+    [
+        pytest.param(
+            case_1, {"a": 4, "b": 2, "c": 4}, {"a": 35, "b": 12, "c": 40},
+            id="1 limits on borrowing and lending below a cohort with quota of its own",
+        ),
+        pytest.param(
+            case_2, {"a": 20, "b": 25}, {"a": 30, "b": 40},
+            id="2 a queue that lends nothing keeps its own on top of what others have",
+        ),
+        pytest.param(
+            case_3, {"a": -11, "b": -1}, {},
+            id="3 the debt of a tree eats into private capacity",
+        ),
+        pytest.param(
+            case_4, {"a": 35, "b": 15, "c": 50}, {},
+            id="4 a limit on a cohort binds the queues below it",
+        ),
+    ],
+)  # fmt: skip
+def test_available_and_potential(
+    build: Callable[[], Tree], now: Mapping[str, int], most: Mapping[str, int]
+) -> None:
+    tree = build()
+    assert {name: available(cell(tree, name)) for name in now} == now
+    assert {name: potential(cell(tree, name)) for name in most} == most
+
+
+@pytest.mark.parametrize("build", [case_1, case_2, case_3, case_4])
+def test_charging_and_taking_away_are_exact_inverses(build: Callable[[], Tree]) -> None:
+    tree = build()
+    cells = [c for n in (*tree.queues.values(), *tree.cohorts.values()) for c in n.cells.values()]
+    before = [c.usage for c in cells]
+    names = list(tree.queues)
+    for n, amount in enumerate((7, 13, 1, 40)):
+        cell(tree, names[n % len(names)]).charge(amount)
+    for n, amount in enumerate((7, 13, 1, 40)):
+        cell(tree, names[n % len(names)]).charge(-amount)
+    assert [c.usage for c in cells] == before
+
+
+def test_a_level_says_how_far_up_the_tree_one_must_go() -> None:
+    tree = case_4()
+    assert borrow_level(cell(tree, "a"), 10) == (0, True)
+    assert borrow_level(cell(tree, "a"), 30) == (1, True)
+    assert borrow_level(cell(tree, "a"), 31) == (2, False)
+    tree.set_queue("alone", "", one(10))
+    assert borrow_level(cell(tree, "alone"), 99) == (0, False)
+
+
+def test_inactive_queues_do_not_count_in_heights() -> None:
+    tree = Tree()
+    tree.set_queue("a", "co", one(10))
+    assert tree.cohorts["co"].height == 1
+    tree.count("a", counted=False)
+    assert tree.cohorts["co"].height == 0
+    tree.set_cohort("co", "root", {})
+    assert tree.cohorts["root"].height == 1
+    tree.count("a", counted=True)
+    assert tree.cohorts["root"].height == 2
+
+
+def test_an_edit_moves_nothing_beside_its_path() -> None:
+    tree = case_2()
+    left, right = tree.cohorts["left"].cell(FR), tree.cohorts["right"].cell(FR)
+    before = right.subtree
+    tree.set_queue("a", "left", one(25))
+    assert (left.subtree, right.subtree) == (35, before)
+    assert tree.cohorts["root"].cell(FR).subtree == 45
+
+
+def test_a_queue_takes_its_usage_to_another_cohort() -> None:
+    tree = case_2()
+    tree.set_queue("a", "right", one(10))
+    assert tree.cohorts["left"].cell(FR).usage == 0
+    assert tree.cohorts["right"].cell(FR).usage == 10
+
+
+def test_cohorts_that_nobody_names_are_forgotten_with_their_flavors() -> None:
+    tree = Tree()
+    tree.set_queue("a", "co", {FR: Quota(1), OTHER: Quota(1)})
+    tree.set_queue("b", "co", one(1))
+    tree.set_queue("a", "", {FR: Quota(1)})
+    assert set(tree.cohorts["co"].cells) == {FR}
+    tree.drop_queue("b")
+    assert tree.cohorts == {}
+
+
+def test_deleting_a_cohort_with_children_leaves_an_implicit_root() -> None:
+    tree = case_2()
+    tree.drop_cohort("left")
+    assert tree.queues["a"].root().name == "left"
+    assert available(cell(tree, "a")) == 0
+
+
+@pytest.mark.parametrize("order", [("x", "y", "z"), ("z", "x", "y"), ("y", "z", "x")])
+def test_a_cycle_is_found_and_mended_in_any_order_of_edits(order: tuple[str, ...]) -> None:
+    tree = Tree()
+    parents = {"x": "y", "y": "z", "z": "x"}
+    tree.set_queue("q", "y", one(10))
+    for name in order:
+        tree.set_cohort(name, parents[name], one(1))
+    assert tree.in_cycle(tree.queues["q"])
+    assert tree.queues["q"].root().name == "x"
+    tree.set_cohort("z", "", one(1))
+    assert not tree.in_cycle(tree.queues["q"])
+    assert tree.queues["q"].root().name == "z"
+    assert potential(cell(tree, "q")) == 13
+
+
+def test_a_cohort_that_is_its_own_parent_is_a_cycle() -> None:
+    tree = Tree()
+    tree.set_cohort("x", "x", {})
+    tree.set_queue("q", "x", one(1))
+    assert tree.in_cycle(tree.queues["q"])
+    tree.drop_cohort("x")
+    assert not tree.in_cycle(tree.queues["q"])
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        pytest.param(plus(UNLIMITED, 5), UNLIMITED, id="unlimited and anything is unlimited"),
+        pytest.param(plus(UNLIMITED, -5), UNLIMITED, id="unlimited less a debt is unlimited"),
+        pytest.param(minus(UNLIMITED, UNLIMITED), 0, id="unlimited less unlimited is nothing"),
+        pytest.param(minus(5, UNLIMITED), LOWEST, id="a number less unlimited is the lowest"),
+        pytest.param(minus(UNLIMITED, 5), UNLIMITED, id="unlimited less a number is unlimited"),
+        pytest.param(times(2**62, 4), UNLIMITED, id="a product stops at 64 bits"),
+    ],
+)
+def test_amounts_saturate(got: int, want: int) -> None:
+    assert got == want
+
+
+def test_unlimited_quota_stays_unlimited_however_much_is_used() -> None:
+    tree = Tree()
+    tree.set_queue("a", "co", one(UNLIMITED))
+    tree.set_queue("b", "co", one(5))
+    cell(tree, "b").charge(1_000)
+    assert available(cell(tree, "b")) == UNLIMITED
+    tree.set_queue("a", "co", one(10))
+    assert available(cell(tree, "b")) == -985
