@@ -128,7 +128,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(("left", "right")))
     def unnest(self, name: str) -> None:
         if name in self.parent_of:
-                del self.parent_of[name]
+            del self.parent_of[name]
             del self.cohort_numbers[name]
             self.story.delete("Cohort", name)
             self._see_what_is_dropped()
