@@ -25,7 +25,7 @@ from admittance.runtime.errors import SetupError
 INHERITED: Final = ("PATH", "HOME")
 SWEEPS_MAX: Final = 20
 
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 class Executor(Protocol):

@@ -18,7 +18,7 @@ from admittance.runner.folder import run_key
 from admittance.runner.shell import Shell
 from admittance.runner.standing import Standing
 
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 async def admit(shell: Shell, facts: Sequence[tuple[Admitted, str]]) -> None:

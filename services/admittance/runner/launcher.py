@@ -21,7 +21,7 @@ STARTING_MAX: Final = 32
 STARTING_SECONDS: Final = 10.0
 """After this a start counts as under way, whatever it does, so that one cannot block the others."""
 
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 class Launcher:

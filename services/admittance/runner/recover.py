@@ -22,7 +22,7 @@ from admittance.runner.standing import Standing, standing
 from admittance.runner.world import AT_ONCE
 from admittance.runtime.bucket import Entry
 
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 async def recover(shell: Shell) -> None:

@@ -42,7 +42,7 @@ TIDY_SECONDS: Final = 600.0
 LEAVE_SECONDS: Final = 60.0
 """Longest wait for jobs at a clean end: the usual grace of 30 s, and what is to be said."""
 
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 async def run(

@@ -37,7 +37,7 @@ AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""
 
 T = TypeVar("T")
-log = structlog.get_logger()
+log = structlog.get_logger(service="runner")
 
 
 class Shell:
