@@ -26,6 +26,7 @@ from admittance.runtime import bucket, clock, logs, tracing
 from admittance.runtime.bucket import Entry
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.streams import NO_STREAM
 
 R = TypeVar("R", bound=Reply)
 
@@ -137,15 +138,18 @@ class Link:
 
     async def _trouble(self, what: str, error: AdmittanceError) -> AnswerIsNo:
         """What to tell about a stream that refuses or does not answer."""
+        unset = AnswerIsNo(
+            f"{what}: Admittance was never set up at {self.call.url}; start `admit up`, "
+            "or `admit serve workload-controller`"
+        )
         if isinstance(error, Refused):
+            if error.code == NO_STREAM:
+                return unset
             return AnswerIsNo(f"{what}: {error}; `admit doctor` looks for the cause")
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
         except Refused:
-            return AnswerIsNo(
-                f"{what}: Admittance was never set up at {self.call.url}; start `admit up`, "
-                "or `admit serve workload-controller`"
-            )
+            return unset
         except Unavailable:
             pass
         return AnswerIsNo(f"{what}: {error}; whether it arrived is unknown, look before repeating")

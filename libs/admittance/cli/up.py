@@ -142,6 +142,8 @@ async def serve(call: Call, name: str, data_dir: Path, executor: str) -> int:
 
 async def run_service(bus: Bus, settings: Settings, stop: asyncio.Event, executor: str) -> None:
     """Runs the service of settings until stop is set. Raises whatever ends it before."""
+    # In this task and all that it starts: several services share one process, and its log.
+    structlog.contextvars.bind_contextvars(service=settings.service)
     module = import_module(SERVICES[settings.service].module)
     more: dict[str, Any] = {}
     if settings.service == "runner":
