@@ -6,6 +6,8 @@ Revisions are those of the bucket: the sequence of the last write to the workloa
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from admittance.events.base import Fact, null
@@ -229,5 +231,5 @@ class TimerDue(Fact, frozen=True, kw_only=True):
     """A time that was set for the workload has come. ``at``: the time it was set for."""
 
     kind: str
-    at: str = ""
+    at: datetime | None = None
     revision: int = 0

@@ -39,7 +39,7 @@ from admittance.runtime.errors import Fenced, Refused, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import fence
 from admittance.runtime.settings import Settings
-from admittance.runtime.tracing import extract, follow
+from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.scheduler.decide import Scheduler
 from admittance.workload import stored
 
@@ -211,6 +211,13 @@ class Shell:
             headers = {**fence(decision.domain, epoch), HEADER_SCHEMA: SCHEMA_VERSION}
             if trace:
                 headers[HEADER_TRACE] = follow(trace)
+            log.info(
+                f"workload_{type(decision).__name__.lower()}",
+                namespace=decision.namespace,
+                workload=decision.name,
+                revision=decision.revision,
+                trace=trace_id(trace),
+            )
             messages.append((decision, Outgoing(subject_of(decision), encode(decision), headers)))
         task = asyncio.create_task(self._publish(messages), name="state")
         self._stating.add(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -117,9 +117,9 @@ class Folding:
 
     def _occasion(self, fact: Fact, heard: Heard) -> Occasion:
         now = self._now
-        if isinstance(fact, facts.TimerDue) and fact.at:
+        if isinstance(fact, facts.TimerDue) and fact.at is not None:
             # For a due timer it is at least the time that it was set for, whatever our clock says.
-            now = max(now, msgspec.convert(fact.at, datetime, strict=False))
+            now = max(now, fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC))
         return Occasion(now, heard.sequence, heard.time, self._of.around)
 
     def _apply(self, key: str, known: Known, change: Change, heard: Heard) -> None:

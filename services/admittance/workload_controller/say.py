@@ -199,7 +199,7 @@ class Speaker:
             name=meta.name,
             uid=meta.uid,
             kind=say.reason,
-            at=say.detail,
+            at=datetime.fromisoformat(say.detail),
             revision=revision,
         )
         headers = {

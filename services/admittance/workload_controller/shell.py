@@ -26,7 +26,7 @@ from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavai
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
-from admittance.runtime.tracing import follow
+from admittance.runtime.tracing import follow, trace_id
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
@@ -244,6 +244,7 @@ class Active:
         for put, outcome in zip(commit.puts, outcomes, strict=True):
             if isinstance(outcome, int):
                 messages += controller.committed(put, outcome, now)
+                _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await self._reload(controller, put.key)
                 known = controller.workloads.get(put.key)
@@ -306,6 +307,21 @@ class Active:
 def _heard(delivery: Delivery) -> Heard:
     return Heard(
         delivery.sequence, delivery.subject, delivery.data, delivery.headers, delivery.time
+    )
+
+
+def _tell(put: Put, revision: int) -> None:
+    """The one log line of a workload's write: what follows from it, or that it was noted."""
+    _, namespace, name = put.key.split(".")
+    says = put.workload.status.log.says if put.workload is not None else ()
+    what = [say.what for say in says if not say.what.startswith("check_")]
+    log.info(
+        f"workload_{what[-1]}" if what else "workload_written",
+        namespace=namespace,
+        workload=name,
+        revision=revision,
+        fact=put.fact,
+        trace=trace_id(put.trace),
     )
 
 

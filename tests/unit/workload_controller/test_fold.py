@@ -276,7 +276,13 @@ def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
     """Whatever our own clock says, it is not too early for it."""
     bench = Bench()
     ahead = NOON + timedelta(seconds=30)
-    due = facts.TimerDue(**ME, kind="requeue", at=ahead.isoformat())
+    due = facts.TimerDue(**ME, kind="requeue", at=ahead)
     bench.perform(bench.submitted())
     commit = bench.fold(bench.heard(due))
     assert [reply.reason for reply in commit.outcomes.values()] != ["TooEarly"]
+
+
+def test_a_timer_with_a_time_that_is_none_is_buried() -> None:
+    bench = Bench()
+    data = b'{"namespace":"ns","name":"w","kind":"requeue","at":"soon"}'
+    assert len(bench.fold(bench.raw("admit.timer.due.requeue.ns.w", data)).dead) == 1
