@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
@@ -32,6 +33,18 @@ _encode = msgspec.json.Encoder().encode
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
+class Serving:
+    """Endpoints that are answered, until `stop`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def stop(self) -> None:
+        """Answers no longer. Harmless when the connection is gone."""
+        with suppress(nats.errors.Error):
+            await self._service.stop()
+
+
 async def serve(
     bus: Bus,
     service: str,
@@ -40,9 +53,9 @@ async def serve(
     *,
     everyone: Mapping[str, Handler] | None = None,
     metadata: Mapping[str, str] | None = None,
-) -> Service:
-    """Answers endpoints (subject, with wildcards where there is one per namespace) until the
-    service that comes back is stopped, or the bus closed.
+) -> Serving:
+    """Answers endpoints (subject, with wildcards where there is one per namespace) until what
+    comes back is stopped, or the bus closed.
 
     Of ``endpoints`` one instance of the service answers; of ``everyone`` each does.
     """
@@ -65,7 +78,7 @@ async def serve(
             handler=_answering(service, handler),
             queue_group=f"{_UNNAMEABLE.sub('-', service)}-{_UNNAMEABLE.sub('-', instance)}",
         )
-    return added
+    return Serving(added)
 
 
 def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[None]]:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import nats.errors
 import structlog
 
 from admittance.events.codec import Undecodable, decode
@@ -144,8 +143,7 @@ async def _serve(
             ended.result()  # a bug ends the process; the shims go on
         if not await shell.leave(LEAVE_SECONDS):
             log.warning("jobs_left_stopping", runs=len(shell.runs))
-        with suppress(nats.errors.Error):
-            await served.stop()
+        await served.stop()
     finally:
         for task in tasks:
             task.cancel()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
-from nats.micro.service import Service
 
 from admittance.api.kinds import Manifest, kind_named
 from admittance.api.manifest import accept
@@ -50,7 +49,7 @@ class Endpoints:
         self._bus = bus
         self._instance = instance
         self._active = active
-        self._service: Service | None = None
+        self._service: micro.Serving | None = None
 
     async def start(self) -> None:
         """Answers from now on."""
