@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 import nats.errors
 
-from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.options import Call
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
@@ -121,20 +121,45 @@ class Link:
 
     async def state(self, fact: Fact) -> int:
         """Puts fact on the log and answers its sequence. Raises AnswerIsNo when it is refused."""
-        data = encode(fact)
-        headers = {
-            HEADER_MSG_ID: f"cli-{secrets.token_hex(12)}",
-            HEADER_SCHEMA: SCHEMA_VERSION,
-        }
+        [outcome] = await self.state_all([fact])
+        if isinstance(outcome, CliError):
+            raise outcome
+        return outcome
+
+    async def state_all(self, several: Sequence[Fact]) -> list[int | CliError]:
+        """Puts facts on the log, in order; the sequence of each, or why it was refused.
+
+        Raises AnswerIsNo when the log does not answer.
+        """
+        messages = [
+            Outgoing(
+                subject_of(fact),
+                encode(fact),
+                tracing.inject(
+                    {
+                        HEADER_MSG_ID: f"cli-{secrets.token_hex(12)}",
+                        HEADER_SCHEMA: SCHEMA_VERSION,
+                    },
+                    tracing.start(),
+                ),
+            )
+            for fact in several
+        ]
         try:
-            message = Outgoing(subject_of(fact), data, tracing.inject(headers, tracing.start()))
-            return await self.bus.publish(message, timeout=ASK_SECONDS)
-        except TooBig:
-            raise BadInput(
-                f"{fact.name}: {len(data):,} bytes are more than the bus takes in one message"
-            ) from None
-        except (Refused, Unavailable) as error:
-            raise await self._trouble(f"cannot state {subject_of(fact)}", error) from None
+            patience = ASK_SECONDS + len(several) / 1000
+            outcomes = await self.bus.publish_all(messages, timeout=patience)
+        except Unavailable as error:
+            raise await self._trouble(f"cannot state {messages[0].subject}", error) from None
+        answers: list[int | CliError] = []
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, TooBig):
+                size = f"{len(message.data):,} bytes are more than the bus takes in one message"
+                answers.append(BadInput(f"{message.subject}: {size}"))
+            elif isinstance(outcome, Refused):
+                answers.append(await self._trouble(f"cannot state {message.subject}", outcome))
+            else:
+                answers.append(outcome)
+        return answers
 
     async def _trouble(self, what: str, error: AdmittanceError) -> AnswerIsNo:
         """What to tell about a stream that refuses or does not answer."""

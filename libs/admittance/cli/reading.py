@@ -59,8 +59,11 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
     if kind not in QUEUES or not found:
         return {}
     narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
+    namespaces = {one.namespace for one in found} if kind is kinds.LOCAL_QUEUE else set()
+    within = namespaces.pop() if len(namespaces) == 1 else None
     try:
-        reply = await bus.ask("queues", Queues(cluster_queue=narrow), QueuesReply)
+        query = Queues(cluster_queue=narrow)
+        reply = await bus.ask("queues", query, QueuesReply, namespace=within)
     except AnswerIsNo as error:
         output.warn(f"no live counters: {error}")
         return {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -17,9 +18,13 @@ from admittance.cli.errors import BadInput, CliError
 from admittance.cli.link import Link, link
 from admittance.cli.options import Call, Output
 from admittance.events import facts
+from admittance.events.requests import SettledReply
 from admittance.runtime import clock
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
+
+AT_ONCE: Final = 100
+"""Outcomes asked for side by side."""
 
 
 class Submission(NamedTuple):
@@ -88,21 +93,27 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
 
     One that is refused makes the status 1 and leaves the others alone.
     """
-    stated = []
-    for one in submissions:
-        fact = facts.Submitted(
+    stated = [
+        facts.Submitted(
             namespace=one.workload.metadata.namespace,
             name=one.workload.metadata.name,
             time=clock.now(),
             workload=msgspec.Raw(encode(one.workload)),
         )
-        stated.append((one, fact, await bus.state(fact)))
+        for one in submissions
+    ]
+    sequences = await bus.state_all(stated)
     status = 0
-    for one, fact, sequence in stated:
+    for number, (one, fact) in enumerate(zip(submissions, stated, strict=True)):
+        if number % AT_ONCE == 0:
+            replies = await _settled(bus, sequences[number : number + AT_ONCE])
         try:
-            reply = stating.judged(fact, await bus.settle(sequence))
+            reply = replies[number % AT_ONCE]
+            if isinstance(reply, CliError):
+                raise reply
+            reply = stating.judged(fact, reply)
         except CliError as error:
-            if len(stated) == 1:
+            if len(submissions) == 1:
                 raise
             for line in error.lines:
                 output.error(f"{one.source}: {line}")
@@ -117,6 +128,20 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
     return status
+
+
+async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:
+    """What became of each; a `CliError` in place of an answer stays where it is."""
+
+    async def one(sequence: int | CliError) -> SettledReply | CliError:
+        if isinstance(sequence, CliError):
+            return sequence
+        try:
+            return await bus.settle(sequence)
+        except CliError as error:
+            return error
+
+    return list(await asyncio.gather(*map(one, sequences)))
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:

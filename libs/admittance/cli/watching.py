@@ -26,33 +26,40 @@ async def watch(call: Call, typed: str, name: str | None, *, all_namespaces: boo
         widths: list[int] = []
         async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                _show(call, kind, batch, widths, all_namespaces=all_namespaces)
+                found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
+                counters = await reading.live_counters(bus, kind, found)
+                _tell_gone(kind, batch, told=bool(widths))
+                _show(call, kind, found, counters, widths, all_namespaces=all_namespaces)
                 output.flush()
+
+
+def _tell_gone(kind: kinds.Kind, batch: list[Entry], *, told: bool) -> None:
+    """What was deleted, unless it was gone before the first line."""
+    for entry in batch:
+        if entry.value is None and told:
+            output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
 
 
 def _show(
     call: Call,
     kind: kinds.Kind,
-    batch: list[Entry],
+    found: list[Found],
+    counters: tables.Counters,
     widths: list[int],
     *,
     all_namespaces: bool,
 ) -> None:
-    found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
-    for entry in batch:
-        if entry.value is None and widths:
-            output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
     match call.output:
         case Output.JSON:
             for one in found:
-                output.show_json_line(reading.shown(kind, one, {}))
+                output.show_json_line(reading.shown(kind, one, counters))
         case Output.YAML:
             raise BadInput("-w goes with a table, -o wide, -o name or -o json")
         case Output.NAME:
             for one in found:
                 output.say(f"{kind.qualified}/{one.name}")
         case Output.TABLE | Output.WIDE:
-            table = tables.table(kind, found, clock.now(), {}, all_namespaces=all_namespaces)
+            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
             shown = table.narrowed(call.output is Output.WIDE)
             first = not widths
             output.widen(widths, shown)
