@@ -21,6 +21,7 @@ from admittance.bench import queues
 from admittance.bench.generator import Plan, PlannedQueue, PlannedWorkload
 from admittance.bench.load import effective, submission
 from admittance.bench.measure import family
+from admittance.bench.raw import persisted
 from admittance.bench.run import loop_factory, main_of
 from admittance.bench.speaker import Speaker
 from admittance.bench.system import start
@@ -31,6 +32,7 @@ from admittance.runtime.errors import SetupError, Unavailable
 
 QUEUES: Final = 30
 PATIENCE: Final = 300.0
+SILENCE_SECONDS: Final = 3.0
 
 _pending = msgspec.json.Decoder(PendingReply)
 
@@ -104,7 +106,16 @@ async def _fill(bus: Bus, what: Plan) -> None:
         raise SetupError(f"a submission was refused: {speaker.refused[0]}")
     await effective(bus, speaker.sequence, patience=PATIENCE)
     await _known(bus, len(what.workloads))
+    await _silence(bus)
     speaking.cancel()
+
+
+async def _silence(bus: Bus) -> None:
+    """Waits until nothing is said any more: why each of them waits is stated after a while."""
+    before = -1
+    while (now := await persisted(bus)) != before:
+        before = now
+        await asyncio.sleep(SILENCE_SECONDS)
 
 
 async def _known(bus: Bus, count: int) -> None:

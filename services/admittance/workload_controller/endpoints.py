@@ -32,7 +32,7 @@ from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
-from admittance.workload_controller.opening import statement
+from admittance.workload_controller.statement import statement
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller

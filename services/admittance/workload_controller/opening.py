@@ -8,7 +8,6 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
-from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
@@ -17,10 +16,9 @@ from admittance.runtime.history import last
 from admittance.runtime.message_ids import deployment_secret
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import Kept, prefix_of
+from admittance.workload_controller.statement import statement
 
 log = structlog.get_logger()
-_encode = msgspec.json.Encoder().encode
 _applied = msgspec.json.Decoder(ObjectApplied)
 
 
@@ -53,24 +51,6 @@ async def open_controller(bus: Bus, floor: int) -> tuple[Controller, list[str], 
 def _load(controller: Controller, entries: list[Entry]) -> None:
     for entry in entries:
         controller.load(entry.key, entry.value, entry.revision, entry.headers)
-
-
-def statement(controller: Controller, kept: Kept, *, deleted: bool = False) -> Message:
-    """``admit.object.applied`` or ``deleted`` of a manifest."""
-    manifest = kept.object
-    meta = manifest.metadata
-    prefix = prefix_of(manifest)
-    said = ObjectApplied(
-        kind=manifest.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        revision=kept.revision,
-        object=msgspec.Raw(kept.value),
-    )
-    subject = applied_subject(prefix, meta.namespace, meta.name, deleted=deleted)
-    return Message(
-        subject, _encode(said), controller.speaker.identity(f"{subject}/{kept.revision}")
-    )
 
 
 async def _restate(bus: Bus, controller: Controller) -> None:
