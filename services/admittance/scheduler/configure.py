@@ -19,18 +19,18 @@ def apply_object(
     """The object is now so; None: deleted."""
     touched = world.catalog.apply(kind, namespace, name, obj, revision)
     affected = world.catalog.affected
-    if kind == "ClusterQueue":
-        _queue_changed(world, world.queue(name), now)
-    for queue_name in affected:
-        _refresh(world, world.queue(queue_name), spec=queue_name == name)
-    if kind in ("ClusterQueue", "Cohort"):
-        _place(world, touched, kind, name)
     # Decisions on their way were made from an older configuration: the controller refuses them.
     for domain_name in touched:
         domain = world.domains.get(domain_name)
         if domain is not None:
             for member in [one for one in domain.inflight if one.seen < revision]:
                 world.undo(member, domain, now)
+    if kind == "ClusterQueue":
+        _queue_changed(world, world.queue(name), now)
+    for queue_name in affected:
+        _refresh(world, world.queue(queue_name), spec=queue_name == name)
+    if kind in ("ClusterQueue", "Cohort"):
+        _place(world, touched, kind, name)
     match kind:
         case "LocalQueue":
             _local_changed(world, (namespace, name), now)

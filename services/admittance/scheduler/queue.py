@@ -19,7 +19,9 @@ from admittance.scheduler.needs import Shape
 from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member
 from admittance.scheduler.plan import Plan
 
-Item = tuple[int, datetime, str, tuple[str, str], "EqClass"]
+Item = tuple[int, datetime, str, tuple[str, str], int, "EqClass"]
+"""A class's place; the number parts an item from one of the same workload that is out of date."""
+
 ClassKey = tuple[int, Shape]
 
 
@@ -100,7 +102,6 @@ class Queue:
 
     __slots__ = (
         "activity",
-        "admitted",
         "asides",
         "classes",
         "domain",
@@ -112,6 +113,7 @@ class Queue:
         "loud",
         "name",
         "node",
+        "number",
         "parked",
         "plan",
         "strict",
@@ -133,7 +135,7 @@ class Queue:
         self.holding: dict[Member, None] = {}
         self.generation = 0
         self.live = 0
-        self.admitted = 0
+        self.number = 0
 
     # The running order. ---------------------------------------------------------------------
 
@@ -142,8 +144,8 @@ class Queue:
         heap = self.heap
         while heap:
             item = heap[0]
-            if item[4].item is item:
-                entry = item[4].first()
+            if item[5].item is item:
+                entry = item[5].first()
                 if entry is not None:
                     return entry[3]
             heappop(heap)
@@ -196,10 +198,11 @@ class Queue:
         item = cls.item
         if item is not None and item[3] == entry[2] and item[1] == entry[0]:
             return
-        cls.item = (-cls.key[0], entry[0], entry[1], entry[2], cls)
+        self.number += 1
+        cls.item = (-cls.key[0], entry[0], entry[1], entry[2], self.number, cls)
         heappush(self.heap, cls.item)
         if len(self.heap) > 2 * len(self.classes) + 32:
-            self.heap = [one for one in self.heap if one[4].item is one]
+            self.heap = [one for one in self.heap if one[5].item is one]
             heapify(self.heap)
 
     def position(self, member: Member) -> int:

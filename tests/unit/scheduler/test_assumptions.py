@@ -162,6 +162,16 @@ def test_a_queue_that_comes_back_still_counts_what_holds_its_quota() -> None:
     assert story.settle() == ["two"]
 
 
+def test_a_queue_that_is_deleted_takes_its_decisions_along() -> None:
+    story = a_story()
+    story.submit("one", "cq", "6")
+    story.cycle(confirm=False)
+    story.delete("ClusterQueue", "cq")
+    story.queue("cq", resourceGroups=groups(default="10"))
+    assert reserved(story) == 0
+    assert story.cycle() == ["one"]
+
+
 def test_an_old_revision_changes_nothing() -> None:
     story = a_story()
     story.submit("one", "cq", "6")
