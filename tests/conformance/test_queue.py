@@ -1,0 +1,60 @@
+"""Kueue's tables of its queues: who is first, and when one may be tried again."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.scheduler.config import Config
+from admittance.scheduler.facts import facts_of
+from admittance.scheduler.needs import Shapes
+from admittance.workload import stored
+from scheduling import Story, groups
+
+QUEUE = Path(__file__).parents[3] / "shared" / "conformance" / "queue"
+MISSING = "the conformance data is not beside this tree"
+
+
+def _cases(table: str) -> list[Any]:
+    path = QUEUE / f"{table}.json"
+    if not path.is_file():
+        return []
+    return [pytest.param(one, id=one["name"]) for one in json.loads(path.read_text())["cases"]]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@pytest.mark.skipif(not QUEUE.is_dir(), reason=MISSING)
+@pytest.mark.parametrize("case", _cases("TestStrictFIFO"))
+def test_the_head_of_a_queue_is_the_one_that_kueue_takes(case: dict[str, Any]) -> None:
+    given = case["given"]
+    ordering = given.get("workloadOrdering") or {}
+    timestamp = next(iter(ordering.values()), "Eviction") if ordering else "Eviction"
+    story = Story(Config(requeuing_timestamp=timestamp))
+    story.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=groups(default="0"))
+    for one in (given["w1"], given["w2"]):
+        workload = stored.decode(msgspec.json.encode(one))
+        spec = {**json.loads(bytes(workload.spec)), "queueName": "cq"}
+        workload = msgspec.structs.replace(workload, spec=msgspec.Raw(json.dumps(spec).encode()))
+        story._write("ns", workload.metadata.name, workload)
+    first = case["want"]["expected"]
+    assert story.core.explain("ns", first, now=story.now).position == 1
+
+
+@pytest.mark.skipif(not QUEUE.is_dir(), reason=MISSING)
+@pytest.mark.parametrize("case", _cases("TestBackoffWaitingTimeExpired"))
+def test_a_backoff_is_over_when_kueue_says_so(case: dict[str, Any]) -> None:
+    given = case["given"]
+    obj = given["workloadInfo"]
+    obj = obj.get("obj", obj.get("workload", obj))
+    facts = facts_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
+    now = _time(given["now"])
+    over = not facts.waits and (facts.requeue_at is None or now >= facts.requeue_at)
+    assert over is bool(case["want"].get("result", False))
