@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
-from admittance.cli import history, kinds, output, reading, tables
+from admittance.cli import history, kinds, output, reading, sections, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.link import Link, link
-from admittance.cli.objects import Found, conditions_of, field
+from admittance.cli.objects import Found, field
 from admittance.cli.options import Call
-from admittance.cli.output import Column, Table
+from admittance.cli.output import Table
 from admittance.cli.spans import age, stamp
 from admittance.cli.story import Told, placed
 from admittance.events.requests import QueueStatus
@@ -61,8 +59,8 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Namespace", found.namespace),
             ("Uid", meta.uid),
             ("Created", _moment(meta.creation_timestamp, now)),
-            ("Labels", _pairs(meta.labels)),
-            ("Annotations", _pairs(meta.annotations)),
+            ("Labels", sections.pairs(meta.labels)),
+            ("Annotations", sections.pairs(meta.annotations)),
             ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),
             ("Queue", spec.queue_name),
             ("Priority", str(spec.priority or 0)),
@@ -74,9 +72,9 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
         ]
     )
-    _section("Pod sets", _pod_sets(plain))
-    _section("Checks", _checks(found, now))
-    _section("Conditions", _conditions(plain, now))
+    _section("Pod sets", sections.pod_sets(plain))
+    _section("Checks", sections.checks(found, now))
+    _section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
         for event in events:
@@ -95,106 +93,6 @@ def _limit(seconds: int | None) -> str:
     return "" if seconds is None else f"{seconds} s"
 
 
-def _pod_sets(plain: Mapping[str, Any]) -> Table:
-    assigned = {
-        one.get("name"): one
-        for one in field(plain, "status", "admission", "podSetAssignments", default=[])
-    }
-    rows = []
-    for pod_set in field(plain, "spec", "podSets", default=[]):
-        name = pod_set.get("name", "main")
-        containers = field(pod_set, "template", "spec", "containers", default=[])
-        got = assigned.get(name) or {}
-        rows.append(
-            (
-                name,
-                str(pod_set.get("count", 1)),
-                _requests(containers) or tables.NOTHING,
-                ",".join(dict.fromkeys((got.get("flavors") or {}).values())) or tables.NOTHING,
-                _pairs(got.get("resourceUsage") or {}) or tables.NOTHING,
-                _command(containers),
-            )
-        )
-    columns = (
-        Column("NAME"),
-        Column("PODS", right=True),
-        Column("REQUESTS PER POD"),
-        Column("FLAVORS"),
-        Column("USES IN ALL"),
-        Column("COMMAND"),
-    )
-    return Table(columns, rows)
-
-
-def _requests(containers: Sequence[Mapping[str, Any]]) -> str:
-    """What the containers ask for, one by one where there are several."""
-    each = [_pairs(field(one, "resources", "requests", default={})) for one in containers]
-    return " + ".join(asked for asked in each if asked)
-
-
-def _command(containers: Sequence[Mapping[str, Any]]) -> str:
-    if not containers:
-        return tables.NOTHING
-    words = [*(containers[0].get("command") or []), *(containers[0].get("args") or [])]
-    text = " ".join(words) or str(containers[0].get("image", ""))
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _checks(found: Found, now: datetime) -> Table:
-    rows = [
-        (
-            row.name,
-            row.state,
-            row.reason or tables.NOTHING,
-            age(row.last_transition_time, now),
-            tables.NOTHING
-            if row.requeue_after_seconds is None
-            else f"{row.requeue_after_seconds} s",
-            str(row.retry_count),
-            row.message,
-        )
-        for row in found.workload().status.admission_checks
-    ]
-    columns = (
-        Column("CHECK"),
-        Column("STATE"),
-        Column("REASON"),
-        Column("SINCE"),
-        Column("RETRY AFTER"),
-        Column("RETRIES", right=True),
-        Column("MESSAGE"),
-    )
-    return Table(columns, rows)
-
-
-def _conditions(plain: Mapping[str, Any], now: datetime) -> Table:
-    rows = [
-        (
-            str(one.get("type", "")),
-            str(one.get("status", "")),
-            str(one.get("reason", "")) or tables.NOTHING,
-            _since(one.get("lastTransitionTime"), now),
-            str(one.get("message", "")),
-        )
-        for one in conditions_of(plain)
-    ]
-    columns = (
-        Column("CONDITION"),
-        Column("STATUS"),
-        Column("REASON"),
-        Column("SINCE"),
-        Column("MESSAGE"),
-    )
-    return Table(columns, rows)
-
-
-def _since(text: Any, now: datetime) -> str:
-    try:
-        return age(msgspec.convert(text, datetime, strict=False), now) if text else tables.NOTHING
-    except msgspec.ValidationError:
-        return tables.NOTHING
-
-
 def _tell_object(kind: kinds.Kind, found: Found, counters: tables.Counters, now: datetime) -> None:
     plain = found.plain()
     namespace = found.namespace if kind.namespaced else ""
@@ -207,14 +105,14 @@ def _tell_object(kind: kinds.Kind, found: Found, counters: tables.Counters, now:
             ("Kind", f"{plain.get('kind', kind.manifest)} ({plain.get('apiVersion', '')})"),
             ("Created", _moment(created, now)),
             ("Generation", str(field(plain, "metadata", "generation", default=""))),
-            ("Labels", _pairs(field(plain, "metadata", "labels", default={}))),
-            ("Annotations", _pairs(field(plain, "metadata", "annotations", default={}))),
+            ("Labels", sections.pairs(field(plain, "metadata", "labels", default={}))),
+            ("Annotations", sections.pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
         ]
     )
     if counted is not None and counted.usage:
-        _section("Usage", _usage(counted))
-    _section("Conditions", _conditions(plain, now))
+        _section("Usage", sections.usage(counted))
+    _section("Conditions", sections.conditions(plain, now))
     rest = {
         key: value
         for key, value in plain.items()
@@ -233,35 +131,6 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     yield "Reserving", str(counted.reserving)
     yield "Admitted", str(counted.admitted)
     yield "Domain", counted.domain
-
-
-def _usage(counted: QueueStatus) -> Table:
-    from admittance.api.quantity import render
-
-    rows = [
-        (
-            one.flavor,
-            one.resource,
-            render(one.resource, one.nominal),
-            render(one.resource, one.reserved),
-            render(one.resource, one.admitted),
-            render(one.resource, one.borrowed),
-        )
-        for one in counted.usage
-    ]
-    columns = (
-        Column("FLAVOR"),
-        Column("RESOURCE"),
-        Column("NOMINAL", right=True),
-        Column("RESERVED", right=True),
-        Column("ADMITTED", right=True),
-        Column("BORROWED", right=True),
-    )
-    return Table(columns, rows)
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> None:
