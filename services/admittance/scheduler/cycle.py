@@ -13,7 +13,7 @@ from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell, available
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment, assign
-from admittance.scheduler.picture import Aside, Member, SavedCursor, Say
+from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.reasons import refusal_of
 
@@ -199,6 +199,3 @@ def refusal_for(member: Member) -> Refusal | None:
     if member.cls is not None and member.cls.parked is not None:
         return member.cls.parked
     return None
-
-
-__all__ = ["Accept", "Cycle", "Entry", "Say", "flush", "held_back", "refusal_for"]
