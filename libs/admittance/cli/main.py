@@ -74,7 +74,9 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         _complain(error)
         return 1
     except TyperException as error:
-        _complain(error, error.format_message())
+        # Without a message it was the help, shown because nothing else was typed.
+        if message := error.format_message():
+            _complain(error, message)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

@@ -174,6 +174,13 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
+def test_a_call_of_nothing_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke([]) == 2
+    captured = capsys.readouterr()
+    assert "Usage: admit" in captured.out
+    assert captured.err == ""
+
+
 def test_a_bug_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +195,11 @@ def test_a_bug_is_one_line_too(
 
 
 # Global options. ------------------------------------------------------------------------
+
+
+def test_what_follows_two_hyphens_is_the_commands_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["submit", "-q", "x", "--", "true", "--nats", "no url at all"]) == 1
+    assert "nothing listens at nats://127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_what_stands_behind_the_command_goes_before_what_stands_in_front() -> None:
