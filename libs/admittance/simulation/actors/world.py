@@ -1,0 +1,176 @@
+"""Users, admins and check controllers: whoever speaks to the system from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.facts import CheckReported, CheckRequested
+from admittance.events.subjects import subject_of
+from admittance.simulation.kernel import Future, Kernel
+from admittance.simulation.server import Server
+from admittance.simulation.story import Story
+from admittance.simulation.stream import MESSAGE_ID, Outgoing, Stored
+
+_requested = msgspec.json.Decoder(CheckRequested)
+
+
+class Publisher:
+    """Says facts until they are acknowledged, under one message id each: some are lost on the way
+    and some acknowledgements are, so some arrive twice, and none in any order."""
+
+    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
+        self._kernel = kernel
+        self._server = server
+        self._story = story
+        self._number = 0
+        self.losses = 0.1
+        self.acknowledged: list[Fact] = []
+
+    def say(self, fact: Fact, at: float) -> None:
+        """Says fact at that time or somewhat later."""
+        self._number += 1
+        identity = f"user/{self._number}"
+        message = Outgoing(subject_of(fact), encode(fact), {MESSAGE_ID: identity})
+        rng, kernel = self._kernel.rng, self._kernel
+
+        def attempt() -> None:
+            if rng.random() >= self.losses:
+                self._server.publish(message)
+                if rng.random() >= self.losses:
+                    self.acknowledged.append(fact)
+                    return
+            kernel.after(0.2 + rng.random() * 2.0, attempt)
+
+        kernel.at(at + rng.random() * 0.05, attempt)
+
+
+class Admin:
+    """Applies manifests, one request after the other, each until it is done."""
+
+    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
+        self._kernel = kernel
+        self._server = server
+        self._story = story
+        self._waiting: list[list[dict[str, Any]]] = []
+        self._busy = False
+        self.applied = 0
+
+    def apply(self, manifests: list[dict[str, Any]], at: float) -> None:
+        """Applies them at that time, or when what came before is done."""
+
+        def begin() -> None:
+            self._waiting.append(manifests)
+            self._next()
+
+        self._kernel.at(at, begin)
+
+    def _next(self) -> None:
+        if not self._busy and self._waiting:
+            self._busy = True
+            self._attempt(self._waiting[0])
+
+    def _attempt(self, manifests: list[dict[str, Any]]) -> None:
+        kernel = self._kernel
+        answer = Future()
+        over = False
+
+        def again() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                self._attempt(manifests)
+
+        def answered() -> None:
+            nonlocal over
+            if over:
+                return
+            over = True
+            self._story.tell("admin", f"hears {answer.value!r}")
+            if answer.value in ("applied", "unchanged"):
+                self.applied += 1
+                self._waiting.pop(0)
+                self._busy = False
+                self._next()
+            else:
+                kernel.after(0.5, lambda: self._attempt(manifests))
+
+        answer.signal.waiting.append(answered)
+        endpoints = list(self._server.endpoints.values())
+        if endpoints:
+            names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
+            self._story.tell("admin", f"applies {names}")
+            kernel.rng.choice(endpoints)(manifests, answer)
+            kernel.after(15.0, again)
+        else:
+            kernel.after(0.5, again)
+
+
+class Checks:
+    """Check controllers: late, twice, out of order, with old cycles, and changing their minds.
+
+    In the end, when ``calm``, each request is answered once with Ready.
+    """
+
+    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
+        self._kernel = kernel
+        self._server = server
+        self._story = story
+        self._number = 0
+        self.calm = False
+        server.log.on_stored.append(self._hear)
+
+    def _hear(self, stored: Stored) -> None:
+        if not stored.subject.startswith("admit.check.requested."):
+            return
+        request = _requested.decode(stored.data)
+        rng = self._kernel.rng
+        if self.calm:
+            self._report(request, "Ready", rng.random())
+            return
+        while True:
+            state = rng.choices(("Ready", "Retry", "Pending", "Rejected"), weights=(10, 3, 2, 0.7))[
+                0
+            ]
+            self._report(request, state, rng.random() * rng.choice((0.1, 1.0, 12.0)))
+            if state in ("Ready", "Rejected") or (state == "Retry" and rng.random() < 0.7):
+                break
+
+    def _report(self, request: CheckRequested, state: str, delay: float) -> None:
+        rng = self._kernel.rng
+        cycle = request.cycle
+        if not self.calm and rng.random() < 0.1:
+            cycle += rng.choice((-1, 1))
+        report = CheckReported(
+            namespace=request.namespace,
+            name=request.name,
+            uid=request.uid,
+            controller=request.controller,
+            check=request.check,
+            cycle=cycle,
+            state=state,
+            message="so",
+            requeue_after_seconds=(rng.choice((None, 1, 5, 20)) if state == "Retry" else None),
+        )
+        self._number += 1
+        message = Outgoing(
+            subject_of(report), encode(report), {MESSAGE_ID: f"check/{self._number}"}
+        )
+        kernel = self._kernel
+
+        def speak() -> None:
+            self._server.publish(message)
+
+        kernel.after(delay, speak)
+        if rng.random() < 0.1:
+            kernel.after(delay + rng.random() * 5.0, speak)
+        if rng.random() < 0.03 and not self.calm:
+            # After the window of message ids: the state is what makes it harmless.
+            kernel.after(delay + 121.0, speak)
+
+
+__all__ = ["Admin", "Checks", "Publisher", "facts"]

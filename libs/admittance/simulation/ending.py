@@ -1,0 +1,178 @@
+"""What must hold in the end, when faults have stopped and time has run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from admittance.api.quantity import amount
+from admittance.api.stored_form import spec_of
+from admittance.events.codec import encode
+from admittance.events.facts import CheckReported, Deleted, Submitted
+from admittance.events.subjects import subject_of, workload_key
+from admittance.scheduler.decide import Scheduler
+from admittance.simulation import naive
+from admittance.simulation.actors.world import Publisher
+from admittance.simulation.invariants import Broken, Invariants, Seen
+from admittance.simulation.kernel import Kernel
+from admittance.simulation.server import Server
+from admittance.simulation.stream import Outgoing
+from admittance.workload.conditions import Type, find, is_false
+from admittance.workload.stored import StoredWorkload, head
+
+STEPS_MAX = 300_000
+ROUNDS = 20
+
+
+class Ending:
+    """Runs time on until nothing happens any more, then looks at everything."""
+
+    def __init__(
+        self, server: Server, invariants: Invariants, kernel: Kernel, users: Publisher
+    ) -> None:
+        self._server = server
+        self._inv = invariants
+        self._kernel = kernel
+        self._users = users
+
+    def settle(self) -> None:
+        """Until no event is left; check controllers repeat what they think, since what they said
+        out of order may have been taken for their last word."""
+        for _ in range(ROUNDS):
+            if not self._kernel.run(self._kernel.now + 3600.0):
+                raise Broken("it never comes to rest")
+            if not self._remind():
+                return
+        raise Broken("checks are asked again and again")
+
+    def _remind(self) -> bool:
+        spoke = False
+        for seen in list(self._inv.seen.values()):
+            workload = seen.workload
+            if workload is None or seen.where != "reserved":
+                continue
+            for row in workload.status.admission_checks:
+                check = self._inv.checks.get(row.name)
+                if row.state == "Ready" or check is None:
+                    continue
+                report = CheckReported(
+                    namespace=workload.metadata.namespace,
+                    name=workload.metadata.name,
+                    uid=workload.metadata.uid,
+                    controller=check.spec.controller_name,
+                    check=row.name,
+                    cycle=workload.status.admission_cycle,
+                    state="Ready",
+                )
+                message = Outgoing(subject_of(report), encode(report))
+                self._kernel.after(0.1, partial(self._publish, message))
+                spoke = True
+        return spoke
+
+    def _publish(self, message: Outgoing) -> None:
+        self._server.publish(message)
+
+    # Checks. --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Everything that was promised is kept by now."""
+        self._nothing_lost()
+        self._all_said()
+        for key, seen in sorted(self._inv.seen.items()):
+            if seen.workload is not None:
+                self._truly(key, seen, seen.workload)
+        if self._inv.running:
+            raise Broken(f"jobs run on: {sorted(self._inv.running)}")
+
+    def _nothing_lost(self) -> None:
+        said = self._users.acknowledged
+        deleted = {(fact.namespace, fact.name) for fact in said if isinstance(fact, Deleted)}
+        for fact in said:
+            if isinstance(fact, Submitted) and (fact.namespace, fact.name) not in deleted:
+                seen = self._inv.seen.get(workload_key(fact.namespace, fact.name))
+                if seen is None or seen.workload is None:
+                    raise Broken(f"{fact.name} was submitted and is lost")
+
+    def _all_said(self) -> None:
+        missing = sorted(set(self._inv.owed) - self._inv.said, key=lambda one: one[1])
+        if missing:
+            _, revision, what = missing[0]
+            key = self._inv.owed[missing[0]]
+            raise Broken(f"{key}: {what} of revision {revision} was never said")
+
+    def _truly(self, key: str, seen: Seen, workload: StoredWorkload) -> None:
+        match seen.where:
+            case "evicting":
+                raise Broken(f"{key} is stuck in its eviction")
+            case "reserved":
+                raise Broken(f"{key} is reserved for ever")
+            case "admitted":
+                raise Broken(f"{key} is admitted and does not run")
+            case "off" if seen.usage:
+                raise Broken(f"{key} is off and holds quota for ever")
+            case "waiting":
+                self._waits(key, workload)
+
+    def _waits(self, key: str, workload: StoredWorkload) -> None:
+        """It waits for a reason that truly holds."""
+        reserved = find(workload, Type.QUOTA_RESERVED)
+        if reserved is not None and reserved.reason == "OnHold":
+            return
+        spec = head(workload)
+        local = self._inv.locals.get((workload.metadata.namespace, spec.queue_name))
+        if local is None:
+            return
+        queue = self._inv.queues.get(local.spec.cluster_queue)
+        stopped = queue is None or queue.spec.stop_policy not in ("", "None")
+        if stopped or local.spec.stop_policy not in ("", "None"):
+            return
+        assert queue is not None
+        if is_false(workload, Type.REQUEUED):
+            raise Broken(f"{key} waits to be requeued, and nothing will do that")
+        waiting = [
+            other.workload
+            for other in self._inv.seen.values()
+            if other.workload is not None
+            and other.where == "waiting"
+            and self._queue_of(other.workload) == queue.metadata.name
+        ]
+        if queue.spec.queueing_strategy == "StrictFIFO" and any(
+            not self._fitting(one, queue) for one in waiting
+        ):
+            return
+        for flavor in self._fitting(workload, queue):
+            raise Broken(f"{key} waits though it fits {flavor} in {queue.metadata.name}")
+
+    def _queue_of(self, workload: StoredWorkload) -> str:
+        where = workload.metadata.namespace, head(workload).queue_name
+        local = self._inv.locals.get(where)
+        return local.spec.cluster_queue if local is not None else ""
+
+    def _fitting(self, workload: StoredWorkload, queue: object) -> list[str]:
+        return list(self._fits(workload, queue))
+
+    def _fits(self, workload: StoredWorkload, queue: object) -> Iterator[str]:
+        inv = self._inv
+        cpu = 0
+        for pod_set in spec_of(workload.spec).pod_sets:
+            for container in pod_set.template.spec.containers:
+                cpu += amount("cpu", container.resources.requests["cpu"]) * pod_set.count
+        spec = queue.spec  # type: ignore[attr-defined]
+        name = queue.metadata.name  # type: ignore[attr-defined]
+        for group in spec.resource_groups:
+            for flavor in group.flavors:
+                left = naive.available(
+                    name, (flavor.name, "cpu"), inv.queues, inv.cohorts, inv.usage
+                )
+                if cpu <= max(0, left):
+                    yield flavor.name
+
+    def check_picture(self, name: str, scheduler: Scheduler) -> None:
+        """What a scheduler believes to be used is what the bucket says."""
+        for queue, node in scheduler.catalog.tree.queues.items():
+            held = self._inv.usage.get(queue, {})
+            for fr in {*held, *node.cells}:
+                cell = node.cells.get(fr)
+                used = cell.usage if cell is not None else 0
+                if used != held.get(fr, 0):
+                    raise Broken(f"{name} believes {used} of {fr} used in {queue}: {held.get(fr)}")

@@ -1,0 +1,258 @@
+"""What must hold after every step, and what must hold in the end.
+
+Every write to the bucket, every message on the log and every start and end of a job is looked at
+as it happens: nothing else can break a promise.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from admittance.api.manifest import decode_object
+from admittance.events.facts import Said
+from admittance.events.subjects import OUTPUTS
+from admittance.simulation import naive
+from admittance.simulation.kernel import Kernel
+from admittance.simulation.stream import Stored
+from admittance.workload import stored as workloads
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Broken(Exception):
+    """An invariant does not hold; the text says which and how."""
+
+
+_W: Final = "waiting"
+_GROUP: Final = {
+    Phase.PENDING: _W,
+    Phase.BACKOFF: _W,
+    Phase.QUOTA_RESERVED: "reserved",
+    Phase.ADMITTED: "admitted",
+    Phase.RUNNING: "admitted",
+    Phase.EVICTING: "evicting",
+    Phase.DEACTIVATED: "off",
+    Phase.REJECTED: "off",
+    Phase.FINISHED: "finished",
+}
+LEGAL: Final[dict[str, frozenset[str]]] = {
+    "": frozenset({_W, "off", "finished"}),
+    _W: frozenset({_W, "reserved", "admitted", "off", "finished", ""}),
+    "reserved": frozenset({"reserved", "admitted", _W, "off", "finished", ""}),
+    "admitted": frozenset({"admitted", "evicting", "off", "finished", _W}),
+    "evicting": frozenset({"evicting", _W, "off", "finished", ""}),
+    "off": frozenset({"off", _W, "evicting", "finished", ""}),
+    "finished": frozenset({""}),
+}
+"""Drawn from LIFECYCLE 1.3 and 1.4, not from the table of moves. One write may fold several facts
+that nobody has to hear of, so what leads through waiting is legal, too; "" is no workload."""
+
+Saying = tuple[str, int, str]
+"""Uid, revision, and what was to be said."""
+
+_said = msgspec.json.Decoder(Said)
+
+
+class Seen:
+    """A workload as of its last revision. ``seconds``: admitted so far, counted independently."""
+
+    __slots__ = ("revision", "seconds", "since", "usage", "where", "workload")
+
+    def __init__(self) -> None:
+        self.workload: StoredWorkload | None = None
+        self.revision = 0
+        self.where = ""
+        self.usage: naive.Usage = {}
+        self.seconds = 0
+        self.since: datetime | None = None
+
+
+class Invariants:
+    """Looks at every step. Raises Broken."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.seen: dict[str, Seen] = {}
+        self.usage: dict[str, naive.Usage] = {}
+        self.queues: dict[str, Any] = {}
+        self.cohorts: dict[str, Any] = {}
+        self.locals: dict[tuple[str, str], Any] = {}
+        self.flavors: dict[str, Any] = {}
+        self.checks: dict[str, Any] = {}
+        self.owed: dict[Saying, str] = {}
+        self.said: set[Saying] = set()
+        self.finished: dict[str, int] = {}
+        self.running: dict[str, str] = {}
+        self.completed: set[str] = set()
+        self.reservations = 0
+
+    # The bucket. ----------------------------------------------------------------------
+
+    def stored(self, entry: Stored) -> None:
+        """A write to the bucket."""
+        prefix, _, rest = entry.subject.partition(".")
+        if prefix == "workload":
+            self._workload(entry)
+        elif prefix not in ("barrier", "_admittance"):
+            about = None if entry.gone else decode_object(entry.data).manifest
+            kept: dict[Any, Any] | None = {
+                "clusterqueue": self.queues,
+                "cohort": self.cohorts,
+                "flavor": self.flavors,
+                "admissioncheck": self.checks,
+            }.get(prefix)
+            if prefix == "localqueue":
+                namespace, _, name = rest.partition(".")
+                self.locals[namespace, name] = about
+            elif kept is not None and about is not None:
+                kept[rest] = about
+            elif kept is not None:
+                kept.pop(rest, None)
+
+    def _workload(self, entry: Stored) -> None:
+        key = entry.subject
+        before = self.seen.get(key) or Seen()
+        after = Seen()
+        after.revision = entry.sequence
+        if not entry.gone:
+            after.workload = workloads.decode(entry.data)
+            after.where = _GROUP[phase(after.workload, self._kernel.time())]
+            if is_true(after.workload, Type.QUOTA_RESERVED) and after.where != "finished":
+                assert after.workload.status.admission is not None
+                after.usage = naive.usage_of(after.workload.status.admission)
+        self.seen[key] = after
+        old, new = before.workload, after.workload
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self._step(key, before, Seen())
+            self._charge(key, before, Seen())
+            before, old = Seen(), None
+        self._step(key, before, after)
+        if new is not None:
+            for say in new.status.log.says:
+                if say.what != "check_withdrawn":
+                    self.owed[new.metadata.uid, entry.sequence, say.what] = key
+            self._object(key, new)
+            self._seconds(key, before, after)
+        self._charge(key, before, after)
+
+    def _step(self, key: str, before: Seen, after: Seen) -> None:
+        old, new = before.workload, after.workload
+        legal = after.where in LEGAL[before.where]
+        if before.where == "off" and after.where == "evicting":
+            legal = bool(before.usage)
+        if before.where == "admitted" and not after.where and old is not None:
+            # The job had ended, and that folded into the deletion.
+            legal = self.finished.get(key, 0) > old.status.log.fact
+        if not legal:
+            raise Broken(f"{key} went from {before.where} to {after.where or 'nothing'}")
+        if old is None or new is None:
+            return
+        if new.status.log.fact <= old.status.log.fact:
+            raise Broken(f"{key}: fact {new.status.log.fact} after {old.status.log.fact}")
+        if new.status.admission_cycle < old.status.admission_cycle:
+            raise Broken(f"{key}: the cycle went back")
+        had, has = old.status.admission, new.status.admission
+        if had is not None and has is not None and had != has:
+            raise Broken(f"{key}: its admission was edited")
+        if has is not None and had is None and before.where != _W:
+            raise Broken(f"{key}: got an admission while it was {before.where}")
+
+    def _object(self, key: str, workload: StoredWorkload) -> None:
+        status = workload.status
+        reserved = is_true(workload, Type.QUOTA_RESERVED)
+        if is_true(workload, Type.ADMITTED) and not reserved:
+            raise Broken(f"{key} is admitted, not reserved (i)")
+        if reserved != (status.admission is not None):
+            raise Broken(f"{key}: reserved {reserved}, admission {status.admission} (i)")
+        waits = is_false(workload, Type.REQUEUED) or (
+            status.requeue_state is not None and status.requeue_state.requeue_at is not None
+        )
+        if not waits and not reserved and head(workload).active:
+            for row in status.admission_checks:
+                if row.state in ("Retry", "Rejected"):
+                    raise Broken(f"{key} is pending with {row.name} in {row.state} (iv)")
+        if status.admission is None and any(row.pod_set_updates for row in status.admission_checks):
+            raise Broken(f"{key} has updates without an admission (v)")
+
+    def _seconds(self, key: str, before: Seen, after: Seen) -> None:
+        new = after.workload
+        assert new is not None
+        after.seconds, after.since = before.seconds, before.since
+        admitted = find(new, Type.ADMITTED)
+        if admitted is not None and admitted.status == "True":
+            after.since = admitted.last_transition_time
+        elif before.since is not None and admitted is not None:
+            assert admitted.last_transition_time is not None
+            after.seconds += int((admitted.last_transition_time - before.since).total_seconds())
+            after.since = None
+        told = new.status.accumulated_past_execution_time_seconds or 0
+        if told != after.seconds:
+            raise Broken(f"{key} was admitted for {after.seconds} s and says {told} (vi)")
+
+    def _charge(self, key: str, before: Seen, after: Seen) -> None:
+        if before.usage == after.usage:
+            return
+        if before.workload is not None and before.usage:
+            self._add(before, -1)
+        if not after.usage:
+            return
+        self._add(after, 1)
+        self.reservations += 1
+        assert after.workload is not None
+        assert after.workload.status.admission is not None
+        queue = after.workload.status.admission.cluster_queue
+        for fr, much in after.usage.items():
+            left = naive.available(queue, fr, self.queues, self.cohorts, self.usage)
+            if much and left < 0:
+                raise Broken(f"{key} takes {fr} in {queue} over quota by {-left}")
+
+    def _add(self, seen: Seen, sign: int) -> None:
+        assert seen.workload is not None
+        assert seen.workload.status.admission is not None
+        held = self.usage.setdefault(seen.workload.status.admission.cluster_queue, {})
+        for fr, much in seen.usage.items():
+            held[fr] = held.get(fr, 0) + sign * much
+
+    # The log. -------------------------------------------------------------------------
+
+    def logged(self, stored: Stored) -> None:
+        """A message on the log."""
+        _, thing, what, rest = stored.subject.split(".", 3)
+        if thing == "check" and what == "requested":
+            what, rest = "check_requested", rest.partition(".")[2]
+        elif thing == "workload" and what == "finished":
+            self.finished[f"workload.{rest}"] = stored.sequence
+            return
+        elif thing != "workload" or what not in OUTPUTS:
+            return
+        fact = _said.decode(stored.data)
+        key = f"workload.{rest}"
+        found = self.seen.get(key)
+        if found is None or fact.revision > found.revision:
+            raise Broken(f"{key}: {what} of revision {fact.revision}, which is not there")
+        self.said.add((fact.uid, fact.revision, what))
+
+    def timed(self, stored: Stored) -> None:
+        """A schedule was set."""
+        fact = _said.decode(stored.data)
+        self.said.add((fact.uid, fact.revision, "timer"))
+
+    # Jobs. ----------------------------------------------------------------------------
+
+    def started(self, key: str, runner: str) -> None:
+        """The processes of an admission are started by a runner."""
+        if key in self.running:
+            raise Broken(f"{key} runs on {self.running[key]} and starts on {runner}")
+        if key in self.completed:
+            raise Broken(f"{key} ran to its end and starts again on {runner}")
+        self.running[key] = runner
+
+    def ended(self, key: str, kind: str) -> None:
+        """They ended."""
+        self.running.pop(key, None)
+        if kind in ("succeeded", "failed"):
+            self.completed.add(key)

@@ -1,0 +1,22 @@
+"""What keeps the promises, each to be taken out for a test that shows what it is good for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mechanisms(NamedTuple):
+    """All in place unless said."""
+
+    fence_at_the_log: bool = True
+    """The server refuses what carries an old epoch."""
+    barrier: bool = True
+    """A new leader of a domain waits until its predecessor's decisions are in its picture."""
+    skip_applied: bool = True
+    """A fact that is in the object already is not applied again."""
+    say_again: bool = True
+    """Whoever takes over says what may not have been said."""
+    seen: bool = True
+    """A decision made from older queues than those that are in the bucket is void."""
+    claims: bool = True
+    """An admission is started by who has its claim."""

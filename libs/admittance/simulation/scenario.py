@@ -1,0 +1,263 @@
+"""What happens in a run: queues, workloads, what users and admins do, and which faults strike.
+
+Small on purpose: few queues, tight quotas, many collisions.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.base import Fact
+
+API: Final = "kueue.x-k8s.io/v1beta2"
+NAMESPACE: Final = "ns"
+ACTIVE_SECONDS: Final = 60.0
+"""For so long users act and faults strike."""
+SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b")
+
+
+class Saying(NamedTuple):
+    """A user says something."""
+
+    at: float
+    fact: Fact
+
+
+class Applying(NamedTuple):
+    """An admin applies something."""
+
+    at: float
+    manifests: list[dict[str, Any]]
+
+
+class Fault(NamedTuple):
+    """Something goes wrong with a service, at the ``after``-th message that the server stores:
+    so it strikes where work is done, not while all is idle. ``who`` "leader": the active
+    workload-controller. ``seconds``: how long it lasts."""
+
+    after: int
+    who: str
+    what: str
+    seconds: float
+    delay: float
+
+
+class Scenario(NamedTuple):
+    manifests: list[dict[str, Any]]
+    sayings: list[Saying]
+    applyings: list[Applying]
+    faults: list[Fault]
+    skews: dict[str, float]
+
+
+def _manifest(kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
+
+
+class _Queues:
+    """The configuration as it is now, and its random edits."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.flavors = ["f0", "f1"][: rng.choice((1, 1, 2))]
+        self.checks = ["k0", "k1"][: rng.choice((0, 1, 1, 2))]
+        self.cohorts = ["c0", "c1"][: rng.choice((0, 1, 2))]
+        self.queues: dict[str, dict[str, Any]] = {}
+        self.locals: dict[str, dict[str, Any]] = {}
+        self.trees: dict[str, dict[str, Any]] = {}
+        for number in range(rng.choice((1, 2, 2, 3))):
+            self.queues[f"q{number}"] = self._queue()
+            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+        for name in self.cohorts:
+            self.trees[name] = self._cohort(name)
+
+    def _quota(self, nominal: int) -> dict[str, Any]:
+        rng = self.rng
+        quota: dict[str, Any] = {"name": "cpu", "nominalQuota": nominal}
+        if self.cohorts and rng.random() < 0.3:
+            quota["borrowingLimit"] = rng.randint(0, 3)
+        if self.cohorts and rng.random() < 0.3:
+            quota["lendingLimit"] = rng.randint(0, nominal)
+        return quota
+
+    def _groups(self, most: int) -> list[dict[str, Any]]:
+        flavors = [
+            {"name": name, "resources": [self._quota(self.rng.randint(0, most))]}
+            for name in self.flavors
+        ]
+        return [{"coveredResources": ["cpu"], "flavors": flavors}]
+
+    def _queue(self) -> dict[str, Any]:
+        rng = self.rng
+        spec: dict[str, Any] = {
+            "namespaceSelector": {},
+            "queueingStrategy": rng.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO")),
+            "resourceGroups": self._groups(5),
+        }
+        if self.cohorts and rng.random() < 0.8:
+            spec["cohortName"] = rng.choice(self.cohorts)
+        else:
+            for flavor in spec["resourceGroups"][0]["flavors"]:
+                for quota in flavor["resources"]:
+                    quota.pop("borrowingLimit", None)
+                    quota.pop("lendingLimit", None)
+        if self.checks and rng.random() < 0.6:
+            spec["admissionChecks"] = rng.sample(self.checks, rng.randint(1, len(self.checks)))
+        return spec
+
+    def _cohort(self, name: str) -> dict[str, Any]:
+        spec: dict[str, Any] = {}
+        if name == "c1" and self.rng.random() < 0.6:
+            spec["parentName"] = "c0"
+        if self.rng.random() < 0.5:
+            spec["resourceGroups"] = self._groups(3)
+            if "parentName" not in spec:
+                for flavor in spec["resourceGroups"][0]["flavors"]:
+                    for quota in flavor["resources"]:
+                        quota.pop("borrowingLimit", None)
+                        quota.pop("lendingLimit", None)
+        return spec
+
+    def all(self) -> list[dict[str, Any]]:
+        found = [_manifest("ResourceFlavor", name, {}) for name in self.flavors]
+        found += [
+            _manifest("AdmissionCheck", name, {"controllerName": f"ctl-{name}"})
+            for name in self.checks
+        ]
+        found += [_manifest("Cohort", name, spec) for name, spec in self.trees.items()]
+        found += [_manifest("ClusterQueue", name, spec) for name, spec in self.queues.items()]
+        found += [
+            _manifest("LocalQueue", name, spec, namespace=NAMESPACE)
+            for name, spec in self.locals.items()
+        ]
+        return found
+
+    def edit(self) -> list[dict[str, Any]]:
+        """One random change."""
+        rng = self.rng
+        name = rng.choice(sorted(self.queues))
+        spec = self.queues[name]
+        match rng.choice(("quota", "quota", "stop", "stop", "local", "move", "checks", "cohort")):
+            case "quota":
+                spec["resourceGroups"] = self._groups(6)
+                if "cohortName" not in spec:
+                    for flavor in spec["resourceGroups"][0]["flavors"]:
+                        for quota in flavor["resources"]:
+                            quota.pop("borrowingLimit", None)
+                            quota.pop("lendingLimit", None)
+            case "stop":
+                before = spec.get("stopPolicy", "None")
+                spec["stopPolicy"] = (
+                    "None" if before != "None" else rng.choice(("Hold", "HoldAndDrain"))
+                )
+            case "local":
+                local = rng.choice(sorted(self.locals))
+                about = self.locals[local]
+                before = about.get("stopPolicy", "None")
+                about["stopPolicy"] = (
+                    "None" if before != "None" else rng.choice(("Hold", "HoldAndDrain"))
+                )
+                return [_manifest("LocalQueue", local, dict(about), namespace=NAMESPACE)]
+            case "move" if self.cohorts:
+                spec["cohortName"] = rng.choice(self.cohorts)
+            case "checks" if self.checks:
+                spec["admissionChecks"] = rng.sample(self.checks, rng.randint(0, len(self.checks)))
+            case "cohort" if self.cohorts:
+                cohort = rng.choice(self.cohorts)
+                self.trees[cohort] = self._cohort(cohort)
+                return [_manifest("Cohort", cohort, self.trees[cohort])]
+        return [_manifest("ClusterQueue", name, dict(spec))]
+
+
+def _workload(rng: Random, name: str, queue: str) -> msgspec.Raw:
+    container = {
+        "name": "c",
+        "image": "i",
+        "command": ["true"],
+        "resources": {"requests": {"cpu": str(rng.choice((1, 1, 2, 3)))}},
+    }
+    spec: dict[str, Any] = {
+        "queueName": queue,
+        "podSets": [
+            {
+                "name": "main",
+                "count": rng.choice((1, 1, 1, 2)),
+                "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+            }
+        ],
+    }
+    if rng.random() < 0.4:
+        spec["priority"] = rng.randint(-1, 2)
+    made = _manifest("Workload", name, spec, namespace=NAMESPACE)
+    return msgspec.Raw(json.dumps(made).encode())
+
+
+def scenario(rng: Random) -> Scenario:
+    """A random one."""
+    queues = _Queues(rng)
+    manifests = json.loads(json.dumps(queues.all()))
+    sayings: list[Saying] = []
+    span = rng.choice((2.0, 15.0, ACTIVE_SECONDS))
+    names = [f"w{number}" for number in range(rng.randint(4, 9))]
+    for name in names:
+        at = 1.0 + rng.random() * span
+        me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
+        queue = rng.choice(sorted(queues.locals))
+        submitted = facts.Submitted(**me, workload=_workload(rng, name, queue))
+        sayings.append(Saying(at, submitted))
+        for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
+            at += rng.random() * rng.choice((0.05, 1.0, 15.0))
+            match rng.choice(("stop", "stop", "hold", "priority", "delete", "finish")):
+                case "stop":
+                    sayings.append(Saying(at, facts.Deactivated(**me)))
+                    at += rng.random() * 5.0
+                    if rng.random() < 0.8:
+                        sayings.append(Saying(at, facts.Activated(**me)))
+                case "hold":
+                    sayings.append(Saying(at, facts.Held(**me)))
+                    at += rng.random() * 5.0
+                    if rng.random() < 0.8:
+                        sayings.append(Saying(at, facts.Released(**me)))
+                case "priority":
+                    sayings.append(
+                        Saying(at, facts.Reprioritized(**me, priority=rng.randint(-2, 3)))
+                    )
+                case "finish" if rng.random() < 0.3:
+                    sayings.append(Saying(at, facts.Finished(**me)))
+                case "delete":
+                    sayings.append(Saying(at, facts.Deleted(**me)))
+                    if rng.random() < 0.5:
+                        again = facts.Submitted(**me, workload=_workload(rng, name, queue))
+                        sayings.append(Saying(at + rng.random() * 6.0, again))
+    applyings = []
+    at = 2.0
+    for _ in range(rng.choice((0, 0, 1, 2, 3))):
+        at += rng.random() * rng.choice((1.0, 20.0))
+        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
+    return Scenario(manifests, sayings, applyings, _faults(rng), _skews(rng))
+
+
+def _faults(rng: Random) -> list[Fault]:
+    faults = []
+    who = ("leader", "leader", "wc-a", "wc-b", "s-a", "s-b", "s-a", "s-b", "r-a", "r-b")
+    for _ in range(rng.choice((0, 1, 2, 3, 4))):
+        what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
+        seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
+        if what == "pause" and rng.random() < 0.1:
+            seconds = 125.0 + rng.random() * 20.0
+        if what == "kill":
+            seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
+        delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
+        faults.append(Fault(rng.randint(10, 220), rng.choice(who), what, seconds, delay))
+    return faults
+
+
+def _skews(rng: Random) -> dict[str, float]:
+    if rng.random() < 0.5:
+        return {}
+    return {name: rng.uniform(-2.0, 2.0) for name in SERVICES}

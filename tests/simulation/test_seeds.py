@@ -1,0 +1,39 @@
+"""All cores together, in many random lives: nothing that was promised is ever broken."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+from admittance.simulation.run import run
+
+SEEDS = int(os.environ.get("ADMIT_SEEDS", "2000"))
+PROCESSES = 2
+PART = 50
+
+
+def _broken(first: int) -> list[int]:
+    return [seed for seed in range(first, min(first + PART, SEEDS)) if run(seed).broken]
+
+
+def test_whatever_fails_every_promise_is_kept() -> None:
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        broken = [seed for part in pool.map(_broken, range(0, SEEDS, PART)) for seed in part]
+    if broken:
+        story = run(broken[0], keep=True)
+        told = "\n".join(story.story[-40:])
+        raise AssertionError(
+            f"{len(broken)} of {SEEDS} seeds broke a promise: {broken[:20]}\n"
+            f"seed {broken[0]}: {story.broken}\n{told}\n"
+            f"play it again: python -m admittance.simulation --seed {broken[0]} -v"
+        )
+
+
+def test_a_seed_is_always_the_same_story() -> None:
+    assert run(7, keep=True) == run(7, keep=True)
+
+
+def test_most_runs_do_real_work() -> None:
+    results = [run(seed) for seed in range(30)]
+    assert sum(result.finished for result in results) > 60
+    assert sum(result.reservations for result in results) > 90
