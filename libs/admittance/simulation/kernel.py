@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 START: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 Wait: TypeAlias = "float | Signal | tuple[Signal, float | None]"
-Task: TypeAlias = GeneratorType[Any, Any, Any]
+Task: TypeAlias = "GeneratorType[Any, Any, Any]"
 """What it yields is a `Wait`. Any: mypy cannot follow ``yield from`` through unions otherwise."""
 Call: TypeAlias = Callable[[], None]
 
