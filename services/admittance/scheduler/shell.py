@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -121,7 +122,7 @@ class Shell:
             self._core.seen(entries[-1].revision)
         self._changed.set()
 
-    def _take(self, entry: Entry, now: clock.datetime) -> None:
+    def _take(self, entry: Entry, now: datetime) -> None:
         prefix, _, rest = entry.key.partition(".")
         if prefix == "workload":
             namespace, _, name = rest.partition(".")
@@ -135,7 +136,7 @@ class Shell:
         elif prefix in _KIND_OF_TOKEN:
             self._take_object(_KIND_OF_TOKEN[prefix], rest, entry)
 
-    def _take_workload(self, namespace: str, name: str, entry: Entry, now: clock.datetime) -> None:
+    def _take_workload(self, namespace: str, name: str, entry: Entry, now: datetime) -> None:
         if entry.value is None:
             self._core.apply_workload(namespace, name, None, entry.revision, now=now)
             self._traces.pop((namespace, name), None)

@@ -46,6 +46,11 @@ class Controller:
         self.around = Queues(self.objects, self.catalog)
         self.speaker = Speaker(self.objects, secret)
         self.read = 0
+        self._loaded_manifests = 0
+        self.manifests_floor = 0
+        """Newest revision of any manifest when the bucket was read, deleted ones included. What a
+        tree was before a queue left it is not in the bucket, so whatever was decided before this
+        counts as decided from an older picture."""
 
     # The bucket. --------------------------------------------------------------------
 
@@ -73,9 +78,11 @@ class Controller:
     def _load_object(self, key: str, value: bytes | None, revision: int) -> None:
         old = self.objects.get(key)
         if value is None:
-            if old is not None:
+            if old is not None and old.revision < revision:
                 self.keep_object(key, None, b"", revision)
+            self._loaded_manifests = max(self._loaded_manifests, revision)
             return
+        self._loaded_manifests = max(self._loaded_manifests, revision)
         if old is None or old.revision < revision:
             self.keep_object(key, decode_object(value).manifest, value, revision)
 
@@ -102,6 +109,7 @@ class Controller:
             else:
                 self.workloads.let_go(key)
         self.read = max(self.read, floor)
+        self.manifests_floor = self._loaded_manifests
         return unsaid
 
     def missing(self, batch: Iterable[Heard]) -> list[str]:

@@ -7,6 +7,7 @@ import msgspec
 from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
 from admittance.api.stored_form import to_stored
+from admittance.api.validate_pods import exceeding
 from admittance.api.workload import Workload
 from admittance.events import facts
 from admittance.workload.arrive import Arrived
@@ -36,6 +37,10 @@ def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
         raise Unfit(str(error)) from error
     if not isinstance(manifest, Workload):
         raise Unfit(f"a {manifest.kind} was submitted, a Workload is wanted")
+    above = exceeding(manifest.spec)
+    if above:
+        # It would wait for ever: better told at once.
+        raise Unfit("; ".join(str(problem) for problem in above))
     meta = manifest.metadata
     if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
         raise Unfit(

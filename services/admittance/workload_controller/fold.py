@@ -72,7 +72,7 @@ class Folding:
             try:
                 fact = open_door(fact, self._of.objects)
             except Unfit as error:
-                self._bury(heard, str(error))
+                self._bury(heard, str(error), "Invalid")
                 self._reject(heard, fact, "Invalid", str(error))
                 return True
         holds = isinstance(fact, facts.Decision)
@@ -80,6 +80,10 @@ class Folding:
             void = self._void(fact, heard, known)
             if void is not None:
                 self._note_outcome(heard, void)
+                if void.reason == "OutOfDate":
+                    # Written once more: its revision moves, and with it the assumption ends, also
+                    # where the scheduler has not seen that change, or not as one of its tree.
+                    self._apply(key, known, Change(known.workload), heard)
                 return True
         change = transition(known.workload, fact, self._occasion(fact, heard))
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
@@ -137,8 +141,8 @@ class Folding:
             self._notes += self._of.speaker.messages(last, known.revision, self._now, known.trace)
 
     def _void(self, fact: facts.Decision, heard: Heard, known: Known) -> Change | None:
-        """Why a decision holds no longer; None when it does. Nothing need be written: the
-        scheduler sees the same change in its watch, and drops what it had assumed."""
+        """Why a decision holds no longer; None when it does. The scheduler sees the same change in
+        its watch, and drops what it had assumed."""
         workload = known.workload
         if workload is None:
             return ignored(None, "NoSuchWorkload", "it was deleted meanwhile")
@@ -151,7 +155,7 @@ class Folding:
             return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
         if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(domain)}":
             return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
-        newest = self._of.catalog.newest(domain)
+        newest = max(self._of.catalog.newest(domain), self._of.manifests_floor)
         if newest > fact.seen:
             return ignored(
                 workload, "OutOfDate", f"a queue changed at revision {newest}, seen {fact.seen}"
@@ -226,10 +230,10 @@ class Folding:
 
     # What is told. ------------------------------------------------------------------
 
-    def _bury(self, heard: Heard, reason: str) -> None:
+    def _bury(self, heard: Heard, reason: str, word: str = "Undecodable") -> None:
         self._dead.append(Dead(heard, reason))
         self._outcomes[heard.sequence] = SettledReply(
-            outcome="dead-lettered", reason="Undecodable", message=reason
+            outcome="dead-lettered", reason=word, message=reason
         )
 
     def _reject(self, heard: Heard, fact: Fact, reason: str, message: str) -> None:

@@ -247,12 +247,11 @@ class Active:
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await self._reload(controller, put.key)
-                known = controller.workloads.get(put.key)
-                if known.fact >= put.fact:
-                    # Our own put, after all: or that of a predecessor who got as far.
-                    messages += controller.outbox(put.key, now)
-                else:
-                    unsure.append(put.key)
+                # Our own put, after all, or that of a predecessor who may not have said what
+                # follows from it. And what came behind it in the batch was judged by what we knew:
+                # a decision made from that very put would be dropped, and assumed for ever.
+                messages += controller.outbox(put.key, now)
+                unsure.append(put.key)
             else:
                 raise outcome
         return messages, unsure

@@ -188,7 +188,21 @@ def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
     before = bench.assigned()
     bench.apply(QUEUE | {"spec": QUEUE["spec"] | {"stopPolicy": "Hold"}})
     commit = bench.fold(bench.heard(before))
-    assert commit.puts == []
+    assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
+    written = commit.puts[0].workload
+    assert written is not None
+    assert written.status.admission is None
+
+
+def test_a_new_controller_takes_no_decision_from_before_the_newest_manifest_it_read() -> None:
+    """A queue may have left the tree: what the tree was then, the bucket does not say."""
+    bench = Bench()
+    bench.perform(bench.submitted())
+    before = bench.assigned()
+    elsewhere = QUEUE | {"metadata": {"name": "elsewhere"}}
+    bench.controller.load("clusterqueue.elsewhere", msgspec.json.encode(elsewhere), 90, {})
+    bench.controller.settle_load(floor=0)
+    commit = bench.fold(bench.heard(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
 
 
