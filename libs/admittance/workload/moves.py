@@ -17,14 +17,15 @@ from admittance.workload.change import Change, ignored
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.verdicts import wake, wake_if_over, weigh
+from admittance.workload.verdicts import again_at_its_end, wake, wake_if_over, weigh
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 """Any: the key of the table has settled the type."""
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
-    return wake_if_over(reserve.stopped(workload, fact, at), at)
+    change = wake_if_over(reserve.stopped(workload, fact, at), at)
+    return again_at_its_end(change)
 
 
 def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:

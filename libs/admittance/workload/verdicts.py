@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
-from admittance.workload.change import Change, applied, ignored, refused, with_status
+from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, find, is_false, put
 from admittance.workload.leave import deactivate, evict, no_wait
 from admittance.workload.occasion import Occasion
@@ -197,3 +197,16 @@ def wake_if_over(change: Change, at: Occasion) -> Change:
     if woken.workload is None or woken.workload is workload:
         return change
     return woken._replace(says=(*change.says, *woken.says))
+
+
+def again_at_its_end(change: Change) -> Change:
+    """A release into a wait sets its timer once more: while the job stopped it may have come due,
+    and by our clock, which may be behind the server's, the wait is not over yet."""
+    workload = change.workload
+    if workload is None or change.outcome is not Outcome.APPLIED:
+        return change
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None or not is_false(workload, Type.REQUEUED):
+        return change
+    return change._replace(says=(*change.says, _timer(until)))

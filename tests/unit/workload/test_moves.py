@@ -154,6 +154,16 @@ def test_a_later_retry_of_the_same_cycle_moves_the_wait_l4() -> None:
     assert life.later(60).happens(due).phase is Phase.PENDING
 
 
+def test_a_job_that_stops_slowly_waits_under_a_timer_of_its_own() -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Ready").verdict("c1", "Retry", after=5)
+    assert life.phase is Phase.EVICTING
+    # Due by the server's clock, and our own is behind: nothing wakes it while its job stops.
+    life.later(4.9).happens(facts.TimerDue(**ME, kind="requeue"))
+    life.stopped()
+    assert life.phase is Phase.BACKOFF
+    assert "timer" in life.said
+
+
 def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Rejected")
     assert life.phase is Phase.REJECTED
