@@ -312,10 +312,8 @@ class Active:
                 continue
             self._service.tell(f"put of {put.key} went wrong: {outcome}")
             yield from self._reload(put.key)
-            if controller.workloads.get(put.key).fact >= put.fact:
-                messages += controller.outbox(put.key, now)
-            else:
-                unsure.append(put.key)
+            messages += controller.outbox(put.key, now)
+            unsure.append(put.key)
         return messages, unsure
 
     def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> Any:
