@@ -31,6 +31,22 @@ LIMIT_SECONDS: Final = 55.0
 JOBS: Final = 6
 SHOWN: Final = frozenset({"submitted", "refused", "admitted", "started", "finished", "evicted"})
 """What of the log is told; the rest is one `admit events` away."""
+STEP: Final = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: %s
+  labels: {kueue.x-k8s.io/queue-name: research}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: busybox
+          command: [sh, -c, "echo computing; sleep 2.5; echo done"]
+          resources: {requests: {cpu: "2", memory: 256Mi}}
+"""
 
 
 class Demo:
@@ -69,12 +85,8 @@ class Demo:
         await self.admit("submit", "-f", str(self._samples / "workload.yaml"))
         names = [f"step-{number}" for number in range(1, JOBS + 1)]
         self.tally.expect(*names)
-        for name in names:
-            command = f"echo {name} computes; sleep 1.5; echo {name} is done"
-            await self.admit(
-                *("submit", "-q", "research", "--name", name, "--cpu", "2", "--memory", "256Mi"),
-                *("--", "sh", "-c", command),
-            )
+        # All in one call, so that they come at once however slow the machine is.
+        await self.admit("submit", "-f", "-", text="---".join(STEP % name for name in names))
         if names[-1] in self.tally.open:
             heading("Why does the last one wait?")
             await self.admit("explain", "workload", names[-1], fails=True)
@@ -87,18 +99,19 @@ class Demo:
         await self.admit("logs", "workload", "train", fails=True)
         await self.admit("get", "workloads", fails=True)
 
-    async def admit(self, *arguments: str, fails: bool = False) -> None:
-        """Runs the command and shows it with its answer. Raises SetupError unless it may fail."""
+    async def admit(self, *arguments: str, text: str = "", fails: bool = False) -> None:
+        """Runs the command with text as its input and shows it with its answer. Raises SetupError
+        unless it may fail."""
         output.say(styled(f"$ admit {shlex.join(arguments)}", "1"))
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).parent / "admit"),
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "ADMIT_NATS_URL": self._url, "COLUMNS": "110"},
         )
-        out, err = await process.communicate()
+        out, err = await process.communicate(text.encode())
         for line in (out + err).decode(errors="replace").rstrip().splitlines():
             output.say(f"  {line}")
         if process.returncode and not fails:

@@ -1,0 +1,28 @@
+"""`make demo`, as its target runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.bus
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_demo_ends_by_itself_with_everything_finished() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "admittance.cli.demo", "deploy/samples"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "9 of 9 workloads finished" in told.stdout
+    assert "had to wait for quota" in told.stdout
+    assert "\033[" not in told.stdout  # nobody looks: plain text
