@@ -9,6 +9,7 @@ import pytest
 
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
+
 from servers import TestServer
 
 

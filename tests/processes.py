@@ -19,6 +19,7 @@ from admittance.runtime.bucket import Entry, get, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
+
 from servers import LIMIT, within
 
 MODULES = {

@@ -14,6 +14,7 @@ from admittance.scheduler.config import Config
 from admittance.scheduler.facts import facts_of
 from admittance.scheduler.needs import Shapes
 from admittance.workload import stored
+
 from scheduling import Story, groups
 
 QUEUE = Path(__file__).parents[3] / "shared" / "conformance" / "queue"

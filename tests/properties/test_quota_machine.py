@@ -17,6 +17,7 @@ from admittance.api.quantity import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission
 from admittance.quota.cell import available, potential
+
 from scheduling import Story, groups, quota
 
 QUEUES = ("a", "b", "c")

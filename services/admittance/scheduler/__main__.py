@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from admittance.runtime.service import main
-
 from admittance.scheduler.shell import run
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from admittance.runtime import bucket, lease_io
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
+
 from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus

@@ -11,6 +11,7 @@ from admittance.runtime import consume, micro
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.puller import Delivery, Puller
+
 from servers import within
 
 pytestmark = pytest.mark.bus

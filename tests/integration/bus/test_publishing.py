@@ -16,6 +16,7 @@ from admittance.runtime.errors import (
     TooBig,
     Unavailable,
 )
+
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus

@@ -9,6 +9,7 @@ import pytest
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Superseded
 from admittance.runtime.puller import Delivery, Puller
+
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus

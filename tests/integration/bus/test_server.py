@@ -15,6 +15,7 @@ from admittance.runtime import streams
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import SetupError
 from admittance.runtime.server import EmbeddedServer
+
 from servers import TestServer, until
 
 pytestmark = pytest.mark.bus

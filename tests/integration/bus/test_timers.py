@@ -9,6 +9,7 @@ import pytest
 from admittance.runtime import clock, timers
 from admittance.runtime.bus import Bus
 from admittance.runtime.puller import Puller
+
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus

@@ -14,6 +14,7 @@ from admittance.events.codec import encode
 from admittance.events.subjects import INPUTS, OUTPUTS, subject_of
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
+
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues, settled, submit, workload
 

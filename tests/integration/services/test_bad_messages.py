@@ -14,6 +14,7 @@ from admittance.events.system import DeadLetter
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.workload.phase import holds_quota
+
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues, settled, submit, workload
 

@@ -12,6 +12,7 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.runtime.lease_io import fence, read_epoch, take_epoch
 from admittance.workload.phase import holds_quota
+
 from builders import a_manifest, an_admission
 from processes import Fleet, apply, eventually, queues, submit, workload, workloads
 

@@ -11,6 +11,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.leading import Leading
 from admittance.scheduler.shell import Shell
 from admittance.workload.phase import holds_quota
+
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload, workloads
 

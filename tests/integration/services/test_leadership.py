@@ -15,6 +15,7 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workloads
 from servers import TestServer

@@ -17,6 +17,7 @@ from admittance.runtime.errors import Refused
 from admittance.runtime.history import past
 from admittance.runtime.settings import Settings
 from admittance.workload_controller import shell
+
 from builders import a_manifest, an_admission
 from processes import Fleet, apply, eventually, queues, settled, submit, workload
 from servers import TestServer, within

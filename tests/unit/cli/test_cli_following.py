@@ -7,6 +7,7 @@ from admittance.cli.errors import BadInput
 from admittance.cli.following import hopeless, is_failure, is_reached, phase_named
 from admittance.workload import stored
 from admittance.workload.phase import Phase
+
 from builders import a_manifest
 
 

@@ -11,6 +11,7 @@ from admittance.cli.errors import AnswerIsNo
 from admittance.cli.kinds import CLUSTER_QUEUE, WORKLOAD
 from admittance.cli.objects import Found, check_conditions, shown_queue, shown_workload
 from admittance.events.requests import FlavorUsage, QueueStatus
+
 from builders import a_manifest
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)

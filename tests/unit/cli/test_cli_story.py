@@ -13,6 +13,7 @@ from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import Refusal
 from admittance.events.subjects import subject_of
+
 from builders import an_admission
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)

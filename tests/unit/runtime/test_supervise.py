@@ -8,6 +8,7 @@ import pytest
 
 from admittance.runtime import consume, supervise
 from admittance.runtime.errors import AdmittanceError, SetupError, StaleRevision, Unavailable
+
 from servers import within
 
 

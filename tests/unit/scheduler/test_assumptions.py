@@ -10,6 +10,7 @@ import msgspec
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import Queues
 from admittance.scheduler.config import Config
+
 from scheduling import Story, groups, quota
 
 

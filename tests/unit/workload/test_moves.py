@@ -16,6 +16,7 @@ from admittance.workload.phase import Phase, holds_quota, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.surroundings import Hindrance
 from admittance.workload_controller.known import revised
+
 from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
 
 ME = {"namespace": "ns", "name": "w"}

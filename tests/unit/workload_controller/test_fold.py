@@ -16,6 +16,7 @@ from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload_controller.commit import Commit, Echo, Heard, Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.objects import key_of
+
 from builders import NOON, a_manifest, an_admission
 
 ME = {"namespace": "ns", "name": "w"}
