@@ -1,0 +1,40 @@
+"""One trace from the first publish through every service."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.tracing import start, trace_id
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues
+
+pytestmark = pytest.mark.bus
+
+
+async def test_whatever_follows_from_a_submission_carries_its_trace(fleet: Fleet, bus: Bus) -> None:
+    for service in ("workload-controller", "scheduler", "runner"):
+        await fleet.start(service)
+    await apply(bus, *queues("cq"))
+    heard: dict[str, str] = {}
+    subscription = await bus.nc.subscribe("admit.workload.*.ns.w")
+    context = start()
+    said = {"namespace": "ns", "name": "w", "workload": a_manifest("w", queue="lq-cq")}
+    subject = "admit.workload.submitted.ns.w"
+    await bus.publish(Outgoing(subject, json.dumps(said).encode(), {"traceparent": context}))
+
+    async def ended() -> bool:
+        while subscription.pending_msgs:
+            message = await subscription.next_msg(timeout=1)
+            what = message.subject.split(".")[2]
+            heard[what] = (message.headers or {}).get("traceparent", "")
+        return "finished" in heard
+
+    await eventually(ended)
+    traced = {what: trace_id(found) for what, found in heard.items()}
+    wanted = ("submitted", "assigned", "quota_reserved", "admitted", "started", "finished")
+    assert {what: traced.get(what) for what in wanted} == dict.fromkeys(wanted, trace_id(context))
+    assert len({found[36:52] for found in heard.values()}) == len(heard), "each a span of its own"
