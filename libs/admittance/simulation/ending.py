@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import msgspec
+
 from admittance.api.quantity import amount
 from admittance.api.stored_form import spec_of
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
 from admittance.events.subjects import subject_of, workload_key
+from admittance.events.system import ObjectApplied
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
 from admittance.simulation.actors.world import Publisher
@@ -20,7 +23,7 @@ from admittance.simulation.stream import Outgoing
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.stored import StoredWorkload, head
 
-STEPS_MAX = 300_000
+_applied = msgspec.json.Decoder(ObjectApplied)
 ROUNDS = 20
 
 
@@ -99,6 +102,16 @@ class Ending:
             _, revision, what = missing[0]
             key = self._inv.owed[missing[0]]
             raise Broken(f"{key}: {what} of revision {revision} was never said")
+        for key, entry in self._server.bucket.last.items():
+            prefix, _, rest = key.partition(".")
+            if prefix in ("workload", "barrier", "_admittance"):
+                continue
+            if prefix != "localqueue":
+                rest = f"_.{rest}"
+            what = "deleted" if entry.gone else "applied"
+            found = self._server.log.last.get(f"admit.object.{what}.{prefix}.{rest}")
+            if found is None or _applied.decode(found.data).revision != entry.sequence:
+                raise Broken(f"{key} at {entry.sequence}: that it was {what} was never said")
 
     def _truly(self, key: str, seen: Seen, workload: StoredWorkload) -> None:
         match seen.where:

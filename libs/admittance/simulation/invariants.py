@@ -107,7 +107,10 @@ class Invariants:
             }.get(prefix)
             if prefix == "localqueue":
                 namespace, _, name = rest.partition(".")
-                self.locals[namespace, name] = about
+                if about is None:
+                    self.locals.pop((namespace, name), None)
+                else:
+                    self.locals[namespace, name] = about
             elif kept is not None and about is not None:
                 kept[rest] = about
             elif kept is not None:
@@ -230,6 +233,8 @@ class Invariants:
         elif thing != "workload" or what not in OUTPUTS:
             return
         fact = _said.decode(stored.data)
+        if not fact.revision:
+            return  # a submission that was refused at the door
         key = f"workload.{rest}"
         found = self.seen.get(key)
         if found is None or fact.revision > found.revision:

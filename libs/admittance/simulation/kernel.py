@@ -113,7 +113,8 @@ class Process:
         self.alive = True
         self.paused = False
         self.on_end: Callable[[str], None] = lambda _: None
-        self._held: list[Call] = []
+        self._heard: list[Call] = []
+        self._due: list[Call] = []
         self._tasks: list[Task] = []
 
     def now(self) -> datetime:
@@ -130,7 +131,8 @@ class Process:
         if not self.alive:
             return
         self.alive = False
-        self._held.clear()
+        self._heard.clear()
+        self._due.clear()
         for task in self._tasks:
             if not task.gi_running:
                 task.close()
@@ -142,10 +144,10 @@ class Process:
         self.paused = True
 
     def resume(self) -> None:
-        """Goes on, and does first what it missed, in order."""
+        """Goes on: hears what it missed, in order, before or after it does what was due."""
         self.paused = False
-        held, self._held = self._held, []
-        for call in held:
+        (heard, due), self._heard, self._due = (self._heard, self._due), [], []
+        for call in heard + due if self.kernel.rng.random() < 0.5 else due + heard:
             self.kernel.after(0.0, call)
 
     def do(self, call: Call) -> None:
@@ -153,7 +155,7 @@ class Process:
         if not self.alive:
             return
         if self.paused:
-            self._held.append(lambda: self.do(call))
+            self._heard.append(lambda: self.do(call))
         else:
             call()
 
@@ -161,7 +163,7 @@ class Process:
         if not self.alive:
             return
         if self.paused:
-            self._held.append(lambda: self._go(task, value))
+            self._due.append(lambda: self._go(task, value))
             return
         try:
             wanted = task.send(value)

@@ -28,6 +28,7 @@ class _Way:
         self._link = link
         self._queue: deque[Call] = deque()
         self._last = 0.0
+        self.down_until = 0.0
 
     def send(self, call: Call) -> None:
         """Have call done when what is sent now arrives."""
@@ -38,8 +39,8 @@ class _Way:
 
     def _next(self) -> None:
         link = self._link
-        if link.is_down:
-            link.kernel.at(link.down_until, self._next)
+        if link.kernel.now < self.down_until:
+            link.kernel.at(self.down_until, self._next)
         else:
             self._queue.popleft()()
 
@@ -59,7 +60,6 @@ class Link:
         self.kernel = kernel
         self.process = process
         self.slow = 1.0
-        self.down_until = 0.0
         self._out = _Way(self)
         self._in = _Way(self)
         self._air: list[_Flight] = []
@@ -67,13 +67,23 @@ class Link:
     # Faults. ------------------------------------------------------------------------
 
     @property
-    def is_down(self) -> bool:
-        return self.kernel.now < self.down_until
+    def is_deaf(self) -> bool:
+        """Nothing comes in."""
+        return self.kernel.now < self._in.down_until
 
-    def partition(self, seconds: float, *, resets: bool) -> None:
-        """Nothing gets through for so long. ``resets``: the connection breaks, and what is on its
-        way is gone; else all of it arrives afterwards, after its sender has given up."""
-        self.down_until = max(self.down_until, self.kernel.now + seconds)
+    @property
+    def is_mute(self) -> bool:
+        """Nothing gets out."""
+        return self.kernel.now < self._out.down_until
+
+    def partition(self, seconds: float, *, mute: bool, deaf: bool, resets: bool) -> None:
+        """Nothing gets out, or in, for so long. ``resets``: the connection breaks, and what is on
+        its way is gone; else all of it arrives afterwards, when its sender may have given up."""
+        until = self.kernel.now + seconds
+        if mute:
+            self._out.down_until = max(self._out.down_until, until)
+        if deaf:
+            self._in.down_until = max(self._in.down_until, until)
         if resets:
             for flight in self._air:
                 flight.lost = True

@@ -25,7 +25,6 @@ LEASE_SECONDS = 10.0
 CALM_SECONDS = 90.0
 """From here on nothing goes wrong any more."""
 END_SECONDS = 3600.0
-STEPS_MAX = 200_000
 
 
 class Result(NamedTuple):
@@ -151,7 +150,7 @@ class World:
     def _strike(self, fault: Fault) -> None:
         name = self._leader() if fault.who == "leader" else fault.who
         service = self.services[name]
-        if not service.process.alive or service.process.paused or service.link.is_down:
+        if not service.process.alive or service.process.paused or service.link.is_mute:
             return
         self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
         after: Callable[[], None]
@@ -169,7 +168,12 @@ class World:
                     service.process.resume()
 
             case "partition":
-                service.link.partition(fault.seconds, resets=self.rng.random() < 0.5)
+                mute, deaf = self.rng.choice(((True, True), (True, False), (False, True)))
+                service.link.partition(
+                    fault.seconds, mute=mute, deaf=deaf, resets=self.rng.random() < 0.3
+                )
+                if not mute:
+                    return
 
                 def after() -> None:
                     pass

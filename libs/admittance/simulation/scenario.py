@@ -123,6 +123,14 @@ class _Queues:
                         quota.pop("lendingLimit", None)
         return spec
 
+    def _deletion(self) -> list[dict[str, Any]]:
+        """What is deleted is still wanted: an edit may bring it back."""
+        rng = self.rng
+        keys = [f"localqueue.{NAMESPACE}.{name}" for name in self.locals]
+        keys += [f"cohort.{name}" for name in self.trees] * 2
+        keys += [f"clusterqueue.{name}" for name in self.queues]
+        return [{"delete": rng.choice(keys)}]
+
     def all(self) -> list[dict[str, Any]]:
         found = [_manifest("ResourceFlavor", name, {}) for name in self.flavors]
         found += [
@@ -138,8 +146,10 @@ class _Queues:
         return found
 
     def edit(self) -> list[dict[str, Any]]:
-        """One random change."""
+        """One random change, or ``delete`` of a key."""
         rng = self.rng
+        if rng.random() < 0.15:
+            return self._deletion()
         name = rng.choice(sorted(self.queues))
         spec = self.queues[name]
         match rng.choice(("quota", "quota", "stop", "stop", "local", "move", "checks", "cohort")):
@@ -202,8 +212,8 @@ def scenario(rng: Random) -> Scenario:
     queues = _Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []
-    span = rng.choice((2.0, 15.0, ACTIVE_SECONDS))
-    names = [f"w{number}" for number in range(rng.randint(4, 9))]
+    span = rng.choice((2.0, 15.0, 15.0, 30.0, ACTIVE_SECONDS))
+    names = [f"w{number}" for number in range(rng.randint(4, 14))]
     for name in names:
         at = 1.0 + rng.random() * span
         me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
@@ -236,8 +246,8 @@ def scenario(rng: Random) -> Scenario:
                         sayings.append(Saying(at + rng.random() * 6.0, again))
     applyings = []
     at = 2.0
-    for _ in range(rng.choice((0, 0, 1, 2, 3))):
-        at += rng.random() * rng.choice((1.0, 20.0))
+    for _ in range(rng.choice((0, 0, 1, 2, 3, 5))):
+        at += rng.random() * rng.choice((0.3, 1.0, 20.0))
         applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
     return Scenario(manifests, sayings, applyings, _faults(rng), _skews(rng))
 
@@ -245,7 +255,7 @@ def scenario(rng: Random) -> Scenario:
 def _faults(rng: Random) -> list[Fault]:
     faults = []
     who = ("leader", "leader", "wc-a", "wc-b", "s-a", "s-b", "s-a", "s-b", "r-a", "r-b")
-    for _ in range(rng.choice((0, 1, 2, 3, 4))):
+    for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
         what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
         seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
         if what == "pause" and rng.random() < 0.1:

@@ -30,10 +30,11 @@ from admittance.simulation.stream import (
     Refused,
     Stored,
 )
+from admittance.workload.phase import holds_quota
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.known import NOTHING, Known, Workloads
-from admittance.workload_controller.objects import Kept, Planned, plan
+from admittance.workload_controller.objects import Kept, Planned, plan, users_of
 from admittance.workload_controller.statement import statement
 
 SECRET: Final = b"secret"
@@ -360,7 +361,10 @@ class Active:
     def _apply(self, manifests: list[dict[str, Any]], answer: Future) -> Any:
         yield from self._lock()
         try:
-            outcome = yield from self._write(manifests)
+            if "metadata" in manifests[0]:
+                outcome = yield from self._write(manifests)
+            else:
+                outcome = yield from self._remove(manifests[0]["delete"])
         except Unavailable:
             outcome = "unavailable"
         self._unlock()
@@ -386,6 +390,30 @@ class Active:
             service.tell(f"applied {one.key} at {number}")
         yield from self.say(statements)
         return "applied"
+
+    def _remove(self, key: str) -> Any:
+        controller = self.controller
+        kept = controller.objects.get(key)
+        if kept is None:
+            return "absent"
+        prefix, _, name = key.partition(".")
+        held = any(
+            known.workload is not None
+            and known.workload.status.admission is not None
+            and known.workload.status.admission.cluster_queue == name
+            and holds_quota(known.workload)
+            for _, known in controller.workloads.items()
+        )
+        if users_of(controller.objects, prefix, name) or (held and prefix == "clusterqueue"):
+            return "deferred"
+        marker = Outgoing(key, b"", {EXPECTED: str(kept.revision), OPERATION: "DEL"})
+        (outcome,) = yield from self._link.publish_all(self._server.bucket.publish, [marker])
+        if isinstance(outcome, Refused):
+            return "stale"
+        controller.keep_object(key, None, b"", outcome)
+        self._service.tell(f"deleted {key} at {outcome}")
+        yield from self.say([statement(controller, kept._replace(revision=outcome), deleted=True)])
+        return "deleted"
 
 
 def _put_of(put: Put) -> Outgoing:

@@ -32,6 +32,8 @@ class Leading:
         self.tenure = Tenure(service.instance)
         self.changed = Signal()
         self.watching = Signal()
+        self.failed = False
+        """Taking did not succeed, and is to be tried again."""
         self._service = service
         self._known: set[str] = set()
         server = service.server
@@ -83,7 +85,7 @@ class Leading:
             return
         service = self._service
         domain = plain(stored.subject.removeprefix(subjects.EPOCH))
-        if domain not in self._known or service.link.is_down:
+        if domain not in self._known or service.link.is_deaf:
             return  # a plain subscription: what comes while nobody listens is gone
 
         def take() -> None:
@@ -101,11 +103,13 @@ class Leading:
         """Takes those of the domains that nobody alive leads."""
         domains = list(domains)
         service = self._service
+        self.failed = True
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
             yield from self._read(fresh)
         wanted = self.tenure.wanted(domains)
         if not wanted:
+            self.failed = False
             return
         try:
             outcomes = yield from service.link.publish_all(
@@ -132,6 +136,7 @@ class Leading:
         else:
             for domain, epoch in taken:
                 self.tenure.echoed(domain, epoch)
+        self.failed = False
         self.changed.set()
 
     def lost(self, domain: str) -> Any:

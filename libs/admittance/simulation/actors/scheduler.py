@@ -22,6 +22,8 @@ from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import Outgoing, Refused, Stored
 from admittance.workload import stored as workloads
 
+BEAT: Final = 2.5
+"""Seconds between heartbeats."""
 _KINDS: Final = {k.token: k.name for k in KINDS.values() if k.name not in ("Workload", "Job")}
 
 
@@ -113,7 +115,14 @@ class SchedulerService(Service):
                 if domain not in self.core.owned():
                     self.core.own(domain)
             self._changed.set()
-            yield leading.changed
+            tenure = leading.tenure
+            vacant = leading.failed or any(
+                tenure.held(domain) is None and tenure.owner(domain) == self.instance
+                for domain in self.core.domains()
+            )
+            # Each heartbeat that is heard is such a change; here only where it makes a difference,
+            # so that nothing happens any more when nothing is to be done.
+            yield leading.changed, (BEAT if vacant else None)
 
     # Deciding. ----------------------------------------------------------------------
 

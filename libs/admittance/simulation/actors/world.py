@@ -91,7 +91,7 @@ class Admin:
                 return
             over = True
             self._story.tell("admin", f"hears {answer.value!r}")
-            if answer.value in ("applied", "unchanged"):
+            if answer.value in ("applied", "unchanged", "deleted", "absent", "deferred"):
                 self.applied += 1
                 self._waiting.pop(0)
                 self._busy = False
@@ -102,12 +102,18 @@ class Admin:
         answer.signal.waiting.append(answered)
         endpoints = list(self._server.endpoints.values())
         if endpoints:
-            names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
-            self._story.tell("admin", f"applies {names}")
+            if self._story.keep:
+                self._story.tell("admin", f"asks for {', '.join(map(_name, manifests))}")
             kernel.rng.choice(endpoints)(manifests, answer)
             kernel.after(15.0, again)
         else:
             kernel.after(0.5, again)
+
+
+def _name(manifest: dict[str, Any]) -> str:
+    if "metadata" not in manifest:
+        return f"an end of {manifest['delete']}"
+    return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['spec']}"
 
 
 class Checks:
