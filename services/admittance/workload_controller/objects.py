@@ -58,6 +58,7 @@ class Objects:
 
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
+        self._gone: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Kept]]:
         return iter(self._kept.items())
@@ -66,12 +67,20 @@ class Objects:
         """The object at that key."""
         return self._kept.get(key)
 
-    def keep(self, key: str, kept: Kept | None) -> None:
-        """The object at that key from now on; None: it is gone."""
-        if kept is None:
-            self._kept.pop(key, None)
-        else:
-            self._kept[key] = kept
+    def keep(self, key: str, kept: Kept) -> None:
+        """The object at that key from now on."""
+        self._kept[key] = kept
+        self._gone.pop(key, None)
+
+    def gone(self, key: str, revision: int) -> None:
+        """The object at that key was deleted, at that revision."""
+        self._kept.pop(key, None)
+        self._gone[key] = revision
+
+    def expected(self, key: str) -> int:
+        """The revision that a put of that key must expect: a deleted key has its marker's."""
+        kept = self._kept.get(key)
+        return kept.revision if kept is not None else self._gone.get(key, 0)
 
     def _object(self, prefix: str, namespace: str, name: str) -> Any:
         if not name:
@@ -189,7 +198,7 @@ def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> I
             meta.name,
             filled,
             encode(filled),
-            old.revision if old is not None else 0,
+            objects.expected(key),
             told,
         )
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,7 +22,7 @@ from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, micro
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.consume import dead_letter
+from admittance.runtime.consume import dead_letter, persist
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
@@ -202,7 +203,7 @@ class Active:
         while rest:
             now = clock.now()
             for key in controller.missing(rest):
-                await self._reload(controller, key)
+                await persist(partial(self._reload, controller, key))
             commit = controller.fold(rest, now)
             done, unsure = await self._put(controller, commit, now)
             if unsure:
@@ -224,7 +225,8 @@ class Active:
             await self.say([*done, *commit.notes], dead)
             for put in commit.puts:
                 controller.said(put.key)
-            await self._echo(commit)
+            # An echo is the same whoever repeats it.
+            await persist(partial(self._echo, commit))
             self._note(commit)
             rest = commit.rest
 
@@ -246,7 +248,7 @@ class Active:
                 messages += controller.committed(put, outcome, now)
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
-                await self._reload(controller, put.key)
+                await persist(partial(self._reload, controller, put.key))
                 # Our own put, after all, or that of a predecessor who may not have said what
                 # follows from it. And what came behind it in the batch was judged by what we knew:
                 # a decision made from that very put would be dropped, and assumed for ever.
