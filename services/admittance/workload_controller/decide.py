@@ -76,22 +76,20 @@ class Controller:
         self.workloads.load(key, known)
 
     def _load_object(self, key: str, value: bytes | None, revision: int) -> None:
-        old = self.objects.get(key)
-        if value is None:
-            if old is not None and old.revision < revision:
-                self.keep_object(key, None, b"", revision)
-            self._loaded_manifests = max(self._loaded_manifests, revision)
-            return
         self._loaded_manifests = max(self._loaded_manifests, revision)
-        if old is None or old.revision < revision:
-            self.keep_object(key, decode_object(value).manifest, value, revision)
+        if revision <= self.objects.expected(key):
+            return
+        manifest = None if value is None else decode_object(value).manifest
+        self.keep_object(key, manifest, value or b"", revision)
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
         """A manifest as it is from now on; None: it is gone."""
         old = self.objects.get(key)
         about = manifest if manifest is not None else (old.object if old is not None else None)
-        kept = None if manifest is None else Kept(manifest, value, revision)
-        self.objects.keep(key, kept)
+        if manifest is None:
+            self.objects.gone(key, revision)
+        else:
+            self.objects.keep(key, Kept(manifest, value, revision))
         if about is not None and about.kind in KINDS:
             meta = about.metadata
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)

@@ -15,7 +15,7 @@ from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload_controller.commit import Commit, Echo, Heard, Message
 from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import key_of
+from admittance.workload_controller.objects import key_of, plan
 
 from builders import NOON, a_manifest, an_admission
 
@@ -301,3 +301,23 @@ def test_a_timer_with_a_time_that_is_none_is_buried() -> None:
     bench = Bench()
     data = b'{"namespace":"ns","name":"w","kind":"requeue","at":"soon"}'
     assert len(bench.fold(bench.raw("admit.timer.due.requeue.ns.w", data)).dead) == 1
+
+
+def test_what_was_deleted_can_be_applied_again() -> None:
+    bench = Bench()
+    manifest = accept(LOCAL).manifest
+    key = key_of(manifest)
+    heir = Controller(b"secret")
+    heir.load(key, None, 9, {})
+    for controller in (bench.controller, heir):
+        controller.keep_object(key, None, b"", 9)
+        (planned,) = plan(controller.objects, [manifest], now=NOON)
+        assert (planned.expected, planned.told.outcome) == (9, "created")
+
+
+def test_an_older_word_of_an_object_revives_nothing() -> None:
+    bench = Bench()
+    key = key_of(accept(LOCAL).manifest)
+    bench.controller.keep_object(key, None, b"", 9)
+    bench.controller.load(key, msgspec.json.encode(LOCAL), 3, {})
+    assert bench.controller.objects.get(key) is None
