@@ -43,6 +43,7 @@ from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.scheduler.decide import Scheduler
 from admittance.workload import stored
+from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
 log = structlog.get_logger()
@@ -141,10 +142,12 @@ class Shell:
             self._core.apply_workload(namespace, name, None, entry.revision, now=now)
             self._traces.pop((namespace, name), None)
             return
-        trace = extract(entry.headers)
-        if trace:
-            self._traces[namespace, name] = trace
         workload = stored.decode(entry.value)
+        trace = extract(entry.headers)
+        if is_true(workload, Type.FINISHED):
+            self._traces.pop((namespace, name), None)
+        elif trace:
+            self._traces[namespace, name] = trace
         self._core.apply_workload(namespace, name, workload, entry.revision, now=now)
 
     def _take_object(self, kind: str, rest: str, entry: Entry) -> None:
