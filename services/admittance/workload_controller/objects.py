@@ -77,6 +77,10 @@ class Objects:
         self._kept.pop(key, None)
         self._gone[key] = revision
 
+    def markers(self) -> Iterator[tuple[str, int]]:
+        """The keys of what was deleted, and when."""
+        return iter(self._gone.items())
+
     def expected(self, key: str) -> int:
         """The revision that a put of that key must expect: a deleted key has its marker's."""
         kept = self._kept.get(key)

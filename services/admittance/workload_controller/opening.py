@@ -11,12 +11,12 @@ from admittance.api.kinds import KINDS
 from admittance.events.system import ObjectApplied
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.history import last
 from admittance.runtime.message_ids import deployment_secret
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.statement import statement
+from admittance.workload_controller.statement import learn, statements
 
 log = structlog.get_logger()
 _applied = msgspec.json.Decoder(ObjectApplied)
@@ -41,7 +41,11 @@ async def open_controller(bus: Bus, floor: int) -> tuple[Controller, list[str], 
         manifests = BucketReader(bus, [f"{token}.>" for token in ours])
         try:
             async for entries in manifests.batches():
-                _load(controller, entries)
+                learned = [
+                    learn(controller, one.key, one.value, one.revision, one.headers)
+                    for one in entries
+                ]
+                await _state(bus, [said for said in learned if said is not None])
         finally:
             await manifests.close()
 
@@ -55,18 +59,27 @@ def _load(controller: Controller, entries: list[Entry]) -> None:
 
 async def _restate(bus: Bus, controller: Controller) -> None:
     """States the manifests that were written but, the writer dying between, not stated."""
-    kept = [kept for _, kept in controller.objects]
+    wanted = list(statements(controller))
     missed: list[Message] = []
-    for start in range(0, len(kept), 200):
-        part = kept[start : start + 200]
-        statements = [statement(controller, one) for one in part]
-        found = await asyncio.gather(*(last(bus, said.subject) for said in statements))
-        for one, said, before in zip(part, statements, found, strict=True):
-            if before is None or _applied.decode(before.data).revision < one.revision:
+    for start in range(0, len(wanted), 200):
+        part = wanted[start : start + 200]
+        found = await asyncio.gather(*(last(bus, said.subject) for _, said in part))
+        for (revision, said), before in zip(part, found, strict=True):
+            if before is None or _applied.decode(before.data).revision < revision:
                 missed.append(said)
+    await _state(bus, missed)
+
+
+async def _state(bus: Bus, missed: list[Message]) -> None:
+    """Says them until the log has them."""
     outgoing = [Outgoing(said.subject, said.data, {"Nats-Msg-Id": said.id}) for said in missed]
-    for outcome in await bus.publish_all(outgoing):
-        if isinstance(outcome, Refused):
-            raise outcome
-    if missed:
+    while outgoing:
+        try:
+            outcomes = await bus.publish_all(outgoing)
+        except Unavailable:
+            continue
+        for outcome in outcomes:
+            if isinstance(outcome, Refused):
+                raise outcome
         log.info("manifests_restated", count=len(missed))
+        return

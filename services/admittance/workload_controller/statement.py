@@ -1,9 +1,17 @@
-"""What the log is told of a manifest that was written or removed."""
+"""What the log is told of a manifest that was written or removed.
+
+Whoever writes one says so, and may die, or not hear that it was written. So a new leader says what
+the log does not tell of the bucket, and a leader says what it reads there and did not know.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
+from admittance.api.kinds import KINDS
+from admittance.events.names import plain
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
 from admittance.workload_controller.commit import Message
@@ -17,7 +25,6 @@ def statement(controller: Controller, kept: Kept, *, deleted: bool = False) -> M
     """``admit.object.applied`` or ``deleted`` of a manifest."""
     manifest = kept.object
     meta = manifest.metadata
-    prefix = prefix_of(manifest)
     said = ObjectApplied(
         kind=manifest.kind,
         namespace=meta.namespace,
@@ -25,7 +32,48 @@ def statement(controller: Controller, kept: Kept, *, deleted: bool = False) -> M
         revision=kept.revision,
         object=msgspec.Raw(kept.value),
     )
-    subject = applied_subject(prefix, meta.namespace, meta.name, deleted=deleted)
-    return Message(
-        subject, _encode(said), controller.speaker.identity(f"{subject}/{kept.revision}")
-    )
+    subject = applied_subject(prefix_of(manifest), meta.namespace, meta.name, deleted=deleted)
+    return _message(controller, subject, said)
+
+
+def _message(controller: Controller, subject: str, said: ObjectApplied) -> Message:
+    identity = controller.speaker.identity(f"{subject}/{said.revision}")
+    return Message(subject, _encode(said), identity)
+
+
+def ending(controller: Controller, key: str, revision: int) -> Message | None:
+    """``admit.object.deleted`` from the marker alone; None: it is no kind of ours."""
+    prefix, _, rest = key.partition(".")
+    kind = next((one for one in KINDS.values() if one.token == prefix), None)
+    if kind is None:
+        return None
+    first, _, second = rest.partition(".")
+    namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
+    said = ObjectApplied(kind=kind.name, namespace=namespace, name=name, revision=revision)
+    return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
+
+
+def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
+    """What the log must have been told of every manifest, deleted ones included, each with its
+    revision; an older word of the same subject does not tell it."""
+    for _, kept in controller.objects:
+        yield kept.revision, statement(controller, kept)
+    for key, revision in controller.objects.markers():
+        said = ending(controller, key, revision)
+        if said is not None:
+            yield revision, said
+
+
+def learn(
+    controller: Controller, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
+) -> Message | None:
+    """Loads an entry of the bucket that somebody else wrote, or we without hearing that it was
+    written. What is to be said of it; None: it was known."""
+    known = controller.objects.expected(key)
+    controller.load(key, value, revision, headers)
+    if revision <= known:
+        return None
+    kept = controller.objects.get(key)
+    if kept is not None:
+        return statement(controller, kept)
+    return ending(controller, key, revision)

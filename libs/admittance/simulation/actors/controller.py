@@ -35,7 +35,7 @@ from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.known import NOTHING, Known, Workloads
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
-from admittance.workload_controller.statement import statement
+from admittance.workload_controller.statement import learn, statement, statements
 
 SECRET: Final = b"secret"
 ATTEMPTS: Final = 20
@@ -239,13 +239,27 @@ class Active:
         """What is in the bucket now; manifests are followed from here on."""
         bucket = self._server.bucket
         self._feeds.append(
-            Feed(self._link, bucket, lambda key: key.partition(".")[0] in _OURS, self._load)
+            Feed(self._link, bucket, lambda key: key.partition(".")[0] in _OURS, self._learn)
         )
         return sorted(bucket.last.values())
 
     def _load(self, entry: Stored) -> None:
         value = None if entry.gone else entry.data
         self.controller.load(entry.subject, value, entry.sequence, entry.headers)
+
+    def _learn(self, entry: Stored) -> None:
+        value = None if entry.gone else entry.data
+        said = learn(self.controller, entry.subject, value, entry.sequence, entry.headers)
+        if said is not None:
+            self._service.process.start(self._state([said]))
+
+    def _state(self, missed: list[Message]) -> Any:
+        while True:
+            try:
+                yield from self.say(missed)
+                return
+            except Unavailable:
+                continue
 
     def _reload(self, key: str) -> Any:
         entry = yield from self._link.ask(lambda: self._server.bucket.last.get(key))
@@ -254,17 +268,15 @@ class Active:
 
     def _restate(self) -> Any:
         """States the manifests that were written but, the writer dying between, not stated."""
-        statements = [
-            (kept.revision, statement(self.controller, kept)) for _, kept in self.controller.objects
-        ]
+        wanted = list(statements(self.controller))
         last = self._server.log.last
-        found = yield from self._link.ask(lambda: [last.get(s.subject) for _, s in statements])
+        found = yield from self._link.ask(lambda: [last.get(said.subject) for _, said in wanted])
         missed = [
             said
-            for (revision, said), before in zip(statements, found, strict=True)
+            for (revision, said), before in zip(wanted, found, strict=True)
             if before is None or _applied.decode(before.data).revision < revision
         ]
-        yield from self.say(missed)
+        yield from self._state(missed)
 
     # One batch. ---------------------------------------------------------------------
 

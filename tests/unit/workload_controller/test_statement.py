@@ -1,0 +1,44 @@
+"""Whatever is in the bucket is told on the log, also when its writer died or heard no answer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from admittance.events.system import ObjectApplied
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.statement import learn, statements
+
+KEY = "localqueue.ns.lq"
+LOCAL = msgspec.json.encode(
+    {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": "ns"},
+        "spec": {"clusterQueue": "cq"},
+    }
+)
+
+
+def test_what_is_found_in_the_bucket_is_said_once() -> None:
+    controller = Controller(b"secret")
+    said = learn(controller, KEY, LOCAL, 7, {})
+    assert said is not None
+    assert said.subject == "admit.object.applied.localqueue.ns.lq"
+    assert learn(controller, KEY, LOCAL, 7, {}) is None
+
+
+def test_a_deletion_is_told_from_its_marker_alone() -> None:
+    controller = Controller(b"secret")
+    controller.load(KEY, None, 9, {})
+    ((revision, said),) = statements(controller)
+    assert (revision, said.subject) == (9, "admit.object.deleted.localqueue.ns.lq")
+    told = msgspec.json.decode(said.data, type=ObjectApplied)
+    assert (told.kind, told.namespace, told.name, told.revision) == ("LocalQueue", "ns", "lq", 9)
+
+
+def test_it_is_said_under_the_same_id_by_whoever_says_it() -> None:
+    one, other = Controller(b"secret"), Controller(b"secret")
+    first, second = learn(one, KEY, LOCAL, 7, {}), learn(other, KEY, LOCAL, 7, {})
+    assert first is not None
+    assert second is not None
+    assert first.id == second.id
