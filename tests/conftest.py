@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 
 from servers import TestServer
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """What one test does to the logs, and to where they go, ends with it."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
