@@ -144,6 +144,10 @@ def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> N
     if not before.queues and not before.inflight:
         world.domains.pop(before.name, None)
         world.busy.pop(before, None)
+        return
+    # What the queue had borrowed is free there now. Upstream tells nobody of it, so that heads
+    # which fit would wait for the next event.
+    world.flush(before)
 
 
 def _local_changed(world: World, key: Key, now: datetime) -> None:

@@ -378,3 +378,15 @@ def test_explanations_give_position_flavors_and_holders() -> None:
     (verdict,) = why.flavors
     assert verdict.message == "cpu: 2 short in flavor default"
     assert why.unblocked_by == ("quota being released: cpu: 2 short in flavor default",)
+
+
+def test_what_waits_behind_a_borrower_is_tried_again_when_its_queue_leaves_the_cohort() -> None:
+    story = Story()
+    story.queue("lender", "co", resourceGroups=groups(default="6"))
+    story.queue("borrower", "co", resourceGroups=groups(default="0"))
+    story.submit("lent", "borrower", "6", age=1)
+    assert story.settle() == ["lent"]
+    story.submit("waits", "lender", "6")
+    assert story.settle() == []
+    story.queue("borrower", resourceGroups=groups(default="0"))
+    assert story.settle() == ["waits"]
