@@ -382,7 +382,7 @@ def test_explanations_give_position_flavors_and_holders() -> None:
 
 def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_tree() -> None:
     story = Story()
-    story.put("Cohort", "below", parentName="co")
+    story.put("Cohort", "below", {"parentName": "co"})
     story.queue("lender", "co", resourceGroups=groups(default="6"))
     story.queue("borrower", "below", resourceGroups=groups(default="0"))
     story.submit("lent", "borrower", "6", age=1)
