@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -102,6 +103,16 @@ class ReclaimablePod(Kept, frozen=True, kw_only=True):
 
 COMPLETIONS = "admittance.dev/completions"
 """Annotation of a pod template: how many successes end the pod set."""
+
+
+def noted_completions(annotations: Mapping[str, str]) -> int:
+    """What a pod template notes under `COMPLETIONS`; 0 where that is no 32-bit number."""
+    written = annotations.get(COMPLETIONS, "")
+    if not written.isascii() or not written.isdecimal() or len(written) > 10:
+        return 0
+    number = int(written)
+    return number if number < 2**31 else 0
+
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a Job or Workload, naming its LocalQueue."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from admittance.api.pods import Container, EnvVar, PodTemplate
-from admittance.api.workload import COMPLETIONS
+from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 
@@ -120,9 +120,7 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
 
 
 def _completions(pod_set: PodSetToRun, template: PodTemplate) -> int:
-    written = template.metadata.annotations.get(COMPLETIONS, "")
-    asked = pod_set.completions or (int(written) if written.isdecimal() else 0)
-    return asked or pod_set.count
+    return pod_set.completions or noted_completions(template.metadata.annotations) or pod_set.count
 
 
 def _base(admitted: Admitted, pod_set: PodSetToRun) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.workload import COMPLETIONS, Kept
+from admittance.api.workload import Kept, noted_completions
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -134,7 +134,8 @@ class Speaker:
         updates: dict[str, list[Any]] = {}
         for row in workload.status.admission_checks:
             for update in row.pod_set_updates:
-                shaped = msgspec.convert(update, dict[str, Any]) if update else {}
+                # Fresh from a verdict it is a Struct; read from the bucket, a dict.
+                shaped = msgspec.to_builtins(update)
                 updates.setdefault(shaped.get("name", ""), []).append(shaped)
         for pod_set in _pod_sets.decode(workload.spec).pod_sets:
             got = assigned.get(pod_set.name)
@@ -154,11 +155,12 @@ class Speaker:
                 annotations |= update.get("annotations", {})
                 selector |= update.get("nodeSelector", {})
                 tolerations += [t for t in update.get("tolerations", []) if t not in tolerations]
-            noted = _template.decode(pod_set.template).metadata.annotations.get(COMPLETIONS, "")
             yield PodSetToRun(
                 name=pod_set.name,
                 count=got.count,
-                completions=int(noted) if noted.isdecimal() else 0,
+                completions=noted_completions(
+                    _template.decode(pod_set.template).metadata.annotations
+                ),
                 flavors=got.flavors,
                 labels=labels,
                 annotations=annotations,
