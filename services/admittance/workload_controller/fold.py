@@ -28,6 +28,7 @@ from admittance.workload_controller.objects import checks_of
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
 
+FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 _QUIET: Final = frozenset({"pending", "requeued"})
@@ -167,6 +168,20 @@ class Folding:
             barrier = msgspec.json.decode(heard.data, type=Barrier)
         except msgspec.MsgspecError as error:
             self._bury(heard, f"no Barrier: {error}")
+            return True
+        # The server has compared the fence, so its number is the domain's epoch, unless it is so
+        # long that the server took only its lower bits.
+        fence = heard.headers.get(FENCE), heard.headers.get(FENCE_SUBJECT)
+        whose = heard.subject.removeprefix(BARRIER)
+        if (
+            not 0 < barrier.epoch < heard.sequence
+            or not barrier.domain
+            or token(barrier.domain) != whose
+            or fence != (str(barrier.epoch), f"{EPOCH}{whose}")
+        ):
+            self._bury(
+                heard, f"epoch {barrier.epoch} of {barrier.domain!r} has no fence that says so"
+            )
             return True
         self._echoes.append(Echo(barrier.domain, barrier.epoch))
         return True

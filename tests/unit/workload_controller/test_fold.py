@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from admittance.api.manifest import accept
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
+from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload_controller.commit import Commit, Echo, Heard, Message
@@ -45,6 +47,13 @@ QUEUE: dict[str, Any] = {
         ],
     },
 }
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "c"},
+    "spec": {"controllerName": "ctl"},
+}
+CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}
 LOCAL = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "LocalQueue",
@@ -271,9 +280,78 @@ def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
 
 def test_a_barrier_is_echoed_after_what_came_before_it() -> None:
     bench = Bench()
-    barrier = Barrier(domain="queue-cq", owner="me", epoch=5)
-    heard = bench.raw("admit.lease.barrier.queue-cq", msgspec.json.encode(barrier))
-    assert bench.fold(bench.submitted(), heard).echoes == [Echo("queue-cq", 5)]
+    before = bench.submitted()
+    assert bench.fold(before, a_barrier(bench)).echoes == [Echo("queue-cq", 1)]
+
+
+def a_barrier(
+    bench: Bench, domain: str = "queue-cq", epoch: int = 1, *, fence: bool = True, of: int = 1
+) -> Heard:
+    data = msgspec.json.encode(Barrier(domain=domain, owner="me", epoch=epoch))
+    headers = FENCE | {"Nats-Expected-Last-Subject-Sequence": str(of)} if fence else {}
+    return bench.raw("admit.lease.barrier.queue-cq", data, headers)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"fence": False}, id="without a fence"),
+        pytest.param({"domain": "queue-other"}, id="for another domain than its subject's"),
+        pytest.param({"domain": ""}, id="for no domain"),
+        pytest.param({"epoch": 2}, id="of another epoch than its fence's"),
+        pytest.param(
+            {"epoch": 2**64 + 1, "of": 2**64 + 1},
+            id="of an epoch that the server reads as a smaller one",
+        ),
+    ],
+)
+def test_a_barrier_that_nobody_fenced_is_buried(forged: dict[str, Any]) -> None:
+    """Its echo would let the domain be decided for before the picture is complete."""
+    bench = Bench()
+    bench.perform(bench.submitted())
+    commit = bench.fold(a_barrier(bench, **forged))
+    assert commit.echoes == []
+    assert len(commit.dead) == 1
+
+
+def admitted_by(bench: Bench, heard: Heard) -> facts.Admitted:
+    (said,) = [one for one in bench.perform(heard) if ".admitted." in one.subject]
+    return msgspec.json.decode(said.data, type=facts.Admitted)
+
+
+def test_what_a_check_adds_to_pods_is_in_what_the_runner_hears() -> None:
+    bench = Bench()
+    bench.apply(CHECK)
+    bench.apply(QUEUE | {"spec": QUEUE["spec"] | CHECKED})
+    bench.perform(bench.submitted())
+    bench.perform(bench.heard(bench.assigned()))
+    update = PodSetUpdate(name="main", labels={"rack": "7"}, node_selector={"zone": "b"})
+    verdict = facts.CheckReported(
+        **ME, controller="ctl", check="c", cycle=0, state="Ready", pod_set_updates=(update,)
+    )
+    (pods,) = admitted_by(bench, bench.heard(verdict)).pod_sets
+    assert pods.labels == {"rack": "7"}
+    assert pods.node_selector == {"pool": "a", "zone": "b"}
+
+
+@pytest.mark.parametrize(
+    ("noted", "completions"),
+    [
+        pytest.param("3", 3, id="a number"),
+        pytest.param("9" * 5000, 0, id="more digits than Python reads"),
+        pytest.param("1" + "0" * 30, 0, id="more than 32 bits"),
+        pytest.param("\u00b2", 0, id="a superscript"),
+    ],
+)
+def test_completions_that_are_no_number_are_as_many_as_pods(noted: str, completions: int) -> None:
+    bench = Bench()
+    manifest = a_manifest()
+    template = manifest["spec"]["podSets"][0]["template"]
+    template["metadata"] = {"annotations": {"admittance.dev/completions": noted}}
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    bench.perform(bench.heard(facts.Submitted(**ME, workload=workload)))
+    (pods,) = admitted_by(bench, bench.heard(bench.assigned())).pod_sets
+    assert (pods.count, pods.completions) == (1, completions)
 
 
 def test_a_stopped_queue_sends_its_reserved_workloads_back() -> None:
