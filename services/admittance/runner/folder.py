@@ -185,12 +185,22 @@ class DataFolder:
         name = root / "id"
         if not name.exists() or not name.read_text().strip():
             _replace(name, secrets.token_hex(6).encode())
+        secret = root / "secret"
+        if not secret.exists() or not secret.read_text().strip():
+            _replace(secret, secrets.token_hex(32).encode())
+            secret.chmod(0o600)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(root / "notify", 0o600)
         return cls(root, name.read_text().strip(), lock)
 
     def close(self) -> None:
         os.close(self._lock)
+
+    @property
+    def secret(self) -> bytes:
+        """Keys our message ids: one that could be guessed would let anybody silence us. The same
+        after a crash, so that what is said again has the same id."""
+        return (self.root / "secret").read_text().strip().encode()
 
     @property
     def lease(self) -> Path:

@@ -32,6 +32,7 @@ from admittance.runtime import tracing
 from admittance.runtime.bus import Outgoing
 from admittance.runtime.clock import Clock
 from admittance.runtime.errors import Refused, SetupError, Unavailable
+from admittance.runtime.message_ids import message_id
 
 AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""
@@ -56,6 +57,7 @@ class Shell:
         self.world = world
         self.claims = claims
         self.folder = folder
+        self._secret = folder.secret
         self.executor = executor
         self.launcher = Launcher(folder, self.on_news)
         self.ttl = ttl
@@ -230,7 +232,7 @@ class Shell:
         """States the fact until the log has it. The message id makes twice once."""
         what = subject_of(fact).split(".")[2]
         headers = {
-            HEADER_MSG_ID: f"runner/{fact.uid}/{getattr(fact, 'revision', 0)}/{what}",
+            HEADER_MSG_ID: message_id(self._secret, fact.uid, getattr(fact, "revision", 0), what),
             HEADER_SCHEMA: SCHEMA_VERSION,
         }
         tracing.inject(headers, self._traces.get(key, ""))

@@ -214,3 +214,14 @@ def test_an_admission_that_is_not_the_newest_is_over() -> None:
     assert standing(View(12, Standing.CURRENT), 11).standing is Standing.OVER
     assert standing(View(12, Standing.CURRENT), 12).standing is Standing.CURRENT
     assert standing(None, 12).standing is Standing.OVER
+
+
+def test_the_secret_of_a_folder_is_its_own_and_stays(tmp_path: Path) -> None:
+    first = DataFolder.open(tmp_path / "a")
+    other = DataFolder.open(tmp_path / "b")
+    secret = first.secret
+    first.close()
+    again = DataFolder.open(tmp_path / "a")
+    assert again.secret == secret != other.secret
+    again.close()
+    other.close()
