@@ -148,7 +148,9 @@ class World:
     # Faults. ----------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
-        name = self._leader() if fault.who == "leader" else fault.who
+        name = {"leader": self._leader, "decider": self._decider}.get(
+            fault.who, lambda: fault.who
+        )()
         service = self.services[name]
         if not service.process.alive or service.process.paused or service.link.is_mute:
             return
@@ -167,8 +169,10 @@ class World:
                 def after() -> None:
                     service.process.resume()
 
-            case "partition":
+            case "partition" | "mute":
                 mute, deaf = self.rng.choice(((True, True), (True, False), (False, True)))
+                if fault.what == "mute":
+                    mute, deaf = True, False
                 service.link.partition(
                     fault.seconds, mute=mute, deaf=deaf, resets=self.rng.random() < 0.3
                 )
@@ -203,6 +207,14 @@ class World:
             if service.process.alive and service.active is not None:
                 return name
         return "wc-a"
+
+    def _decider(self) -> str:
+        for name in ("s-a", "s-b"):
+            service = self.services[name]
+            assert isinstance(service, SchedulerService)
+            if service.process.alive and service.leading.tenure.leads():
+                return name
+        return "s-a"
 
     def _silent(self, name: str, service: Service) -> None:
         """It says nothing any more: its heartbeat runs out, and its claims."""

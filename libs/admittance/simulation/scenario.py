@@ -38,7 +38,7 @@ class Applying(NamedTuple):
 class Fault(NamedTuple):
     """Something goes wrong with a service, at the ``after``-th message that the server stores:
     so it strikes where work is done, not while all is idle. ``who`` "leader": the active
-    workload-controller. ``seconds``: how long it lasts."""
+    workload-controller; "decider": a scheduler that decides. ``seconds``: how long it lasts."""
 
     after: int
     who: str
@@ -264,6 +264,20 @@ def _faults(rng: Random) -> list[Fault]:
             seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
         delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
         faults.append(Fault(rng.randint(10, 220), rng.choice(who), what, seconds, delay))
+    if rng.random() < 0.4:
+        faults += _coup(rng)
+    return faults
+
+
+def _coup(rng: Random) -> list[Fault]:
+    """Whoever decides is cut off or killed with decisions on their way, for about as long as its
+    lease lasts, while whoever applies them is slow."""
+    after = rng.randint(20, 150)
+    what = rng.choice(("kill", "pause", "mute", "mute"))
+    seconds = 0.1 if what == "kill" else 7.5 + rng.random() * 4.0
+    faults = [Fault(after, "decider", what, seconds, rng.random() * 0.01)]
+    if rng.random() < 0.7:
+        faults.append(Fault(after, "leader", rng.choice(("slow", "pause")), 9.0, 0.0))
     return faults
 
 
