@@ -40,7 +40,7 @@ _GROUP: Final = {
     Phase.FINISHED: "finished",
 }
 LEGAL: Final[dict[str, frozenset[str]]] = {
-    "": frozenset({_W, "off", "finished"}),
+    "": frozenset({_W, "off", "finished", ""}),
     _W: frozenset({_W, "reserved", "admitted", "off", "finished", ""}),
     "reserved": frozenset({"reserved", "admitted", _W, "off", "finished", ""}),
     "admitted": frozenset({"admitted", "evicting", "off", "finished", _W}),

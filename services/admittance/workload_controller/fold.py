@@ -104,8 +104,9 @@ class Folding:
         for key, known in self._working.items():
             before = self._of.workloads.get(key)
             if known.workload is None:
-                if before.workload is not None:
-                    puts.append(Put(key, before.revision, None, known.fact, known.trace))
+                # Also where it came and went within the batch: a predecessor who got only half of
+                # it and is late would else bring it to life.
+                puts.append(Put(key, before.revision, None, known.fact, known.trace))
                 continue
             workload = with_log(known.workload, known.fact, self._says.get(key, ()))
             value = stored.encode(workload)

@@ -399,3 +399,10 @@ def test_an_older_word_of_an_object_revives_nothing() -> None:
     bench.controller.keep_object(key, None, b"", 9)
     bench.controller.load(key, msgspec.json.encode(LOCAL), 3, {})
     assert bench.controller.objects.get(key) is None
+
+
+def test_what_came_and_went_in_one_batch_leaves_a_marker() -> None:
+    # A predecessor that read only the submission, and is late, expects that nothing was written.
+    bench = Bench()
+    (put,) = bench.fold(bench.submitted(), bench.heard(facts.Deleted(**ME))).puts
+    assert (put.expected, put.value, put.fact) == (0, None, 2)
