@@ -62,6 +62,19 @@ class Tenure:
             return True
         return False
 
+    def known(self, domain: str) -> int:
+        """The newest epoch of the domain that was seen; 0: none."""
+        return self._epochs.get(domain, (0, ""))[0]
+
+    def forgotten(self, domain: str, epoch: int) -> bool:
+        """The log has no epoch of the domain any more: the newest one, of which we knew, is older
+        than what the log keeps. True when it ends a tenure of ours: the server refuses whatever
+        carries it, and the next epoch follows none."""
+        if self.known(domain) != epoch:
+            return False
+        self._epochs.pop(domain, None)
+        return self._held.pop(domain, None) is not None
+
     def alive(self, instance: str) -> None:
         """A heartbeat of an instance is there."""
         self._alive.add(instance)

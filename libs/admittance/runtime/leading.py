@@ -17,13 +17,15 @@ from admittance.lease.tenure import Takeover, Tenure
 from admittance.runtime import clock, lease_io
 from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, SetupError, Unavailable
+from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
 
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
 RENEWALS: Final = 4
 """Heartbeats within one TTL: three may be late before others believe us dead."""
+UNWILLING_SECONDS: Final = 0.5
+"""Pause after the log took no epoch, for another reason than that somebody was faster."""
 
 
 class Leading:
@@ -40,9 +42,11 @@ class Leading:
         self._ours: set[int] = set()
         self._known: set[str] = set()
         self._unsure: set[str] = set()
+        self._born = 0
 
     async def run(self) -> None:
         """Says that we live, hears who else does, and which epochs are taken; until cancelled."""
+        self._born = await lease_io.end_of_log(self._bus)
         await lease_io.say_alive(self._bus, self._service, self._instance, ttl_seconds=self._ttl)
         subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
         try:
@@ -80,16 +84,23 @@ class Leading:
             return []
         taken: list[tuple[str, int]] = []
         refused: list[str] = []
+        unwilling: Refused | None = None
         for take, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Refused):
                 self.tenure.not_taken(take.domain)
                 refused.append(take.domain)
+                if not isinstance(outcome, StaleRevision):
+                    unwilling = outcome
                 continue
             self._ours.add(outcome)
             if self.tenure.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
         if refused:
             await self._read(refused)
+        if unwilling is not None:
+            # Such as a full log: nothing that asking again at once would mend.
+            log.warning("epoch_refused", error=str(unwilling), domains=len(refused))
+            await asyncio.sleep(UNWILLING_SECONDS)
         if barrier:
             await self._barriers(taken)
         else:
@@ -135,21 +146,24 @@ class Leading:
     async def _read(self, domains: Sequence[str]) -> None:
         for start in range(0, len(domains), 200):
             part = domains[start : start + 200]
+            before = [self.tenure.known(domain) for domain in part]
             found = await asyncio.gather(
                 *(lease_io.read_epoch(self._bus, domain) for domain in part)
             )
-            for domain, (sequence, said) in zip(part, found, strict=True):
+            for domain, known, (sequence, said) in zip(part, before, found, strict=True):
                 self._known.add(domain)
                 if sequence:
                     self._seen(domain, sequence, said.owner if said is not None else "")
+                elif self.tenure.forgotten(domain, known):
+                    log.warning("epoch_too_old", domain=domain, epoch=known)
 
     def _seen(self, domain: str, sequence: int, owner: str) -> None:
         unknown = owner == self._instance and sequence not in self._ours
         if unknown and domain in self._unsure:
             self._unsure.discard(domain)
             self._ours.add(sequence)
-        elif unknown and self._ours:
-            # Not one of an earlier life, since this life has led already.
+        elif unknown and self._ours and sequence > self._born:
+            # Not one of an earlier life: it is younger than this one.
             raise SetupError(
                 f"another process runs as {self._service} instance {self._instance}: "
                 "give each its own ADMIT_INSTANCE"

@@ -64,6 +64,12 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
         return message["seq"], None
 
 
+async def end_of_log(bus: Bus) -> int:
+    """The newest sequence of the log: what has a greater one was said after this."""
+    info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
+    return int(info["state"]["last_seq"])
+
+
 async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
     """Takes domain over from the epoch expected; the new epoch. Raises StaleRevision when somebody
     else was first."""

@@ -96,3 +96,19 @@ def test_a_takeover_that_failed_is_tried_again() -> None:
     me.wanted([D])
     me.not_taken(D)
     assert me.wanted([D]) == [Takeover(D, 0)]
+
+
+def test_a_domain_whose_epoch_the_log_forgot_is_taken_as_one_that_nobody_ever_led() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    me.echoed(D, 7)
+    assert me.forgotten(D, 7)
+    assert me.fence(D) is None
+    assert me.wanted([D]) == [Takeover(D, 0)]
+
+
+def test_an_epoch_that_came_since_the_log_was_asked_is_not_forgotten() -> None:
+    me = Tenure("me")
+    taken(me, 7)
+    assert not me.forgotten(D, 0)
+    assert me.held(D) == 7
