@@ -13,7 +13,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload import requests, reserve
 from admittance.workload.arrive import Arrived, arrive
-from admittance.workload.change import Change, ignored
+from admittance.workload.change import Change, Outcome, applied, ignored
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
@@ -25,7 +25,7 @@ Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
     change = wake_if_over(reserve.stopped(workload, fact, at), at)
-    return again_at_its_end(change)
+    return again_at_its_end(change, change)
 
 
 def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
@@ -43,7 +43,12 @@ def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change
 def _wake(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change:
     if fact.kind != "requeue":
         return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind}")
-    return wake(workload, at)
+    change = wake(workload, at)
+    if change.outcome is Outcome.APPLIED:
+        return change
+    # Too early: somebody who had slept through a takeover set an old timer, and there is one
+    # schedule for a workload, so the right one is gone.
+    return again_at_its_end(applied(workload), change)
 
 
 _WAITING: Final = (Phase.PENDING, Phase.BACKOFF)

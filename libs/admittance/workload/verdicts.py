@@ -199,14 +199,17 @@ def wake_if_over(change: Change, at: Occasion) -> Change:
     return woken._replace(says=(*change.says, *woken.says))
 
 
-def again_at_its_end(change: Change) -> Change:
-    """A release into a wait sets its timer once more: while the job stopped it may have come due,
-    and by our clock, which may be behind the server's, the wait is not over yet."""
+def again_at_its_end(change: Change, otherwise: Change) -> Change:
+    """The change with the timer of its wait set once more; otherwise, if it waits for no time.
+
+    For a release: while the job stopped the timer may have come due, and by our clock, which may be
+    behind the server's, the wait is not over yet.
+    """
     workload = change.workload
     if workload is None or change.outcome is not Outcome.APPLIED:
-        return change
+        return otherwise
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None or not is_false(workload, Type.REQUEUED):
-        return change
+        return otherwise
     return change._replace(says=(*change.says, _timer(until)))

@@ -165,6 +165,19 @@ def test_a_job_that_stops_slowly_waits_under_a_timer_of_its_own() -> None:
     assert "timer" in life.said
 
 
+def test_a_timer_that_comes_too_early_is_set_anew() -> None:
+    # One schedule for a workload: an old one, said again late, has replaced the right one.
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", after=60)
+    life.later(1).happens(facts.TimerDue(**ME, kind="requeue"))
+    assert life.phase is Phase.BACKOFF
+    assert life.said == ["timer"]
+
+
+def test_a_timer_for_what_does_not_wait_sets_nothing() -> None:
+    life = Life().happens(facts.TimerDue(**ME, kind="requeue"))
+    assert life.outcome is Outcome.IGNORED
+
+
 def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Rejected")
     assert life.phase is Phase.REJECTED
