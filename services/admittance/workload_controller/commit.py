@@ -1,12 +1,13 @@
 """A commit as a value, and the order in which it is performed.
 
+    0. notes      what no object will remember: ends of workloads, rejections, dead letters
     1. puts       every changed object, each expecting the revision it was decided from
     2. said       what follows, under message ids made of uid, revision and what
     3. echoes     barriers that lie before the end of the batch
     4. ack        one acknowledgement for the whole batch
 
 A crash after each step leaves behind:
-  before 1  nothing: the facts are read again;
+  before 1  nothing but notes: the facts are read again, and the notes are said under the same ids;
   within 1  some objects that know (``status.log.fact``) which facts they hold: read again, those
             facts are skipped, and what the objects have to say is said by whoever takes over;
   within 2  the same; what was said already is said again under the same ids, and dropped by the

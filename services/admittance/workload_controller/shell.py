@@ -27,7 +27,7 @@ from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavai
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
-from admittance.runtime.tracing import follow, trace_id
+from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
@@ -205,16 +205,6 @@ class Active:
             for key in controller.missing(rest):
                 await persist(partial(self._reload, controller, key))
             commit = controller.fold(rest, now)
-            done, unsure = await self._put(controller, commit, now)
-            if unsure:
-                attempts += 1
-                if attempts > ATTEMPTS:
-                    raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
-                await self.say(done)
-                continue
-            dead = [
-                dead_letter(SERVICE, _delivery(dead.heard), dead.reason) for dead in commit.dead
-            ]
             for one in commit.dead:
                 log.warning(
                     "message_dead_lettered",
@@ -222,7 +212,16 @@ class Active:
                     sequence=one.heard.sequence,
                     reason=one.reason,
                 )
-            await self.say([*done, *commit.notes], dead)
+            dead = [dead_letter(SERVICE, _delivery(one.heard), one.reason) for one in commit.dead]
+            await self.say(commit.notes, dead)
+            done, unsure = await self._put(controller, commit, now)
+            if unsure:
+                attempts += 1
+                if attempts > ATTEMPTS:
+                    raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                await self.say(done)
+                continue
+            await self.say(done)
             for put in commit.puts:
                 controller.said(put.key)
             # An echo is the same whoever repeats it.
@@ -306,9 +305,11 @@ class Active:
 
 
 def _heard(delivery: Delivery) -> Heard:
-    return Heard(
-        delivery.sequence, delivery.subject, delivery.data, delivery.headers, delivery.time
-    )
+    headers = delivery.headers
+    if HEADER_TRACE in headers and not extract(headers):
+        # It would be written on: any length, and bytes that no header of ours may have.
+        headers = {name: value for name, value in headers.items() if name != HEADER_TRACE}
+    return Heard(delivery.sequence, delivery.subject, delivery.data, headers, delivery.time)
 
 
 def _tell(put: Put, revision: int) -> None:

@@ -101,3 +101,49 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
 
 async def _echoed(bus: Bus) -> bool:
     return await get(bus, f"barrier.{DOMAIN}") is not None
+
+
+async def test_a_check_hears_that_its_workload_was_deleted_though_the_deleter_died(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    """A deleted object remembers nothing, so what its end means to others is said before."""
+    first = await fleet.start("workload-controller", "first")
+    flavor, queue, local = queues("cq", cpu=1)
+    queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "c"}]}
+    check = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "c"},
+        "spec": {"controllerName": "ctl"},
+    }
+    await apply(bus, flavor, check, queue, local)
+    await fleet.start("scheduler")
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await eventually(lambda: _requested(bus))
+    await first.stop()
+
+    other = await Bus.connect(nats_server.url, name="cut")
+    cut = Cut(other, "admit.check.withdrawn")
+    settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
+    dying = asyncio.create_task(
+        shell.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
+    )
+    deleted = facts.Deleted(namespace="ns", name="w")
+    await bus.publish(Outgoing(subject_of(deleted), encode(deleted)))
+    await within(cut.died.wait())
+    with pytest.raises(Killed):
+        await dying
+    await other.close()
+
+    await fleet.start("workload-controller", "heir")
+    await eventually(lambda: _gone(bus))
+    assert len(await past(bus, ["admit.check.withdrawn.>"])) == 1
+
+
+async def _requested(bus: Bus) -> bool:
+    return bool(await past(bus, ["admit.check.requested.>"]))
+
+
+async def _gone(bus: Bus) -> bool:
+    entry = await get(bus, "workload.ns.w")
+    return entry is not None and entry.value is None
