@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
-
 from admittance.api.quantity import amount
 from admittance.api.stored_form import spec_of
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
 from admittance.events.subjects import subject_of, workload_key
-from admittance.events.system import ObjectApplied
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
 from admittance.simulation.actors.world import Publisher
@@ -23,7 +20,6 @@ from admittance.simulation.stream import Outgoing
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.stored import StoredWorkload, head
 
-_applied = msgspec.json.Decoder(ObjectApplied)
 ROUNDS = 20
 
 
@@ -109,8 +105,8 @@ class Ending:
             if prefix != "localqueue":
                 rest = f"_.{rest}"
             what = "deleted" if entry.gone else "applied"
-            found = self._server.log.last.get(f"admit.object.{what}.{prefix}.{rest}")
-            if found is None or _applied.decode(found.data).revision != entry.sequence:
+            subject = f"admit.object.{what}.{prefix}.{rest}"
+            if (subject, entry.sequence) not in self._inv.stated:
                 raise Broken(f"{key} at {entry.sequence}: that it was {what} was never said")
 
     def _truly(self, key: str, seen: Seen, workload: StoredWorkload) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.manifest import decode_object
-from admittance.events.facts import Said
 from admittance.events.subjects import OUTPUTS
 from admittance.simulation import naive
 from admittance.simulation.kernel import Kernel
@@ -54,7 +53,13 @@ that nobody has to hear of, so what leads through waiting is legal, too; "" is n
 Saying = tuple[str, int, str]
 """Uid, revision, and what was to be said."""
 
-_said = msgspec.json.Decoder(Said)
+
+class _Revised(msgspec.Struct):
+    uid: str = ""
+    revision: int = 0
+
+
+_said = msgspec.json.Decoder(_Revised)
 
 
 class Seen:
@@ -85,6 +90,7 @@ class Invariants:
         self.checks: dict[str, Any] = {}
         self.owed: dict[Saying, str] = {}
         self.said: set[Saying] = set()
+        self.stated: set[tuple[str, int]] = set()
         self.finished: dict[str, int] = {}
         self.running: dict[str, str] = {}
         self.completed: set[str] = set()
@@ -225,6 +231,9 @@ class Invariants:
     def logged(self, stored: Stored) -> None:
         """A message on the log."""
         _, thing, what, rest = stored.subject.split(".", 3)
+        if thing == "object":
+            self.stated.add((stored.subject, _said.decode(stored.data).revision))
+            return
         if thing == "check" and what == "requested":
             what, rest = "check_requested", rest.partition(".")[2]
         elif thing == "workload" and what == "finished":

@@ -70,13 +70,11 @@ class Stream:
 
     def publish(self, message: Outgoing) -> int | Refused:
         """The message's sequence, that of the first with its id, or why it was refused."""
-        duplicate = self._duplicate(message)
-        if duplicate:
-            return duplicate
+        # In this order, as measured: a repetition is refused, too, if what it expects is no more.
         refused = self._refusal(message)
         if refused is not None:
             return refused
-        return self._store(message)
+        return self._duplicate(message) or self._store(message)
 
     def atomic(self, messages: Sequence[Outgoing]) -> int | Refused:
         """All or none; the sequence of the last."""
