@@ -14,6 +14,11 @@ from admittance.events.subjects import address_of
 
 MAX_PAYLOAD: Final = 1_000_000
 """Bytes. The server's own limit is 1 MiB and includes the headers."""
+SUBJECT_MAX: Final = 1024
+"""Bytes. Names of Kubernetes fit several times; what follows from a fact travels on subjects a bit
+longer, and the server closes the connection on everybody at 4,096."""
+UID_MAX: Final = 128
+"""Characters. It is repeated in everything that is said of the workload."""
 
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
@@ -35,6 +40,8 @@ def decode(subject: str, data: bytes) -> Fact:
     Raises Undecodable when the bytes are no JSON of that fact, or when payload and subject
     disagree about whose fact it is.
     """
+    if len(subject) > SUBJECT_MAX:
+        raise Undecodable(f"the subject is {len(subject)} bytes long, {SUBJECT_MAX} are allowed")
     try:
         kind, detail, namespace, name = address_of(subject)
     except BadToken as error:
@@ -47,6 +54,8 @@ def decode(subject: str, data: bytes) -> Fact:
         raise Undecodable(
             f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"
         )
+    if len(fact.uid) > UID_MAX:
+        raise Undecodable(f"the uid has {len(fact.uid)} characters, {UID_MAX} are allowed")
     match fact:
         case facts.CheckReported(controller=""):
             # The subject is what permissions guard, so it may speak for a silent payload.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
 from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
-from admittance.workload.conditions import Type, find, is_false, put
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
 from admittance.workload.leave import deactivate, evict, no_wait
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
@@ -117,11 +117,12 @@ def _retry(
 
 def spoken(rows: Rows) -> str:
     """The rows in Retry, by name, each with what its controller said."""
-    return "; ".join(
+    said = "; ".join(
         f'"{row.name}" ({row.message})'
         for row in sorted(rows, key=lambda row: row.name)
         if row.state == "Retry"
     )
+    return said[:MESSAGE_MAX]
 
 
 def _timer(until: datetime) -> Say:

@@ -27,7 +27,7 @@ from admittance.workload_controller.commit import (
     Message,
     Put,
 )
-from admittance.workload_controller.fold import Folding
+from admittance.workload_controller.fold import VALUE_MAX, Folding
 from admittance.workload_controller.known import Known, Workloads
 from admittance.workload_controller.objects import Kept, Objects
 from admittance.workload_controller.say import Speaker
@@ -121,7 +121,17 @@ class Controller:
         """What the batch leads to. Facts about one workload fold into one put, up to the first
         that would move a workload which still has something to say to machines: from there on the
         batch is handed back as ``rest``."""
-        folding = Folding(self, now)
+        careful: frozenset[str] = frozenset()
+        while True:
+            commit = self._fold(Folding(self, now, careful), batch)
+            long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
+            if long <= careful:
+                return commit
+            # Once more, to find out which fact is too much. It is measured here because the bytes
+            # are here anyway.
+            careful |= long
+
+    def _fold(self, folding: Folding, batch: list[Heard]) -> Commit:
         for index, heard in enumerate(batch):
             if not folding.take(heard):
                 return folding.commit(batch[index:], batch[index - 1].sequence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from admittance.api.manifest import accept
@@ -12,6 +14,10 @@ from admittance.api.workload import Workload
 from admittance.events import facts
 from admittance.workload.arrive import Arrived
 from admittance.workload_controller.objects import Objects
+
+WORKLOAD_MAX: Final = 512 * 1024
+"""Bytes of metadata and spec. Status, what checks add and what is said of it need room, too, in the
+server's message of 1 MiB."""
 
 
 class Unfit(ValueError):
@@ -47,11 +53,16 @@ def open_door(fact: facts.Submitted, objects: Objects) -> Arrived:
             f"the manifest is of {meta.namespace}/{meta.name}, "
             f"the message of {fact.namespace}/{fact.name}"
         )
+    spec = to_stored(manifest)
+    if len(fact.workload) > WORKLOAD_MAX // 4:
+        length = len(spec) + len(msgspec.json.encode(meta))
+        if length > WORKLOAD_MAX:
+            raise Unfit(f"the workload is {length} bytes long, {WORKLOAD_MAX} are allowed")
     return Arrived(
         namespace=fact.namespace,
         name=fact.name,
         uid=fact.uid,
         api_version=manifest.api_version,
         metadata=meta,
-        spec=msgspec.Raw(to_stored(manifest)),
+        spec=msgspec.Raw(spec),
     )

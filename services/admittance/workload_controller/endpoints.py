@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from admittance.workload_controller.shell import Active
 
 SERVICE: Final = "workload-controller"
+PARAMETERS_MAX: Final = 400_000
+"""Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
+
 log = structlog.get_logger()
 
 
@@ -120,6 +123,10 @@ class Endpoints:
         )
 
     def _forbidden(self, planned: Planned) -> list[str]:
+        length = len(planned.value or b"")
+        if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
+            sentence = f"is {length} bytes long, {PARAMETERS_MAX} are allowed"
+            return [f"{planned.kind} {planned.name}: {sentence}"]
         old = self._controller.objects.get(planned.key)
         if old is None or planned.value is None:
             return []

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
+VALUE_MAX: Final = 900_000
+"""Bytes of an object. The server takes 1 MiB, and what is told of the object is about as long."""
+SMALL: Final = 8 * 1024
+"""A fact of so many bytes is never too much: room for its like is left above `VALUE_MAX`, so that
+an object that is full can still be stopped, finished and deleted."""
+
 _QUIET: Final = frozenset({"pending", "requeued"})
 """Said for people: of several in one put only the last matters. Anything else is heard by
 machines, and must be said before the workload moves on."""
@@ -42,7 +48,11 @@ _MUST_MOVE: Final = (facts.Assigned, facts.Refused, facts.Confirmed, facts.Revok
 class Folding:
     """One batch on its way into a commit."""
 
-    def __init__(self, controller: Controller, now: datetime) -> None:
+    def __init__(
+        self, controller: Controller, now: datetime, careful: frozenset[str] = frozenset()
+    ) -> None:
+        """``careful``: keys whose objects came out too long, so that each fact is measured."""
+        self._careful = careful
         self._of = controller
         self._now = now
         self._working: dict[str, Known] = {}
@@ -89,6 +99,12 @@ class Folding:
         change = transition(known.workload, fact, self._occasion(fact, heard))
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
+        length = self._excess(key, change, heard)
+        if length:
+            self._bury(heard, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
+            if not holds:
+                return True
+            change = Change(known.workload)
         self._note_outcome(heard, change)
         if change.outcome is Outcome.REFUSED and heard.subject.startswith(
             "admit.workload.submitted."
@@ -141,6 +157,13 @@ class Folding:
             # A deleted object has no outbox; what its end means to others is said at once.
             last = with_log(known.workload, heard.sequence, change.says)
             self._notes += self._of.speaker.messages(last, known.revision, self._now, known.trace)
+
+    def _excess(self, key: str, change: Change, heard: Heard) -> int:
+        """How long the object would be with what the fact brings, if that is too long; else 0."""
+        if key not in self._careful or change.workload is None or len(heard.data) <= SMALL:
+            return 0
+        length = len(stored.encode(with_log(change.workload, heard.sequence, change.says)))
+        return length if length > VALUE_MAX else 0
 
     def _void(self, fact: facts.Decision, heard: Heard, known: Known) -> Change | None:
         """Why a decision holds no longer; None when it does. The scheduler sees the same change in

@@ -11,7 +11,7 @@ from admittance.api.kinds import KINDS
 from admittance.events.system import ObjectApplied
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.history import last
 from admittance.runtime.message_ids import deployment_secret
 from admittance.workload_controller.commit import Message
@@ -78,8 +78,10 @@ async def _state(bus: Bus, missed: list[Message]) -> None:
             outcomes = await bus.publish_all(outgoing)
         except Unavailable:
             continue
-        for outcome in outcomes:
-            if isinstance(outcome, Refused):
+        for one, outcome in zip(outgoing, outcomes, strict=True):
+            if isinstance(outcome, TooBig):
+                log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
+            elif isinstance(outcome, Refused):
                 raise outcome
         log.info("manifests_restated", count=len(missed))
         return

@@ -23,7 +23,7 @@ from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, micro
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.consume import dead_letter, persist
-from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
@@ -278,8 +278,12 @@ class Active:
 
     async def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> None:
         outgoing = [*(outgoing_of(message) for message in messages), *more]
-        for outcome in await self._bus.publish_all(outgoing):
-            if isinstance(outcome, Refused):
+        outcomes = await self._bus.publish_all(outgoing)
+        for one, outcome in zip(outgoing, outcomes, strict=True):
+            if isinstance(outcome, TooBig):
+                # It is so at every try; and everybody else's facts are behind it.
+                log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
+            elif isinstance(outcome, Refused):
                 raise outcome
 
     async def _echo(self, commit: Commit) -> None:

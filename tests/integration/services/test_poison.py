@@ -1,0 +1,151 @@
+"""Messages that decode and yet would break whoever acts on them: nobody is stopped by one."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.requests import Apply, ApplyReply
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
+
+pytestmark = pytest.mark.bus
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "c"},
+    "spec": {"controllerName": "ctl"},
+}
+
+
+@pytest.fixture
+async def system(fleet: Fleet, bus: Bus) -> Bus:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    flavor, queue, local = queues("cq", cpu=40)
+    _, checked, its_local = queues("checked", cpu=40)
+    checked["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "c"}]}
+    await apply(bus, CHECK, flavor, queue, local, checked, its_local)
+    return bus
+
+
+async def _goes_on(bus: Bus) -> None:
+    """Every service still does its work."""
+    (sequence,) = await submit(bus, [a_manifest("next", queue="lq-cq")])
+    assert (await settled(bus, sequence)).outcome == "applied"
+
+    async def admitted() -> bool:
+        found = await workload(bus, "next")
+        return found is not None and holds_quota(found)
+
+    await eventually(admitted)
+
+
+def _submission(name: str, manifest: dict[str, object], **more: object) -> bytes:
+    return json.dumps({"namespace": "ns", "name": name, "workload": manifest, **more}).encode()
+
+
+def _with(name: str, field: str, value: object) -> dict[str, object]:
+    manifest = a_manifest(name, queue="lq-cq")
+    manifest["spec"]["podSets"][0]["template"]["spec"][field] = value
+    return manifest
+
+
+async def test_a_trace_header_with_line_breaks_goes_no_further(system: Bus) -> None:
+    head = b"NATS/1.0\r\ntraceparent: a\nb\rc\r\n\r\n"
+    data = _submission("w", a_manifest("w", queue="lq-cq"))
+    sizes = b"%d %d" % (len(head), len(head) + len(data))
+    blob = b"HPUB admit.workload.submitted.ns.w " + sizes + b"\r\n" + head + data + b"\r\n"
+    await system.nc.send(blob)
+    await _goes_on(system)
+    assert await workload(system, "w") is not None
+
+
+async def test_a_subject_as_long_as_the_server_takes_is_buried(system: Bus) -> None:
+    """What would be said about it would be longer, and the server would close the connection."""
+    subject = f"admit.workload.submitted.ns.{'n' * 4030}"
+    await system.nc.send(b"PUB " + subject.encode() + b" 2\r\n{}\r\n")
+    data = _submission("n" * 4030, {})
+    await system.nc.send(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data))
+    await _goes_on(system)
+
+
+@pytest.mark.parametrize(
+    "length",
+    [pytest.param(length, id=f"{length} bytes") for length in (400_000, 600_000, 1_040_000)],
+)
+async def test_a_submission_that_would_not_fit_with_its_status_is_rejected(
+    system: Bus, length: int
+) -> None:
+    manifest = _with("big", "volumes", [{"x": "y" * length}])
+    (sequence,) = await submit(system, [manifest])
+    reply = await settled(system, sequence)
+    assert reply.outcome == ("applied" if length <= 400_000 else "dead-lettered")
+    await _goes_on(system)
+
+
+@pytest.mark.parametrize("state", ["Ready", "Pending", "Retry", "Rejected"])
+async def test_a_verdict_that_would_not_fit_into_the_object_is_buried(
+    system: Bus, state: str
+) -> None:
+    manifest = a_manifest("w", queue="lq-checked")
+    await submit(system, [manifest])
+
+    async def reserved() -> bool:
+        found = await workload(system, "w")
+        return found is not None and holds_quota(found)
+
+    await eventually(reserved)
+    verdict = facts.CheckReported(
+        namespace="ns", name="w", controller="ctl", check="c", cycle=0, state=state,
+        message="m" * 700_000,
+    )  # fmt: skip
+    sequence = await system.publish(Outgoing(subject_of(verdict), encode(verdict)))
+    assert (await settled(system, sequence)).outcome in ("applied", "dead-lettered")
+    await _goes_on(system)
+
+
+async def test_an_end_with_a_reason_that_would_not_fit_is_buried(system: Bus) -> None:
+    await _goes_on(system)
+    done = facts.Finished(namespace="ns", name="next", reason="r" * 1_040_000)
+    sequence = await system.publish(Outgoing(subject_of(done), encode(done)))
+    assert (await settled(system, sequence)).outcome == "dead-lettered"
+    done = facts.Finished(namespace="ns", name="next")
+    await settled(system, await system.publish(Outgoing(subject_of(done), encode(done))))
+    found = await workload(system, "next")
+    assert found is not None
+    assert is_true(found, Type.FINISHED)
+
+
+async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:
+    data = _submission("w", a_manifest("w", queue="lq-cq"), uid="u" * 900_000)
+    sequence = await system.publish(Outgoing("admit.workload.submitted.ns.w", data))
+    assert (await settled(system, sequence)).outcome == "dead-lettered"
+    await _goes_on(system)
+
+
+async def test_a_manifest_that_could_not_be_told_is_not_written(fleet: Fleet, system: Bus) -> None:
+    """What the log is told of it is longer than itself."""
+    for size in (401_000, 890_000):
+        config = {
+            "apiVersion": "example.com/v1",
+            "kind": "Budget",
+            "metadata": {"name": f"b{size}"},
+            "spec": {"x": ""},
+        }
+        config["spec"] = {"x": "y" * (size - len(json.dumps(config)))}
+        raw = msgspec.Raw(json.dumps(config, separators=(",", ":")).encode())
+        reply = await ask(system, "admit.api.apply", Apply(objects=(raw,)), ApplyReply)
+        assert "400000 are allowed" in reply.error
+    await fleet.processes[0].stop()
+    await fleet.start("workload-controller", "heir")
+    await _goes_on(system)
