@@ -15,7 +15,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.bus import Outgoing as ToBus
 from admittance.runtime.errors import Refused as BusRefused
 from admittance.runtime.history import last
-from admittance.runtime.puller import Puller
+from admittance.runtime.puller import Delivery, Puller
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.server import Server
@@ -139,7 +139,10 @@ async def test_the_same_script_has_the_same_outcomes(bus: Bus) -> None:
 @pytest.mark.parametrize("second", [pytest.param(0, id="all"), pytest.param(7, id="none")])
 async def test_a_batch_goes_through_as_a_whole_or_not_at_all(bus: Bus, second: int) -> None:
     memory, real = Memory(), Real(bus)
-    batch = [("a", b"1", expecting(0)), ("b", b"1", expecting(second))]
+    batch: list[tuple[str, bytes, Mapping[str, str]]] = [
+        ("a", b"1", expecting(0)),
+        ("b", b"1", expecting(second)),
+    ]
     assert await real.atomic(batch) == memory.atomic(batch)
     after = ("bucket", "c", b"1", expecting(0))
     assert await real.publish(*after) == memory.publish(*after)
@@ -176,7 +179,7 @@ async def test_who_takes_over_reads_from_the_acknowledged_floor_on(bus: Bus) -> 
     for number in range(6):
         await bus.publish(ToBus(FACT, str(number).encode()))
     first = Puller(bus, "reader", ["admit.workload.>"], generation=1)
-    found = []
+    found: list[Delivery] = []
     while len(found) < 6:
         found += await within(first.batch())
     await first.ack(found[2])

@@ -41,14 +41,16 @@ class Result(NamedTuple):
 class World:
     """Everybody who takes part, and the faults that strike them."""
 
-    def __init__(self, seed: int, mechanisms: Mechanisms, *, keep: bool) -> None:
+    def __init__(
+        self, seed: int, mechanisms: Mechanisms, plot: Callable[[Random], Scenario], *, keep: bool
+    ) -> None:
         self.rng = Random(seed)
         self.kernel = Kernel(self.rng)
         self.mechanisms = mechanisms
         self.story = Story(lambda: self.kernel.now, keep=keep)
         self.server = Server(self.kernel, mechanisms)
         self.invariants = Invariants(self.kernel)
-        self.plan: Scenario = scenario(self.rng)
+        self.plan = plot(self.rng)
         self.users = Publisher(self.kernel, self.server, self.story)
         self.admin = Admin(self.kernel, self.server, self.story)
         self.checks = Checks(self.kernel, self.server, self.story)
@@ -183,7 +185,7 @@ class World:
                     pass
 
             case _:
-                service.link.slow = 40.0
+                service.link.slow = 200.0 if fault.what == "slower" else 40.0
 
                 def after() -> None:
                     service.link.slow = 1.0
@@ -253,9 +255,15 @@ def describe(data: bytes) -> str:
     return f"fact {status.log.fact} [{conditions}] says {says or 'nothing'}"
 
 
-def run(seed: int, mechanisms: Mechanisms | None = None, *, keep: bool = False) -> Result:
-    """Plays one seed. ``keep``: with its story."""
-    world = World(seed, mechanisms or Mechanisms(), keep=keep)
+def run(
+    seed: int,
+    mechanisms: Mechanisms | None = None,
+    *,
+    plot: Callable[[Random], Scenario] = scenario,
+    keep: bool = False,
+) -> Result:
+    """Plays one seed. ``plot`` makes the scenario; ``keep``: with its story."""
+    world = World(seed, mechanisms or Mechanisms(), plot, keep=keep)
     kernel, invariants = world.kernel, world.invariants
     broken = ""
     try:

@@ -71,7 +71,7 @@ class _Queues:
         self.locals: dict[str, dict[str, Any]] = {}
         self.trees: dict[str, dict[str, Any]] = {}
         for number in range(rng.choice((1, 2, 2, 3))):
-            self.queues[f"q{number}"] = self._queue()
+            self.queues[f"q{number}"] = self.queue()
             self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
         for name in self.cohorts:
             self.trees[name] = self._cohort(name)
@@ -92,7 +92,7 @@ class _Queues:
         ]
         return [{"coveredResources": ["cpu"], "flavors": flavors}]
 
-    def _queue(self) -> dict[str, Any]:
+    def queue(self) -> dict[str, Any]:
         rng = self.rng
         spec: dict[str, Any] = {
             "namespaceSelector": {},
@@ -207,8 +207,35 @@ def _workload(rng: Random, name: str, queue: str) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(made).encode())
 
 
+def contested(rng: Random) -> Scenario:
+    """One tight queue, and leaders that fall again and again while decisions are on their way."""
+    queues = _Queues(rng)
+    queues.checks = []
+    queues.flavors = ["f0"]
+    queues.cohorts = []
+    queues.trees = {}
+    queues.queues = {"q0": queues.queue()}
+    queues.locals = {"l0": {"clusterQueue": "q0"}}
+    quota = {"name": "cpu", "nominalQuota": rng.randint(2, 4)}
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f0", "resources": [quota]}]}]
+    queues.queues["q0"] |= {"resourceGroups": groups, "queueingStrategy": "BestEffortFIFO"}
+    sayings = []
+    for number in range(16):
+        name = f"w{number}"
+        submitted = facts.Submitted(
+            namespace=NAMESPACE, name=name, workload=_workload(rng, name, "l0")
+        )
+        sayings.append(Saying(1.0 + rng.random() * 20.0, submitted))
+    faults = []
+    for _ in range(6):
+        faults += _coup(rng)
+    return Scenario(queues.all(), sayings, [], faults, _skews(rng))
+
+
 def scenario(rng: Random) -> Scenario:
     """A random one."""
+    if rng.random() < 0.15:
+        return contested(rng)
     queues = _Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []
@@ -273,11 +300,11 @@ def _coup(rng: Random) -> list[Fault]:
     """Whoever decides is cut off or killed with decisions on their way, for about as long as its
     lease lasts, while whoever applies them is slow."""
     after = rng.randint(20, 150)
-    what = rng.choice(("kill", "pause", "mute", "mute"))
+    what = rng.choice(("kill", "kill", "pause", "mute", "mute"))
     seconds = 0.1 if what == "kill" else 7.5 + rng.random() * 4.0
     faults = [Fault(after, "decider", what, seconds, rng.random() * 0.01)]
     if rng.random() < 0.7:
-        faults.append(Fault(after, "leader", rng.choice(("slow", "pause")), 9.0, 0.0))
+        faults.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
     return faults
 
 
