@@ -40,6 +40,8 @@ from admittance.workload_controller.statement import learn, statement, statement
 SECRET: Final = b"secret"
 ATTEMPTS: Final = 20
 BATCH: Final = 1000
+SWEEP_EVERY: Final = 40
+"""Facts between two sweeps of tombstones; the shell has more patience."""
 _applied = msgspec.json.Decoder(ObjectApplied)
 _OURS: Final = frozenset(k.token for k in KINDS.values() if k.token not in ("workload", "job"))
 
@@ -155,6 +157,7 @@ class Active:
             controller.said(key)
         self._server.endpoints[id(self)] = self._request
         service.tell(f"serves from {self.floor + 1}, {len(unsaid)} with something unsaid")
+        swept = 0
         while True:
             batch = yield from self._batch()
             yield from self._lock()
@@ -167,6 +170,9 @@ class Active:
             except Unavailable:
                 service.tell("its acknowledgement was not heard")
             controller.acknowledged(through)
+            if controller.read - swept > SWEEP_EVERY:
+                controller.workloads.drop_tombstones(self.floor)
+                swept = controller.read
 
     # The log. -----------------------------------------------------------------------
 
@@ -263,7 +269,9 @@ class Active:
 
     def _reload(self, key: str) -> Any:
         entry = yield from self._link.ask(lambda: self._server.bucket.last.get(key))
-        if entry is not None:
+        if entry is None:
+            self.controller.workloads.gone(key)
+        else:
             self._load(entry)
 
     def _restate(self) -> Any:
@@ -288,9 +296,11 @@ class Active:
         while rest:
             now = process.now()
             for key in controller.missing(rest):
-                yield from self._reload(key)
+                yield from _persist(partial(self._reload, key))
             commit = controller.fold(rest, now)
             self._told(commit)
+            dead = [Outgoing("admit.deadletter.workload-controller", b"{}") for _ in commit.dead]
+            yield from self.say(commit.notes, dead)
             done, unsure = yield from self._put(commit, now)
             if unsure:
                 attempts += 1
@@ -298,11 +308,10 @@ class Active:
                     raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
                 yield from self.say(done)
                 continue
-            dead = [Outgoing("admit.deadletter.workload-controller", b"{}") for _ in commit.dead]
-            yield from self.say([*done, *commit.notes], dead)
+            yield from self.say(done)
             for put in commit.puts:
                 controller.said(put.key)
-            yield from self._echo(commit)
+            yield from _persist(partial(self._echo, commit))
             rest = commit.rest
 
     def _put(self, commit: Commit, now: datetime) -> Any:
@@ -324,7 +333,7 @@ class Active:
                 messages += controller.committed(put, outcome, now)
                 continue
             self._service.tell(f"put of {put.key} went wrong: {outcome}")
-            yield from self._reload(put.key)
+            yield from _persist(partial(self._reload, put.key))
             messages += controller.outbox(put.key, now)
             unsure.append(put.key)
         return messages, unsure
@@ -426,6 +435,18 @@ class Active:
         self._service.tell(f"deleted {key} at {outcome}")
         yield from self.say([statement(controller, kept._replace(revision=outcome), deleted=True)])
         return "deleted"
+
+
+def _persist(handle: Callable[[], Any]) -> Any:
+    """As `admittance.runtime.consume.persist`: tries until the bus answers."""
+    pause = 0.01
+    for _ in range(ATTEMPTS):
+        try:
+            return (yield from handle())
+        except Unavailable:
+            yield pause
+            pause = min(pause * 2, 1.0)
+    raise Unavailable
 
 
 def _put_of(put: Put) -> Outgoing:
