@@ -76,7 +76,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         # Without a message it was the help, shown because nothing else was typed.
         if message := error.format_message():
-            _complain(error, message)
+            # The validator behind the options puts its own words before ours.
+            _complain(error, message.replace(": Value error, ", ": "))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

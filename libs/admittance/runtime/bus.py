@@ -111,11 +111,13 @@ class Bus:
             log.warning("bus_error", error=repr(error))
 
     async def _on_disconnected(self) -> None:
+        was_up = self._up.is_set()
         self._up.clear()
         waiting, self._waiting = self._waiting, {}
         for gathering, _ in waiting.values():
             gathering.lost()
-        if not self._closing:
+        # Whoever never was connected is told so by what `connect` raises.
+        if was_up and not self._closing:
             log.warning("bus_disconnected")
 
     async def _on_reconnected(self) -> None:
