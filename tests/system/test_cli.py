@@ -230,7 +230,7 @@ def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
     assert why["unblockedBy"]
     text = admit.ok("explain", "workload", "huge").out
     assert "spot" in text
-    assert "It goes on when" in text
+    assert "It goes on with" in text
     for name in ("huge", "huge-too"):
         admit.ok("delete", "wl", name)
     assert admit("get", "wl", "huge").status == 1
@@ -248,6 +248,7 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     assert state() != ("Pending", "OnHold")
     admit.ok("stop", "workload", "mine")
     assert state()[0] == "Deactivated"
+    assert "`admit activate workload mine`" in admit.ok("explain", "workload", "mine").out
     waited = admit("wait", "workload", "mine", "--for", "Admitted")
     assert waited.status == 1
     assert "will not be Admitted" in waited.err
@@ -257,6 +258,18 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     assert admit.ok("get", "wl", "mine", "-o", "json").json()["spec"]["priority"] == -7
     admit.ok("finish", "workload", "mine", "--failed")
     assert state() == ("Finished", "Failed")
+    assert "mine is Finished (Failed" in admit.ok("explain", "workload", "mine").out
+    late = admit("hold", "workload", "mine")
+    assert (late.status, late.out) == (1, "")
+    assert "it is Finished: 'held' changes nothing" in late.err
+
+
+def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:
+    big = JOB.replace("echo hello", "x" * 5_000_000)
+    answer = admit("submit", "-f", "-", stdin=big)
+    assert answer.status == 2
+    assert "document 1" in answer.err
+    assert "more than the bus takes" in answer.err
 
 
 def test_a_wait_that_takes_too_long_is_an_answer(admit: Up) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from msgspec.structs import replace
+
 from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.link import Link, link
@@ -11,18 +15,27 @@ from admittance.cli.output import Column, Table
 from admittance.cli.reading import find
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict
 from admittance.runtime import clock
-from admittance.workload.phase import phase
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
 
 
 async def explain(call: Call, name: str) -> None:
     """Prints the scheduler's answer, and the checks, which the stored workload tells."""
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
-        reply = await bus.ask("explain", Explain(name=name), ExplainReply, namespace=call.namespace)
+        workload = found.workload()
+        now = clock.now()
+        # The scheduler forgets a workload that has finished.
+        reply = (
+            ExplainReply()
+            if phase(workload, now) is Phase.FINISHED
+            else await bus.ask(
+                "explain", Explain(name=name), ExplainReply, namespace=call.namespace
+            )
+        )
     if reply.error:
         raise AnswerIsNo(reply.error)
-    workload = found.workload()
-    now = clock.now()
+    reply = up_to_a_user(workload, reply, now)
     checks = [
         {**condition} for condition in shown_workload(found)["status"]["admissionChecksConditions"]
     ]
@@ -35,6 +48,37 @@ async def explain(call: Call, name: str) -> None:
             output.show_yaml(value)
         case _:
             _tell(found, reply, value["phase"])
+
+
+def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
+    """reply, corrected where the workload does not compete at all: no quota would help then.
+
+    What its flavors say stays: whether it would fit.
+    """
+    where = phase(workload, now)
+    reason, message = tables.reason_of(workload, now)
+    name = workload.metadata.name
+    match where:
+        case Phase.FINISHED:
+            remedies: tuple[str, ...] = ()
+        case Phase.DEACTIVATED | Phase.REJECTED:
+            remedies = (f"`admit activate workload {name}`",)
+        case Phase.PENDING if reason == "OnHold":
+            remedies = (f"`admit release workload {name}`",)
+        case _:
+            return reply
+    spec = head(workload)
+    return replace(
+        reply,
+        phase=str(where),
+        reason=reason,
+        message=message,
+        local_queue=reply.local_queue or spec.queue_name,
+        priority=reply.priority or spec.priority or 0,
+        position=0,
+        holders=(),
+        unblocked_by=remedies,
+    )
 
 
 def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
@@ -57,7 +101,7 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
         columns = (Column("CHECK"), Column("STATE"), Column("MESSAGE"))
         output.show_table(Table(columns, rows), indent=2)
     _list("Quota is held by", reply.holders)
-    _list("It goes on when", reply.unblocked_by)
+    _list("It goes on with", reply.unblocked_by)
 
 
 def _place(reply: ExplainReply) -> list[str]:

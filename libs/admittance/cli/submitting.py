@@ -26,6 +26,8 @@ from admittance.workload.stored import StoredWorkload
 AT_ONCE: Final = 100
 """Outcomes asked for side by side."""
 
+COMMAND_LINE: Final = "the command line"
+
 
 class Submission(NamedTuple):
     """A workload ready for the log, and where it comes from."""
@@ -53,7 +55,7 @@ async def submit(
     from_files = [_runnable(one) for one in files.documents(paths, call.namespace)] if paths else []
     async with link(call) as bus:
         submissions = from_files + (
-            [Submission("the command line", await wishes.workload_of(bus, wish))] if wish else []
+            [Submission(COMMAND_LINE, await wishes.workload_of(bus, wish))] if wish else []
         )
         if not submissions:
             raise BadInput("nothing to submit: name a command after --, or a file with -f")
@@ -113,7 +115,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
                 raise reply
             reply = stating.judged(fact, reply)
         except CliError as error:
-            if len(submissions) == 1:
+            if len(submissions) == 1 and one.source == COMMAND_LINE:
                 raise
             for line in error.lines:
                 output.error(f"{one.source}: {line}")

@@ -108,5 +108,6 @@ def transition(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Cha
     where = phase(workload, at.now)
     move = MOVES.get((where, type(fact)))
     if move is None:
-        return ignored(workload, "NoMove", f"{type(fact).__name__} changes nothing in {where}")
+        said = f"{type(fact).__name__.lower()!r}"
+        return ignored(workload, "NoMove", f"it is {where}: {said} changes nothing")
     return move(workload, fact, at)
