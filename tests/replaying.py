@@ -19,7 +19,7 @@ from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.quantity import amount
 from admittance.api.workload import CheckState
-from admittance.events.facts import Assigned
+from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
@@ -40,7 +40,7 @@ class Replay:
     """One scenario being played."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
-        self.core = Scheduler(Config(idle_cycles=NEVER))
+        self.core = Scheduler(Config(idle_cycles=NEVER, preemption=True))
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
@@ -172,8 +172,16 @@ class Replay:
         else:
             self.evict(name, "DeactivatedDueToAdmissionCheck", active=False)
 
-    def evict(self, name: str, reason: str, *, requeued: bool = True, active: bool = True) -> None:
-        self.evictions.setdefault(name, []).append(reason)
+    def evict(
+        self,
+        name: str,
+        reason: str,
+        *,
+        requeued: bool = True,
+        active: bool = True,
+        told: str = "",
+    ) -> None:
+        self.evictions.setdefault(name, []).append(told or reason)
         stored = self.stored[name]
         if not active:
             spec = json.loads(bytes(stored.spec))
@@ -206,7 +214,10 @@ class Replay:
             self.now += timedelta(seconds=1)
             decided = self.core.cycle(now=self.now)
             for one in decided:
-                self.reserve(one)
+                if isinstance(one, Preempted):
+                    self.evict(one.name, "Preempted", told=one.reason)
+                else:
+                    self.reserve(one)
             idle = idle + 1 if not decided and self.picture() == before else 0
 
     def picture(self) -> frozenset[tuple[str, bool]]:

@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.events.facts import Assigned
+from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.events.shapes import Admission
 from admittance.scheduler.config import Config
@@ -49,6 +49,7 @@ class Story:
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
         self.decided: list[Assigned] = []
+        self.preempted: list[Preempted] = []
         self.flavor("default")
 
     # Configuration. -------------------------------------------------------------------------
@@ -199,11 +200,16 @@ class Story:
     # Decisions. -----------------------------------------------------------------------------
 
     def cycle(self, *, confirm: bool = True) -> list[str]:
-        """One cycle: the names of those that got quota, which is written down unless said."""
-        self.decided = self.core.cycle(now=self.now)
+        """One cycle: the names of those that got quota. Unless said, that is written down, and who
+        is preempted has stopped at once."""
+        decisions = self.core.cycle(now=self.now)
+        self.decided = [one for one in decisions if isinstance(one, Assigned)]
+        self.preempted = [one for one in decisions if isinstance(one, Preempted)]
         if confirm:
             for one in self.decided:
                 self.confirm(one)
+            for other in self.preempted:
+                self.evict(other.name, "Preempted")
         return [one.name for one in self.decided]
 
     def confirm(self, one: Assigned) -> None:

@@ -189,6 +189,15 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
 
 
 def _in_order(queue: Queue) -> Iterator[Member]:
+    first = queue.preemptor
+    if first is None or not queue.is_first(first):
+        yield from _by_priority(queue)
+        return
+    yield first
+    yield from (member for member in _by_priority(queue) if member is not first)
+
+
+def _by_priority(queue: Queue) -> Iterator[Member]:
     by_priority: dict[int, list[Iterator[Member]]] = {}
     for (priority, _), cls in queue.classes.items():
         by_priority.setdefault(priority, []).append(cls.waiting())

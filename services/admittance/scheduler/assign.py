@@ -1,18 +1,18 @@
 """Which flavors a workload would get: the scan of SCHEDULING 5.
 
-No preemption yet: wherever room could only be made by taking it from somebody, there are no
-candidates, as if every policy were Never.
+Where room could only be made by taking it from somebody, an oracle is asked how well that would
+serve. Without one there are no candidates, as if every policy were Never.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.quota.cell import Cell, available, borrow_level, potential
+from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduler.needs import PodSetNeeds, Shape
 from admittance.scheduler.plan import Group, Option, Plan
@@ -30,6 +30,9 @@ class Mode(IntEnum):
 
 NO_FIT: Final[int] = Mode.NO_FIT
 FIT: Final[int] = Mode.FIT
+NO_CANDIDATES: Final[int] = Mode.NO_CANDIDATES
+PREEMPT: Final[int] = Mode.PREEMPT
+RECLAIM: Final[int] = Mode.RECLAIM
 # Plain ints compare faster than members of the enumeration, and this is the innermost loop.
 _NO_FIT: Final = 0
 _NO_CANDIDATES: Final = 1
@@ -61,12 +64,23 @@ class PodSetPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment:
-    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order
-    of assigning; ``cursor``: where the scan stopped, per pod set and group (None: at the end).
-    ``checks``: controller to check of the flavors so far. ``failed_from``: the obstacles from this
-    index on are those of the scan that found nothing."""
+    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
+    assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
+    the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
+    the flavors so far. ``failed_from``: the obstacles from this index on are those of the scan
+    that found nothing."""
 
-    __slots__ = ("checks", "cursor", "failed_from", "level", "mode", "obstacles", "places", "usage")
+    __slots__ = (
+        "checks",
+        "contested",
+        "cursor",
+        "failed_from",
+        "level",
+        "mode",
+        "obstacles",
+        "places",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.mode: int = _FIT
@@ -77,7 +91,15 @@ class Assignment:
         self.obstacles: list[Obstacle] = []
         self.failed_from = 0
         self.cursor: Cursor | None = None
+        self.contested: dict[FlavorResource, None] = {}
 
+
+Oracle = Callable[[Cell, int], tuple[int, int]]
+"""How well so much of one flavor and resource could be had by preemption alone: mode, and the
+borrowing level that would be left."""
+
+Only = Sequence[Mapping[str, str]]
+"""Per pod set, resource to the one flavor that is looked at."""
 
 Cursor = tuple[Mapping[int, int], ...]
 """Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
@@ -86,9 +108,16 @@ _START: Mapping[int, int] = {}
 
 
 def assign(
-    plan: Plan, shape: Shape, cursor: Cursor | None = None, *, ignore_undeclared: bool = False
+    plan: Plan,
+    shape: Shape,
+    cursor: Cursor | None = None,
+    *,
+    oracle: Oracle | None = None,
+    only: Only | None = None,
+    ignore_undeclared: bool = False,
 ) -> Assignment:
-    """The flavors that shape would get now, starting behind the cursor."""
+    """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
+    any."""
     result = Assignment()
     taken = result.usage
     stops: list[dict[int, int]] = []
@@ -118,19 +147,35 @@ def assign(
             if resource not in flavors:
                 result.failed_from = len(result.obstacles)
                 of_group = [one for one in amounts if one[0] in group.resources]
-                found = _scan(plan, group, shape, ps, of_group, result, start.get(group.at, -1) + 1)
+                flavor = only[index].get(resource) if only is not None else None
+                found = _scan(
+                    plan,
+                    group,
+                    shape,
+                    ps,
+                    of_group,
+                    result,
+                    start.get(group.at, -1) + 1,
+                    oracle,
+                    flavor,
+                )
                 if found is None:
                     mode = _NO_FIT
                     break
-                option, got, level, stop = found
-                for one, much in of_group:
+                option, rooms, stop = found
+                for (one, much), (got, level) in zip(of_group, rooms, strict=True):
                     flavors[one] = option.flavor
-                    charges.append((option.cells[one], much))
+                    cell = option.cells[one]
+                    charges.append((cell, much))
                     place.append((one, much))
+                    if got != _FIT:
+                        result.contested[cell.fr] = None
+                        if got < mode:
+                            mode = got
+                    if level > result.level:
+                        result.level = level
                 stopped[group.at] = stop
                 result.checks.update(option.checks)
-                mode = min(mode, got)
-                result.level = max(result.level, level)
         if mode == _NO_FIT:
             result.mode = _NO_FIT
             break
@@ -171,7 +216,7 @@ def examine(plan: Plan, shape: Shape) -> list[Verdict]:
                 alone = Assignment()
                 mode, level = NO_FIT, 0
                 if _is_eligible(option, shape, ps, alone):
-                    rooms = [_room(option, one, much, ps, alone) for one, much in amounts]
+                    rooms = [_room(plan, option, one, much, ps, alone) for one, much in amounts]
                     mode = min((got for got, _ in rooms), default=_FIT)
                     level = max((far for _, far in rooms), default=0)
                 verdicts.append(Verdict(ps.name, option, amounts, mode, level, alone.obstacles))
@@ -186,20 +231,27 @@ def _scan(
     amounts: list[tuple[str, int]],
     result: Assignment,
     first: int,
-) -> tuple[Option, int, int, int] | None:
-    """The group's flavor for these amounts: option, mode, borrowing level, where the scan stopped.
-    None when no flavor serves; then result.obstacles tells why."""
-    best: tuple[Option, int, int] | None = None
+    oracle: Oracle | None,
+    only: str | None,
+) -> tuple[Option, list[tuple[int, int]], int] | None:
+    """The group's flavor for these amounts: option, mode and borrowing level of each, where the
+    scan stopped. None when no flavor serves; then result.obstacles tells why."""
+    best: tuple[Option, list[tuple[int, int]]] | None = None
+    best_mode, best_level = _NO_FIT, 0
     options = group.options
     last = len(options) - 1
     index = last
     for index in range(first, len(options)):
         option = options[index]
+        if only is not None and option.flavor != only:
+            continue
         if not _is_eligible(option, shape, ps, result):
             continue
         mode, level = _FIT, 0
+        rooms: list[tuple[int, int]] = []
         for resource, amount in amounts:
-            got, far = _room(option, resource, amount, ps, result)
+            room = got, far = _room(plan, option, resource, amount, ps, result, oracle)
+            rooms.append(room)
             if mode == _FIT and got == _FIT:
                 level = max(level, far)
             elif _better(plan, mode, level, got, far):
@@ -207,10 +259,11 @@ def _scan(
             if mode == _NO_FIT:
                 break
         if not _goes_on(plan, mode, level):
-            best = option, mode, level
+            best = option, rooms
             break
-        if _better(plan, mode, level, *(best[1:] if best is not None else (_NO_FIT, 0))):
-            best = option, mode, level
+        if _better(plan, mode, level, best_mode, best_level):
+            best = option, rooms
+            best_mode, best_level = mode, level
     if best is None:
         return None
     return (*best, -1 if index >= last else index)
@@ -252,7 +305,13 @@ def _conflict(option: Option, result: Assignment) -> str:
 
 
 def _room(
-    option: Option, resource: str, amount: int, ps: PodSetNeeds, result: Assignment
+    plan: Plan,
+    option: Option,
+    resource: str,
+    amount: int,
+    ps: PodSetNeeds,
+    result: Assignment,
+    oracle: Oracle | None = None,
 ) -> tuple[int, int]:
     """Mode and borrowing level of one resource in one flavor; SCHEDULING 5.3."""
     cell = option.cells[resource]
@@ -273,8 +332,8 @@ def _room(
         )
     )
     level, reclaimable = borrow_level(cell, wanted)
-    if cell.nominal >= wanted or reclaimable:
-        return _NO_CANDIDATES, level
+    if cell.nominal >= wanted or reclaimable or plan.borrow_preempts:
+        return (_NO_CANDIDATES, level) if oracle is None else oracle(cell, wanted)
     return _NO_FIT, level
 
 

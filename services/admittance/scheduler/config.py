@@ -12,6 +12,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     Eviction or Creation. ``quota_check_strategy``: IgnoreUndeclared lets resources that a queue
     does not cover go free. ``refusal_delay``: how long a workload is parked before it is said why.
     ``idle_cycles``: how often heads that nothing came of are looked at again without an event.
+    ``preemption``: queues' preemption policies count; off, all of them mean Never.
     """
 
     refusal_delay: timedelta = timedelta(seconds=1)
@@ -20,3 +21,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     exclude_resource_prefixes: tuple[str, ...] = ()
     refusals_per_call: int = 256
     idle_cycles: int = 10
+    preemption: bool = False

@@ -80,7 +80,7 @@ def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
     queue.activity = world.catalog.activity(queue.name)
     world.catalog.tree.count(queue.name, counted=queue.activity.active)
     if queue.node is not None:
-        queue.plan = plan_of(world.catalog, queue.name, queue.node)
+        queue.plan = plan_of(world.catalog, queue.name, queue.node, world.config)
         queue.strict = (
             world.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
         )

@@ -5,39 +5,30 @@ Source: SCHEDULING 4. Domains are independent of each other within a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
-from admittance.quota.cell import Cell, available
-from admittance.scheduler.assign import FIT, NO_FIT, Assignment, assign
+from admittance.scheduler.assign import NO_FIT, Cursor
+from admittance.scheduler.nominate import Nominator
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.reasons import refusal_of
-
-Accept = Callable[[Queue, Member, Assignment], None]
-"""Takes the assignment: charges it, and says so."""
-
-
-class Entry(NamedTuple):
-    """A head with what it would get."""
-
-    queue: Queue
-    member: Member
-    assignment: Assignment
+from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
 
 
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(self, catalog: Catalog, *, ignore_undeclared: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, queues: Mapping[str, Queue], *, ignore_undeclared: bool
+    ) -> None:
         self.catalog = catalog
         self.number = 0
-        self._ignore_undeclared = ignore_undeclared
+        self._nominator = Nominator(queues, ignore_undeclared=ignore_undeclared)
 
-    def run(self, domain: Domain, accept: Accept, *, now: datetime) -> bool:
+    def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
         """One cycle. True: something came of it."""
         if domain.flush:
             flush(domain, self.catalog, now)
@@ -58,7 +49,8 @@ class Cycle:
                 queue.set_aside(member, hindrance, now)
                 moved = True
                 continue
-            entry = Entry(queue, member, self._nominate(domain, queue, member))
+            cursor = self._cursor(domain, queue, member)
+            entry = Entry(queue, member, self._nominator.nominate(queue, member, cursor))
             if entry.assignment.mode == NO_FIT:
                 moved |= self._rest(domain, entry, now)
             else:
@@ -67,25 +59,22 @@ class Cycle:
         if len(entries) > 1:
             entries.sort(key=_order)
         # 4. One after the other, each seeing what the ones before it took.
-        held: list[tuple[Cell, int]] = []
+        turn = Turn(self._nominator, accept, preempt)
         for entry in entries:
-            if entry.assignment.mode != FIT:
-                # It is entitled to this room and cannot force anybody to leave it, so nobody else
-                # may take it in this cycle.
-                for cell, amount in held_back(entry.assignment):
-                    cell.charge(amount)
-                    held.append((cell, amount))
-                moved |= self._rest(domain, entry, now)
-            elif _still_fits(entry.assignment):
-                entry.queue.remove(entry.member)
-                entry.member.cursor = None
-                accept(entry.queue, entry.member, entry.assignment)
-                moved = True
-            else:
-                self._save_cursor(domain, entry)
+            match turn.take(entry):
+                case Outcome.ACCEPTED:
+                    moved = True
+                case Outcome.NOTHING:
+                    moved |= self._rest(domain, entry, now)
+                case Outcome.SKIPPED:
+                    self._save_cursor(domain, entry)
+                case Outcome.PREEMPTS:
+                    keep_place(entry)
+                    moved = True
+                case Outcome.WAITS:
+                    keep_place(entry)
+        turn.end()
         # 5. The next head of each queue.
-        for cell, amount in held:
-            cell.charge(-amount)
         for queue, _ in heads:
             domain.note(queue)
         return moved
@@ -101,23 +90,19 @@ class Cycle:
             return namespace_mismatch(namespace)
         return None
 
-    def _nominate(self, domain: Domain, queue: Queue, member: Member) -> Assignment:
+    def _cursor(self, domain: Domain, queue: Queue, member: Member) -> Cursor | None:
+        """Where the member's last scan stopped, if that still counts."""
         saved = member.cursor
-        if saved is not None and not (
-            saved.owner is member.cls
+        if (
+            saved is not None
+            and saved.owner is member.cls
             and (
                 saved.cycle >= self.number - 1
                 or saved.generation == queue.generation + domain.generation
             )
         ):
-            saved = None
-        assert queue.plan is not None and member.shape is not None
-        return assign(
-            queue.plan,
-            member.shape,
-            saved.at if saved is not None else None,
-            ignore_undeclared=self._ignore_undeclared,
-        )
+            return saved.at
+        return None
 
     def _save_cursor(self, domain: Domain, entry: Entry) -> bool:
         """Remembers where the scan stopped. True: there are flavors left to try."""
@@ -140,6 +125,13 @@ class Cycle:
         return True
 
 
+def keep_place(entry: Entry) -> None:
+    """It is the head of its queue until it gets the room that others leave for it. A StrictFIFO
+    queue needs no such help."""
+    entry.member.cursor = None
+    entry.queue.preemptor = None if entry.queue.strict else entry.member
+
+
 def namespace_mismatch(namespace: str) -> Aside:
     """The ClusterQueue does not take workloads of the namespace."""
     return Aside(
@@ -152,31 +144,6 @@ def _order(entry: Entry) -> tuple[int, int, datetime, str]:
     stamp = member.stamp
     assert stamp is not None
     return entry.assignment.level, -member.priority, stamp, member.uid
-
-
-def _still_fits(assignment: Assignment) -> bool:
-    for cell, amount in assignment.usage.items():
-        if amount:
-            free = available(cell)
-            if amount > (free if free > 0 else 0):
-                return False
-    return True
-
-
-def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
-    """The room that a head without victims keeps from others; an amount may be negative.
-    Source: SCHEDULING 4.4, reserve_amount."""
-    held: list[tuple[Cell, int]] = []
-    for cell, use in assignment.usage.items():
-        if assignment.level > 0:
-            if cell.borrow is None:
-                amount = use
-            else:
-                amount = min(use, cell.nominal + cell.borrow - cell.usage)
-        else:
-            amount = max(0, min(use, cell.nominal - cell.usage))
-        held.append((cell, amount))
-    return held
 
 
 def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from heapq import heappop
 from typing import Any
 
-from admittance.events.facts import Assigned, Refused
+from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
@@ -28,7 +28,9 @@ from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.reasons import preemption_message
 from admittance.scheduler.refusals import due, earliest
+from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
 from admittance.workload.stored import StoredWorkload
 
@@ -43,6 +45,7 @@ class Scheduler:
         self._world = World(self._config)
         self._cycle = Cycle(
             self._world.catalog,
+            self._world.queues,
             ignore_undeclared=self._config.quota_check_strategy == "IgnoreUndeclared",
         )
         self._now = LONG_AGO
@@ -112,24 +115,29 @@ class Scheduler:
 
     # Decisions. -----------------------------------------------------------------------------
 
-    def cycle(self, *, now: datetime) -> list[Assigned]:
+    def cycle(self, *, now: datetime) -> list[Assigned | Preempted]:
         """One cycle over the owned domains in which something happened: at most one head of each
-        ClusterQueue. What is returned is assumed already."""
+        ClusterQueue. What is returned is assumed already; who is preempted keeps its quota until
+        the picture hears that it has none."""
         world = self._world
         self._now = max(self._now, now)
         self._come_back(now)
         self._cycle.number += 1
-        decided: list[Assigned] = []
+        decided: list[Assigned | Preempted] = []
         for domain in list(world.busy):
             self._one(domain, decided, now)
         return decided
 
-    def _one(self, domain: Domain, decided: list[Assigned], now: datetime) -> None:
+    def _one(self, domain: Domain, decided: list[Assigned | Preempted], now: datetime) -> None:
         world = self._world
 
         def accept(queue: Queue, member: Member, assignment: Assignment) -> None:
+            queue.remove(member)
+            queue.forget_preemptor(member)
+            member.cursor = None
             admission = admission_of(queue.name, assignment)
             world.charge(member, queue, admission, list(assignment.usage.items()))
+            world.rank(member, now)
             member.inflight = Say.ASSIGNED
             member.seen = world.seen
             domain.inflight[member] = None
@@ -146,7 +154,31 @@ class Scheduler:
                 )
             )
 
-        if self._cycle.run(domain, accept, now=now):
+        def preempt(queue: Queue, member: Member, victims: list[Victim]) -> bool:
+            staying = [one for one in victims if not one.member.is_leaving]
+            for victim in staying:
+                other = victim.member
+                other.inflight = Say.PREEMPTED
+                other.seen = world.seen
+                domain.inflight[other] = None
+                decided.append(
+                    Preempted(
+                        namespace=other.key[0],
+                        name=other.key[1],
+                        uid=other.uid,
+                        time=now,
+                        revision=other.revision,
+                        seen=world.seen,
+                        domain=domain.name,
+                        reason=victim.reason,
+                        message=preemption_message(queue, member, victim),
+                        by=f"{member.key[0]}/{member.key[1]}",
+                        by_uid=member.uid,
+                    )
+                )
+            return bool(staying)
+
+        if self._cycle.run(domain, accept, preempt, now=now):
             domain.idle = 0
         else:
             domain.idle += 1

@@ -17,14 +17,16 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Facts(NamedTuple):
-    """``admission``: quota that it holds; None: none. ``competes``: it may be in a queue at all.
-    ``waits``: it may not compete before something is done about it. ``stamp``: its age in the
-    queue. ``signature``: equal as long as nothing changed that could make a difference."""
+    """``admission``: quota that it holds, since ``reserved_at``; None: none. ``competes``: it may
+    be in a queue at all. ``waits``: it may not compete before something is done about it.
+    ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
+    make a difference."""
 
     needs: Needs
     finished: bool
     admission: Admission | None
     admitted: bool
+    reserved_at: datetime | None
     competes: bool
     waits: bool
     requeue_at: datetime | None
@@ -84,6 +86,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         finished=_true(finished),
         admission=status.admission if holds else None,
         admitted=_true(admitted),
+        reserved_at=reserved.last_transition_time if reserved is not None else None,
         competes=(
             needs.active
             and not holds

@@ -67,7 +67,11 @@ def apply_workload(
     if member.competes and not facts.competes and facts.admission is None and member.queue:
         # Deactivated, held or gated: heads that lost to it may go on.
         world.flush(member.queue.domain)
+    if not facts.competes and member.queue is not None:
+        member.queue.forget_preemptor(member)
     _remember(world, member, facts)
+    if member.charge is not None:
+        world.rank(member, facts.reserved_at or now)
     world.requeue(member, now)
 
 
@@ -80,6 +84,8 @@ def drop(world: World, member: Member) -> None:
         queue.generation += 1
         world.flush(queue.domain)
     waited = member.queue
+    if waited is not None:
+        waited.forget_preemptor(member)
     world.take_out(member)
     if waited is not None:
         # Upstream wakes the tree for any workload that goes; one that waited held nothing back,

@@ -34,6 +34,7 @@ class Say(IntEnum):
     NOTHING = 0
     ASSIGNED = 1
     REFUSED = 2
+    PREEMPTED = 3
 
 
 class Charge(NamedTuple):
@@ -60,7 +61,8 @@ class Member:
     ``entry``: its place in the class; None: it has none. ``aside``: why it is parked by itself.
     ``charge``: the quota that it holds or is assumed to hold. ``inflight``: what was decided and
     not yet seen applied, from ``seen``. ``competes``: it may be in a queue. ``said``:
-    the reason that its status gives for waiting.
+    the reason that its status gives for waiting. ``ranked``: its place among the possible victims
+    of the queue that it holds quota of; None: it has none.
     Invariant: at most one of entry, aside, charge is set.
     """
 
@@ -78,6 +80,7 @@ class Member:
         "priority",
         "problem",
         "queue",
+        "ranked",
         "reclaimable",
         "requeue_at",
         "revision",
@@ -114,6 +117,7 @@ class Member:
         self.since: datetime | None = None
         self.cursor: SavedCursor | None = None
         self.charge: Charge | None = None
+        self.ranked: Ranked | None = None
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
@@ -123,6 +127,15 @@ class Member:
         """It waits for no time and no event of its own."""
         return not self.waits and (self.requeue_at is None or now >= self.requeue_at)
 
+    @property
+    def is_leaving(self) -> bool:
+        """It holds quota, and has been told to go."""
+        return self.state == "Evicting" or self.inflight is Say.PREEMPTED
+
 
 Entry = tuple[datetime, str, Key, Member]
 """Order within a class: timestamp, uid, name; then whose it is."""
+
+Ranked = tuple[int, float, str, Key, Member]
+"""Order among possible victims: priority, the newest reservation (seconds, negated), uid, name;
+then whose it is."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from admittance.api.meta import Taint, Toleration
+from admittance.api.queues import Preemption
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.quota.labels import BLOCKING_EFFECTS
 from admittance.quota.tree import Node
+from admittance.scheduler.config import Config
 
 
 class Option(NamedTuple):
@@ -32,8 +34,23 @@ class Group(NamedTuple):
     options: tuple[Option, ...]
 
 
+class Policy(NamedTuple):
+    """Whom workloads of a queue may preempt. ``within``, ``reclaim``: in the queue itself and in
+    others of its tree. ``borrow``: others also while borrowing, but for priorities above
+    ``threshold``."""
+
+    within: str = "Never"
+    reclaim: str = "Never"
+    borrow: bool = False
+    threshold: int | None = None
+
+
+NOBODY = Policy()
+
+
 class Plan(NamedTuple):
-    """``groups``: by resource."""
+    """``groups``: by resource. ``borrow_preempts``: where the queue's own nominal quota would not
+    suffice, it is worth while to look for victims."""
 
     queue: str
     groups: dict[str, Group]
@@ -41,9 +58,11 @@ class Plan(NamedTuple):
     borrow_next: bool
     preempt_next: bool
     preemption_first: bool
+    policy: Policy = NOBODY
+    borrow_preempts: bool = False
 
 
-def plan_of(catalog: Catalog, name: str, node: Node) -> Plan:
+def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
     """The plan of the ClusterQueue as it is configured now."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
@@ -79,6 +98,7 @@ def plan_of(catalog: Catalog, name: str, node: Node) -> Plan:
         for resource in group.covered_resources:
             groups[resource] = compiled
     fungibility = spec.flavor_fungibility
+    policy = _policy(spec.preemption) if config.preemption else NOBODY
     return Plan(
         queue=name,
         groups=groups,
@@ -86,4 +106,16 @@ def plan_of(catalog: Catalog, name: str, node: Node) -> Plan:
         borrow_next=fungibility.when_can_borrow == "TryNextFlavor",
         preempt_next=fungibility.when_can_preempt in ("", "TryNextFlavor"),
         preemption_first=fungibility.preference == "PreemptionOverBorrowing",
+        policy=policy,
+        borrow_preempts=policy.borrow,
+    )
+
+
+def _policy(preemption: Preemption) -> Policy:
+    borrow = preemption.borrow_within_cohort
+    return Policy(
+        within=preemption.within_cluster_queue,
+        reclaim=preemption.reclaim_within_cohort,
+        borrow=borrow is not None and borrow.policy != "Never",
+        threshold=borrow.max_priority_threshold if borrow is not None else None,
     )

@@ -16,7 +16,7 @@ from admittance.events.shapes import Refusal
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.tree import Node
 from admittance.scheduler.needs import Shape
-from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member
+from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
 
 Item = tuple[int, datetime, str, tuple[str, str], int, "EqClass"]
@@ -97,7 +97,9 @@ class Queue:
     """What one ClusterQueue holds.
 
     ``loud``: where it notes who is to be told why. ``generation`` rises whenever a workload that
-    holds quota here changes or goes.
+    holds quota here changes or goes. ``ranked``: who holds quota, in the order in which they would
+    lose it. ``preemptor``: for whom others were last told to go; it stays the head as long as it
+    waits here, or the room would go to somebody else and all begin again.
     """
 
     __slots__ = (
@@ -116,6 +118,8 @@ class Queue:
         "number",
         "parked",
         "plan",
+        "preemptor",
+        "ranked",
         "strict",
     )
 
@@ -133,6 +137,8 @@ class Queue:
         self.parked: dict[EqClass, None] = {}
         self.asides: dict[Member, None] = {}
         self.holding: dict[Member, None] = {}
+        self.ranked: list[Ranked] = []
+        self.preemptor: Member | None = None
         self.generation = 0
         self.live = 0
         self.number = 0
@@ -141,6 +147,8 @@ class Queue:
 
     def head(self) -> Member | None:
         """Who is considered next; None: nobody competes."""
+        if self.preemptor is not None and self.is_first(self.preemptor):
+            return self.preemptor
         heap = self.heap
         while heap:
             item = heap[0]
@@ -150,6 +158,30 @@ class Queue:
                     return entry[3]
             heappop(heap)
         return None
+
+    def is_first(self, member: Member) -> bool:
+        """It is the one for whom others were told to go, and competes."""
+        if member is not self.preemptor or member.queue is not self or member.entry is None:
+            return False
+        return member.cls is not None and member.cls.parked is None
+
+    def forget_preemptor(self, member: Member) -> None:
+        """The member has left the queue: its place is no longer kept."""
+        if self.preemptor is member:
+            self.preemptor = None
+
+    def rank(self, member: Member, reserved_at: datetime) -> None:
+        """The member's place among those that hold quota here, from what it is now."""
+        self.unrank(member)
+        entry = (member.priority, -reserved_at.timestamp(), member.uid, member.key, member)
+        insort(self.ranked, entry)
+        member.ranked = entry
+
+    def unrank(self, member: Member) -> None:
+        """The member holds nothing here any more."""
+        if member.ranked is not None:
+            del self.ranked[bisect_left(self.ranked, member.ranked)]
+            member.ranked = None
 
     def add(self, member: Member, now: datetime) -> None:
         """The member competes from now on, or is parked along with its class."""
@@ -212,8 +244,14 @@ class Queue:
         """
         if member.queue is not self or member.stamp is None:
             return 0
+        if self.is_first(member):
+            return 1
         place = (member.stamp, member.uid, member.key)
         ahead = 0
+        first = self.preemptor
+        if first is not None and first.stamp is not None and self.is_first(first):
+            stands = (-first.priority, first.stamp, first.uid, first.key)
+            ahead = int(stands > (-member.priority, *place))
         for (priority, _), cls in self.classes.items():
             if priority > member.priority:
                 ahead += cls.live

@@ -106,6 +106,11 @@ class World:
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
 
+    def rank(self, member: Member, reserved_at: datetime) -> None:
+        """The member may be a victim from now on, in the order of its priority and reservation."""
+        if self.config.preemption and member.charge is not None:
+            member.charge.queue.rank(member, reserved_at)
+
     def release(self, member: Member) -> Queue | None:
         """The member holds nothing any more; exactly what was charged is given back. Returns the
         queue that it held quota of."""
@@ -116,6 +121,7 @@ class World:
             cell.charge(-amount)
         member.charge = None
         held.queue.holding.pop(member, None)
+        held.queue.unrank(member)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------
@@ -134,6 +140,9 @@ class World:
             self.release(member)
             self.flush(domain)
             self.requeue(member, now)
+        elif was is Say.PREEMPTED:
+            # Whoever preempted it looks for room anew.
+            self.stir(domain)
         elif member.queue is not None:
             member.queue.note_untold(member, now)
             self.changed(member.queue)

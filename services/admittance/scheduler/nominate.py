@@ -1,0 +1,115 @@
+"""What a head would get as if it were alone: flavors, counts, and who has to go for it.
+
+Source: SCHEDULING 4.2, 5.6 and 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from admittance.quota.cell import Cell, FlavorResource, borrow_level
+from admittance.scheduler import preempt
+from admittance.scheduler.assign import (
+    FIT,
+    NO_CANDIDATES,
+    NO_FIT,
+    PREEMPT,
+    RECLAIM,
+    Assignment,
+    Cursor,
+    Only,
+    assign,
+)
+from admittance.scheduler.needs import Shape
+from admittance.scheduler.picture import Member
+from admittance.scheduler.plan import NOBODY
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.victims import Victim, put_back, take_out
+
+
+class Nomination(NamedTuple):
+    """``victims``: who has to go before the assignment has room."""
+
+    assignment: Assignment
+    victims: list[Victim]
+
+
+class Nominator:
+    """Looks for room. ``gone``: workloads that are as good as gone, or that count as none yet: no
+    victims."""
+
+    def __init__(self, queues: Mapping[str, Queue], *, ignore_undeclared: bool) -> None:
+        self.gone: set[Member] = set()
+        self._queues = queues
+        self._ignore_undeclared = ignore_undeclared
+
+    def nominate(
+        self, queue: Queue, member: Member, cursor: Cursor | None = None, only: Only | None = None
+    ) -> Nomination:
+        """The best there is now: all of it; else all of it once others have gone."""
+        shape = member.shape
+        assert shape is not None
+        return self._try(queue, member, shape, cursor, only)
+
+    def _try(
+        self, queue: Queue, member: Member, shape: Shape, cursor: Cursor | None, only: Only | None
+    ) -> Nomination:
+        plan = queue.plan
+        assert plan is not None
+        search = _Search(self._queues, queue, member, self.gone) if plan.policy != NOBODY else None
+        found = assign(
+            plan,
+            shape,
+            cursor,
+            oracle=search.ask if search is not None else None,
+            only=only,
+            ignore_undeclared=self._ignore_undeclared,
+        )
+        if found.mode in (FIT, NO_FIT) or search is None:
+            return Nomination(found, [])
+        return Nomination(found, search.victims(found.usage, found.contested))
+
+
+class _Search:
+    """The searches of one nomination. They all see the same picture, so none is made twice."""
+
+    def __init__(
+        self, queues: Mapping[str, Queue], queue: Queue, member: Member, gone: set[Member]
+    ) -> None:
+        self._queues = queues
+        self._queue = queue
+        self._member = member
+        self._gone = gone
+        self._found: dict[tuple[Cell, int], list[Victim]] = {}
+
+    def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
+        """How well preemption would serve one flavor and resource, looked at alone."""
+        victims = self.victims({cell: amount}, {cell.fr: None})
+        if not victims:
+            return NO_CANDIDATES, borrow_level(cell, amount)[0]
+        for one in victims:
+            take_out(one.member)
+        level = borrow_level(cell, amount)[0]
+        own = False
+        for one in victims:
+            put_back(one.member)
+            own = own or (one.member.charge is not None and one.member.charge.queue is self._queue)
+        return (PREEMPT if own else RECLAIM), level
+
+    def victims(
+        self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
+    ) -> list[Victim]:
+        """Who has to go for all of this."""
+        if len(need) != 1:
+            return self._search(need, contested)
+        (key,) = need.items()
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._search(need, contested)
+        return found
+
+    def _search(
+        self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
+    ) -> list[Victim]:
+        return preempt.search(self._queues, self._queue, self._member, need, contested, self._gone)

@@ -1,0 +1,241 @@
+"""The search for victims without fair sharing, in cohorts of any depth. Source: SCHEDULING 6.3.
+
+The picture itself is tried out: what would go is taken out of it, and put back before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from admittance.quota.cell import Cell, FlavorResource, available, is_over
+from admittance.quota.tree import Node
+from admittance.scheduler.picture import Member, Ranked
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.victims import (
+    IN_CLUSTER_QUEUE,
+    RECLAIM_WHILE_BORROWING,
+    RECLAMATION,
+    Victim,
+    candidates_of,
+    held_of,
+    is_over_any,
+    lenders_below,
+    put_back,
+    take_out,
+)
+
+Need = Mapping[Cell, int]
+"""What a preemptor asks for in all, per cell of its queue."""
+
+
+class Claim(IntEnum):
+    """By what right somebody is a candidate."""
+
+    OWN = 0
+    ENTITLED = 1
+    NOT_BORROWING = 2
+    EVEN_BORROWING = 3
+
+
+_REASONS = {
+    Claim.OWN: IN_CLUSTER_QUEUE,
+    Claim.ENTITLED: RECLAMATION,
+    Claim.NOT_BORROWING: RECLAMATION,
+    Claim.EVEN_BORROWING: RECLAIM_WHILE_BORROWING,
+}
+
+
+class Candidate(NamedTuple):
+    """``common``: the lowest cohort that it shares with the preemptor; None: it is of its queue."""
+
+    entry: Ranked
+    common: Node | None
+    claim: Claim
+
+    @property
+    def member(self) -> Member:
+        """Whose quota it is about."""
+        return self.entry[4]
+
+
+class Lists(NamedTuple):
+    """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
+    those of its own queue; each in order."""
+
+    entitled: list[Candidate]
+    others: list[Candidate]
+    own: list[Candidate]
+
+    def in_order(self) -> list[Candidate]:
+        """Those on their way out already first, and otherwise list by list."""
+        lists = (self.entitled, self.others, self.own)
+        leaving = [one for of in lists for one in of if one.member.is_leaving]
+        if not leaving:
+            return [*self.entitled, *self.others, *self.own]
+        return leaving + [one for of in lists for one in of if not one.member.is_leaving]
+
+
+def search(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    need: Need,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member] = (),
+) -> list[Victim]:
+    """The least set of victims, found greedily; empty when there is none. ``gone``: whom not to
+    take into account."""
+    assert queue.plan is not None
+    policy = queue.plan.policy
+    lists = _candidates(queues, queue, preemptor, need, contested, gone)
+    ordered = lists.in_order()
+    if not ordered or not _may_serve(ordered, need):
+        return []
+    cells = [(cell, amount) for cell, amount in need.items() if cell.fr in contested]
+    under = all(cell.usage < cell.nominal for cell, _ in cells)
+    if not (lists.entitled or lists.others) or (not policy.borrow and not under):
+        tries: tuple[bool, ...] = (True,)
+    elif not policy.borrow and not lists.entitled:
+        tries = (False, True)
+    else:
+        tries = (True, False)
+    for borrowing in tries:
+        taken: list[Victim] = []
+        for candidate in ordered:
+            if candidate.common is not None and not _is_open(
+                candidate, contested, borrowing=borrowing
+            ):
+                continue
+            take_out(candidate.member)
+            taken.append(Victim(candidate.member, _REASONS[candidate.claim]))
+            if fits(need, borrowing=borrowing):
+                return fill_back(taken, need, borrowing=borrowing)
+        for one in taken:
+            put_back(one.member)
+    return []
+
+
+def fits(need: Need, *, borrowing: bool) -> bool:
+    """All of it would have room now; without borrowing: within the nominal quota."""
+    for cell, amount in need.items():
+        if not borrowing and cell.nominal < cell.usage + amount:
+            return False
+        if amount:
+            free = available(cell)
+            if amount > (free if free > 0 else 0):
+                return False
+    return True
+
+
+def fill_back(taken: list[Victim], need: Need, *, borrowing: bool) -> list[Victim]:
+    """Spares whoever need not go, the last ones taken first; the very last always goes. All are
+    put back."""
+    for index in range(len(taken) - 2, -1, -1):
+        member = taken[index].member
+        put_back(member)
+        if fits(need, borrowing=borrowing):
+            taken[index] = taken[-1]
+            taken.pop()
+        else:
+            take_out(member)
+    for one in taken:
+        put_back(one.member)
+    return taken
+
+
+def _is_open(
+    candidate: Candidate, contested: Collection[FlavorResource], *, borrowing: bool
+) -> bool:
+    """Its queue and all cohorts below the common one still hold more than is theirs."""
+    if borrowing and candidate.claim is Claim.NOT_BORROWING:
+        return False
+    charge = candidate.member.charge
+    assert charge is not None
+    node = charge.queue.node
+    while node is not None and node is not candidate.common:
+        if not is_over_any(node, contested):
+            return False
+        node = node.parent
+    return True
+
+
+def _may_serve(candidates: list[Candidate], need: Need) -> bool:
+    """Nothing is asked for of which there were too little even without all candidates."""
+    members: list[Member] | None = None
+    for cell, amount in need.items():
+        short = amount - max(0, available(cell))
+        if short > 0:
+            members = members or [one.entry[4] for one in candidates]
+            if short > held_of(members, cell):
+                return False
+    return True
+
+
+def _candidates(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    need: Need,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member],
+) -> Lists:
+    assert queue.plan is not None and queue.node is not None
+    policy = queue.plan.policy
+    own = [
+        Candidate(entry, None, Claim.OWN)
+        for entry in candidates_of(queue, policy.within, preemptor, contested)
+        if entry[4] not in gone
+    ]
+    entitled: list[Candidate] = []
+    others: list[Candidate] = []
+    cohort = queue.node.parent
+    if cohort is None or policy.reclaim == "Never":
+        return Lists(entitled, others, own)
+    has_right = all(not is_over(cell, amount) for cell, amount in need.items())
+    rest = _above(list(need.items()))
+    below = queue.node
+    while cohort is not None:
+        for node in lenders_below(cohort, below, contested):
+            other = queues.get(node.name)
+            if other is None or not other.activity.active:
+                continue
+            for entry in candidates_of(other, policy.reclaim, preemptor, contested):
+                if entry[4] in gone:
+                    continue
+                if has_right:
+                    entitled.append(Candidate(entry, cohort, Claim.ENTITLED))
+                elif (
+                    not policy.borrow
+                    or entry[0] >= preemptor.priority
+                    or (policy.threshold is not None and entry[0] > policy.threshold)
+                ):
+                    others.append(Candidate(entry, cohort, Claim.NOT_BORROWING))
+                else:
+                    others.append(Candidate(entry, cohort, Claim.EVEN_BORROWING))
+        if not has_right:
+            has_right = all(not is_over(cell, amount) for cell, amount in rest)
+        if cohort.parent is None:
+            break
+        rest = _above(rest)
+        below, cohort = cohort, cohort.parent
+    entitled.sort(key=_rank)
+    others.sort(key=_rank)
+    return Lists(entitled, others, own)
+
+
+def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
+    """What of the amounts has to come from the parents."""
+    return [
+        (cell.parent, max(0, amount - cell.local_free()))
+        for cell, amount in amounts
+        if cell.parent is not None
+    ]
+
+
+def _rank(candidate: Candidate) -> Ranked:
+    return candidate.entry
+
+
+__all__ = ["Need", "fill_back", "fits", "search"]

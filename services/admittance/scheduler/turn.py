@@ -1,0 +1,150 @@
+"""The entries of one cycle, one after the other: each sees what the ones before it took.
+
+Source: SCHEDULING 4.4. What is held for the rest of the cycle is given back at its end; only an
+accepted assignment stays charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+
+from admittance.quota.cell import Cell
+from admittance.scheduler.assign import FIT, NO_FIT, Assignment
+from admittance.scheduler.nominate import Nomination, Nominator
+from admittance.scheduler.picture import Member
+from admittance.scheduler.preempt import fits
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.victims import Victim, put_back, take_out
+
+Accept = Callable[[Queue, Member, Assignment], None]
+"""Takes the assignment: charges it, and says so."""
+
+Preempt = Callable[[Queue, Member, list[Victim]], bool]
+"""Tells the victims to go, those that have not been told yet. True: there were any."""
+
+
+class Entry:
+    """A head with what it would get, and who has to go for it."""
+
+    __slots__ = ("assignment", "member", "queue", "victims")
+
+    def __init__(self, queue: Queue, member: Member, nomination: Nomination) -> None:
+        self.queue = queue
+        self.member = member
+        self.assignment, self.victims = nomination
+
+
+class Outcome(IntEnum):
+    """What becomes of an entry.
+
+    NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
+    try. SKIPPED: the room went to somebody else; it goes on with the next flavor. WAITS: for those
+    whom it, or another, preempts; its place at the head is kept.
+    """
+
+    ACCEPTED = 0
+    NOTHING = 1
+    SKIPPED = 2
+    PREEMPTS = 3
+    WAITS = 4
+
+
+class Turn:
+    """What the entries of one cycle have taken so far: room, and victims."""
+
+    def __init__(self, nominator: Nominator, accept: Accept, preempt: Preempt) -> None:
+        self._nominator = nominator
+        self._accept = accept
+        self._preempt = preempt
+        self._held: list[tuple[Cell, int]] = []
+        self._claimed: dict[Member, None] = {}
+        self._accepted: list[Member] = []
+
+    def take(self, entry: Entry) -> Outcome:
+        """The next entry takes what it can."""
+        assignment = entry.assignment
+        if assignment.mode == FIT and not self._claimed:
+            if not fits(assignment.usage, borrowing=True):
+                return Outcome.SKIPPED
+            return self._admit(entry)
+        waits = False
+        if any(one.member in self._claimed for one in entry.victims):
+            self._again(entry)
+            assignment = entry.assignment
+            waits = assignment.mode == FIT
+        if assignment.mode == NO_FIT:
+            return Outcome.NOTHING
+        if assignment.mode != FIT and not entry.victims:
+            # It is entitled to this room and cannot force anybody to leave it, so nobody else may
+            # take it in this cycle. Who may reclaim it from anybody needs no such help.
+            assert entry.queue.plan is not None
+            if entry.queue.plan.policy.reclaim != "Any":
+                self._hold(held_back(assignment))
+            return Outcome.NOTHING
+        if waits:
+            self._hold(assignment.usage.items())
+            return Outcome.WAITS
+        if not self._fits(entry):
+            return Outcome.SKIPPED
+        if assignment.mode == FIT:
+            return self._admit(entry)
+        self._claimed.update((one.member, None) for one in entry.victims)
+        self._hold(assignment.usage.items())
+        told = self._preempt(entry.queue, entry.member, entry.victims)
+        return Outcome.PREEMPTS if told else Outcome.WAITS
+
+    def end(self) -> None:
+        """Gives back what was held."""
+        for cell, amount in self._held:
+            cell.charge(-amount)
+
+    def _admit(self, entry: Entry) -> Outcome:
+        self._accept(entry.queue, entry.member, entry.assignment)
+        self._accepted.append(entry.member)
+        return Outcome.ACCEPTED
+
+    def _hold(self, amounts: Iterable[tuple[Cell, int]]) -> None:
+        for cell, amount in amounts:
+            cell.charge(amount)
+            self._held.append((cell, amount))
+
+    def _fits(self, entry: Entry) -> bool:
+        """It has room once its victims and those of the entries before it have gone."""
+        going = dict.fromkeys((*self._claimed, *(one.member for one in entry.victims)))
+        for member in going:
+            take_out(member)
+        has_room = fits(entry.assignment.usage, borrowing=True)
+        for member in going:
+            put_back(member)
+        return has_room
+
+    def _again(self, entry: Entry) -> None:
+        """Somebody before it took its victims: what it would get with them gone, in the flavors
+        that it was nominated for."""
+        only = [place.flavors for place in entry.assignment.places]
+        for member in self._claimed:
+            take_out(member)
+        self._nominator.gone.update(self._claimed, self._accepted)
+        entry.assignment, entry.victims = self._nominator.nominate(
+            entry.queue, entry.member, only=only
+        )
+        self._nominator.gone.clear()
+        for member in self._claimed:
+            put_back(member)
+
+
+def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
+    """The room that a head without victims keeps from others; an amount may be negative.
+    Source: SCHEDULING 4.4, reserve_amount."""
+    held: list[tuple[Cell, int]] = []
+    for cell, use in assignment.usage.items():
+        if assignment.level > 0:
+            if cell.borrow is None:
+                amount = use
+            else:
+                amount = min(use, cell.nominal + cell.borrow - cell.usage)
+        else:
+            amount = max(0, min(use, cell.nominal - cell.usage))
+        held.append((cell, amount))
+    return held
