@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from admittance.api.meta import ObjectMeta
 from admittance.events.base import Fact
 from admittance.events.names import uid_of
-from admittance.workload.change import Change, Outcome, applied, ignored, with_status
+from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.occasion import Occasion
 from admittance.workload.rows import synced
@@ -31,12 +31,17 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
     same workload of it.
     """
     if workload is not None:
+        if workload.metadata.deletion_timestamp is not None:
+            return refused(
+                workload,
+                "BeingDeleted",
+                f"the workload {fact.namespace}/{fact.name} is being deleted: "
+                "submit it again when its job has stopped",
+            )
         if bytes(workload.spec) == bytes(fact.spec):
             return ignored(workload, "Unchanged", "the workload exists and is the same")
-        return Change(
+        return refused(
             workload,
-            (),
-            Outcome.REFUSED,
             "AlreadyExists",
             f"a workload {fact.namespace}/{fact.name} exists with another spec",
         )

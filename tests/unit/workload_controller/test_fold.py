@@ -406,3 +406,14 @@ def test_what_came_and_went_in_one_batch_leaves_a_marker() -> None:
     bench = Bench()
     (put,) = bench.fold(bench.submitted(), bench.heard(facts.Deleted(**ME))).puts
     assert (put.expected, put.value, put.fact) == (0, None, 2)
+
+
+def test_a_submission_under_the_name_of_one_that_is_being_deleted_is_refused() -> None:
+    """Else it would be taken for the same again, and vanish with it."""
+    bench = Bench()
+    bench.perform(bench.submitted())
+    bench.perform(bench.heard(bench.assigned()))
+    bench.perform(bench.heard(facts.Deleted(**ME)))
+    commit = bench.fold(bench.submitted())
+    assert [reply.reason for reply in commit.outcomes.values()] == ["BeingDeleted"]
+    assert kinds(commit.notes) == ["rejected"]
