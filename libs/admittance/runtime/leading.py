@@ -17,7 +17,13 @@ from admittance.lease.tenure import Takeover, Tenure
 from admittance.runtime import clock, lease_io
 from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
+from admittance.runtime.errors import (
+    AdmittanceError,
+    Refused,
+    SetupError,
+    StaleRevision,
+    Unavailable,
+)
 
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
@@ -54,6 +60,9 @@ class Leading:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
                 tasks.create_task(self._hear(subscription))
+        except* AdmittanceError as group:
+            # Alone: whoever started us tells a wrong installation from a bug by its type.
+            raise group.exceptions[0] from None
         finally:
             with suppress(Exception):
                 await subscription.unsubscribe()

@@ -88,3 +88,4 @@ async def test_another_process_under_the_same_name_is_told_apart_from_an_earlier
         return "another process runs as scheduler instance me" in first.log
 
     await eventually(told)
+    assert "Traceback" not in first.log
