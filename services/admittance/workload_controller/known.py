@@ -51,7 +51,7 @@ class Workloads:
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
-        self._finished: set[str] = set()
+        self._finished: dict[str, int] = {}
         self._by_queue: dict[tuple[str, str], set[str]] = {}
 
     def __len__(self) -> int:
@@ -70,12 +70,12 @@ class Workloads:
         self._forget_queue(key)
         workload = known.workload
         if workload is None:
-            self._finished.discard(key)
+            self._finished.pop(key, None)
             self._known[key] = known
             return
         known = known._replace(workload=revised(workload, known.revision))
         if is_true(workload, Type.FINISHED):
-            self._finished.add(key)
+            self._finished[key] = known.fact
             if not workload.status.log.says:
                 self._known.pop(key, None)
                 return
@@ -101,7 +101,7 @@ class Workloads:
     def gone(self, key: str) -> None:
         """The bucket has nothing at that key, not even a marker: its time was over."""
         self._forget_queue(key)
-        self._finished.discard(key)
+        self._finished.pop(key, None)
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
@@ -113,6 +113,12 @@ class Workloads:
         ]
         for key in gone:
             del self._known[key]
+
+    def drop_finished(self, before: int) -> None:
+        """Forget the keys of those whose last fact lies before a sequence so old that the bucket
+        has dropped them. Should one still be there, a put over it is refused, and it is loaded."""
+        for key in [key for key, fact in self._finished.items() if fact < before]:
+            del self._finished[key]
 
     def of_queue(self, namespace: str, queue: str) -> list[str]:
         """The held workloads that name a LocalQueue, in the order of their keys."""

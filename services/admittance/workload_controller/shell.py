@@ -7,7 +7,7 @@ is harmless: its puts expect revisions that are gone.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -41,6 +41,8 @@ OUTCOMES_MAX: Final = 20_000
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
 """Facts between two looks for tombstones that nobody needs any more."""
+EXPIRY_SECONDS: Final = 3600.0
+"""After its time is over, until a finished workload is certainly gone from the bucket."""
 MARKER_SECONDS: Final = 7 * 86_400.0
 """A delete marker outlives any pause of a stale writer, but not everything."""
 
@@ -126,6 +128,7 @@ class Active:
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self._lock = asyncio.Lock()
         self._swept = 0
+        self._marks: deque[tuple[float, int]] = deque()
         self._outcomes: OrderedDict[int, SettledReply] = OrderedDict()
         self._progress = asyncio.Event()
         self._endpoints: Endpoints | None = None
@@ -202,7 +205,8 @@ class Active:
         attempts = 0
         while rest:
             now = clock.now()
-            for key in controller.missing(rest):
+            loaded = controller.missing(rest)
+            for key in loaded:
                 await persist(partial(self._reload, controller, key))
             commit = controller.fold(rest, now)
             for one in commit.dead:
@@ -222,8 +226,8 @@ class Active:
                 await self.say(done)
                 continue
             await self.say(done)
-            for put in commit.puts:
-                controller.said(put.key)
+            for key in (*loaded, *(put.key for put in commit.puts)):
+                controller.said(key)
             # An echo is the same whoever repeats it.
             await persist(partial(self._echo, commit))
             self._note(commit)
@@ -301,6 +305,10 @@ class Active:
         if controller.read - self._swept > SWEEP_EVERY:
             controller.workloads.drop_tombstones(self._puller.floor)
             self._swept = controller.read
+            now = clock.monotonic()
+            self._marks.append((now, controller.read))
+            while now - self._marks[0][0] > self._settings.finished_seconds + EXPIRY_SECONDS:
+                controller.workloads.drop_finished(self._marks.popleft()[1])
 
     def _note(self, commit: Commit) -> None:
         self._outcomes.update(commit.outcomes)

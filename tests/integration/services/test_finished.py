@@ -1,0 +1,36 @@
+"""Finished workloads go from the bucket by themselves, and then their names are free."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, queues, settled, submit, workload
+
+pytestmark = pytest.mark.bus
+
+
+async def test_a_name_is_free_again_though_something_was_said_of_it_after_its_end(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, *queues("cq"))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    for fact in (facts.Finished(namespace="ns", name="w"), facts.Held(namespace="ns", name="w")):
+        sequence = await bus.publish(Outgoing(subject_of(fact), encode(fact)))
+        await settled(bus, sequence)
+    # As its TTL does, which is a minute at least.
+    await bus.api("STREAM.PURGE.KV_admittance", {"filter": "$KV.admittance.workload.ns.w"})
+    assert await get(bus, "workload.ns.w") is None
+    (sequence,) = await submit(bus, [a_manifest("w", queue="lq-cq")])
+    assert (await settled(bus, sequence)).outcome == "applied"
+    found = await workload(bus, "w")
+    assert found is not None
+    assert not holds_quota(found)

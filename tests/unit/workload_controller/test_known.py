@@ -1,0 +1,39 @@
+"""What the controller holds in memory over a long life."""
+
+from __future__ import annotations
+
+from admittance.workload.change import with_status
+from admittance.workload.conditions import Type, put
+from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller.known import Known, Workloads
+
+from builders import NOON
+
+KEY = "workload.ns.w"
+
+
+def a_finished_one() -> StoredWorkload:
+    workload = StoredWorkload(api_version="v", kind="Workload")
+    done = put((), Type.FINISHED, True, "Succeeded", now=NOON)
+    return with_status(workload, conditions=done)
+
+
+def test_a_finished_workload_that_was_asked_for_is_let_go_again() -> None:
+    """It goes from the bucket by itself; held on, it would be taken for there for ever."""
+    workloads = Workloads()
+    workloads.keep(KEY, Known(a_finished_one(), 5, 3))
+    assert len(workloads) == 0
+    assert workloads.must_load(KEY)
+    workloads.load(KEY, Known(a_finished_one(), 5, 3))
+    workloads.let_go(KEY)
+    assert len(workloads) == 0
+    assert workloads.must_load(KEY)
+
+
+def test_the_keys_of_what_finished_long_ago_are_forgotten() -> None:
+    workloads = Workloads()
+    workloads.keep(KEY, Known(a_finished_one(), 5, 3))
+    workloads.drop_finished(3)
+    assert workloads.must_load(KEY)
+    workloads.drop_finished(4)
+    assert not workloads.must_load(KEY)
