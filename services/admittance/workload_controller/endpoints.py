@@ -146,15 +146,20 @@ class Endpoints:
             ]
             last = await self._bus.atomic(puts)
             statements = []
+            written = []
             for offset, (number, one) in enumerate(part):
                 revision = last - len(part) + 1 + offset
-                value = one.value or b""
-                self._controller.keep_object(one.key, one.object, value, revision)
                 results[number] = msgspec.structs.replace(one.told, revision=revision)
-                kept = Kept(one.object, value, revision)
+                kept = Kept(one.object, one.value or b"", revision)
+                written.append((one, kept))
                 statements.append(statement(self._controller, kept))
-                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
+            # Said before it is known: if that fails, it is read from the bucket as another's, and
+            # what is read from there and was not known is stated.
             await self._active.say(statements)
+            for one, kept in written:
+                if kept.revision > self._controller.objects.expected(one.key):
+                    self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
+                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
         return results
 
     async def _delete(self, data: bytes, subject: str) -> DeleteReply:
@@ -176,8 +181,8 @@ class Endpoints:
                 return DeleteReply(outcome="deferred", error=sentence)
             revision = await self._bus.publish(bucket.delete_message(key, expected=kept.revision))
             said = statement(self._controller, kept._replace(revision=revision), deleted=True)
-            self._controller.keep_object(key, None, b"", revision)
             await self._active.say([said])
+            self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         return DeleteReply(outcome="deleted")
 
