@@ -21,6 +21,9 @@ from admittance.runtime.errors import AdmittanceError
 
 INTERRUPTED: Final = 130
 
+ERRORS_MAX: Final = 100
+"""Lines of errors that a call prints; how many more there are is told in one."""
+
 app = typer.Typer(
     name="admit",
     no_args_is_help=True,
@@ -96,8 +99,11 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(error: Exception, *lines: str) -> None:
     sys.stdout.flush()
-    for line in lines or lines_of(error):
+    told = list(lines or lines_of(error))
+    for line in told[:ERRORS_MAX]:
         sys.stderr.write(f"error: {' '.join(line.split())}\n")
+    if len(told) > ERRORS_MAX:
+        sys.stderr.write(f"error: and {len(told) - ERRORS_MAX:,} more like these\n")
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ..
     reason, message = reason_of(workload, now)
     admission = workload.status.admission
     pods = ",".join(
-        f"{pod_set.get('name', 'main')}x{pod_set.get('count', 1)}"
+        f"{pod_set.get('name', 'main')}={pod_set.get('count', 1)}"
         for pod_set in field(found.plain(), "spec", "podSets", default=[])
     )
     return (

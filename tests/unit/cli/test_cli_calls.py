@@ -10,7 +10,7 @@ import pytest
 
 from admittance.cli import main, up
 from admittance.cli.errors import BadInput
-from admittance.cli.main import invoke
+from admittance.cli.main import ERRORS_MAX, invoke
 from admittance.cli.options import Call, Output, UrlFrom, outer_call, settle
 from admittance.cli.wishes import stem, suffix
 
@@ -96,6 +96,7 @@ def test_wrong_input_is_one_line_and_status_2(
         pytest.param("explain workload w", id="explain"),
         pytest.param("events", id="events"),
         pytest.param("logs workload w", id="logs"),
+        pytest.param("logs workload w -f", id="logs that go on"),
         pytest.param("hold workload w", id="hold"),
         pytest.param("priority workload w -5", id="priority"),
         pytest.param("doctor", id="doctor"),
@@ -129,6 +130,16 @@ def test_everything_wrong_in_all_files_is_told_before_anything_is_applied(
     assert "nominalQuota" in quantity
     assert "1.5.2Gi" in quantity
     assert f"{tmp_path}/b.yaml" in yaml
+
+
+def test_thousands_of_errors_are_counted_and_not_all_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "many.yaml").write_text("---\n".join(["{kind: Oops}\n"] * (ERRORS_MAX + 1_234)))
+    assert invoke(["apply", "-f", str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == ERRORS_MAX + 1
+    assert lines[-1] == "error: and 1,234 more like these"
 
 
 def test_an_object_in_two_files_is_refused(

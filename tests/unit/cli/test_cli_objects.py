@@ -162,3 +162,11 @@ def test_counters_nobody_tells_are_unknown_and_not_zero() -> None:
     table = tables.table(CLUSTER_QUEUE, [queue], NOON, {})
     titles = [column.title for column in table.columns]
     assert table.rows[0][titles.index("PENDING")] == "?"
+
+
+def test_a_wide_table_counts_the_pods_of_each_pod_set() -> None:
+    manifest = a_manifest()
+    pods = manifest["spec"]["podSets"][0]
+    manifest["spec"]["podSets"] = [pods, {**pods, "name": "workers", "count": 3}]
+    table = tables.table(WORKLOAD, [found(manifest)], NOON, {})
+    assert "main=1,workers=3" in table.rows[0]

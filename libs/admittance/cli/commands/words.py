@@ -86,7 +86,7 @@ ServiceName = Annotated[
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
 Follow = Annotated[
-    bool, typer.Option("--follow", "-F", help="Go on as more comes, until interrupted.")
+    bool, typer.Option("--follow", "-f", "-F", help="Go on as more comes, until interrupted.")
 ]
 Timeout = Annotated[
     str | None,
