@@ -18,6 +18,9 @@ from admittance.events.shapes import PodSetToRun
 GRACE_SECONDS: Final = 30
 """terminationGracePeriodSeconds where a template has none; Kubernetes' default."""
 
+GRACE_MAX: Final = 7 * 86_400
+"""Longer ones are cut: a number without end is more than the shim's clock can add."""
+
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
     "ADMITTANCE_WORKLOAD",
@@ -155,7 +158,7 @@ def _assemble(
             )
         )
         grace = template.spec.termination_grace_period_seconds
-        graces.append(GRACE_SECONDS if grace is None else grace)
+        graces.append(GRACE_SECONDS if grace is None else min(grace, GRACE_MAX))
     return Plan(sets=tuple(sets), grace=max(graces), given=given, cleanup=cleanup)
 
 

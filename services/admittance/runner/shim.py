@@ -187,7 +187,8 @@ class Shim:
                     pod.main_started = True
                     for container in pod.set.spec["main"]:
                         self.spawn(pod, container)
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                # ValueError: zero bytes, or a variable's name with an equals sign.
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:

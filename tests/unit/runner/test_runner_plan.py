@@ -70,6 +70,15 @@ def test_the_grace_is_that_of_the_template() -> None:
     assert plan_local(admitted(SLEEP, terminationGracePeriodSeconds=3), given={}).grace == 3
 
 
+def test_a_grace_without_end_is_cut() -> None:
+    """To what the shim's clock, a float, can add to."""
+    template = b'{"spec":{"containers":[{"name":"c","command":["true"]}],'
+    template += b'"terminationGracePeriodSeconds":1' + b"0" * 400 + b"}}"
+    pods = PodSetToRun(name="main", count=1, template=msgspec.Raw(template))
+    plan = plan_local(msgspec.structs.replace(admitted(SLEEP), pod_sets=(pods,)), given={})
+    assert plan.grace == 7 * 86_400
+
+
 def test_containers_without_a_command_are_left_out_beside_one_that_has_it() -> None:
     (only,) = plan_local(admitted({"name": "proxy", "image": "x"}, SLEEP), given={}).sets
     assert [each.name for each in only.main] == ["c"]

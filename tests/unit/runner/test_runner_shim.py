@@ -133,6 +133,26 @@ def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench)
     assert run.journal.ready
 
 
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param(sh("true", **{"A=B": "c"}), id="a variable whose name has an equals sign"),
+        pytest.param(sh("true", A="\0"), id="a variable with a zero byte"),
+        pytest.param(sh("\0"), id="an argument with a zero byte"),
+        pytest.param(ContainerPlan(name="c", argv=("\0",)), id="a program with a zero byte"),
+        pytest.param(ContainerPlan(name="c", argv=("true",), cwd="\0"), id="a folder that is none"),
+    ],
+)
+def test_what_no_process_can_be_given_fails_the_job_once_and_for_all(
+    bench: Bench, container: ContainerPlan
+) -> None:
+    """A shim that died of it would be taken for a lost one, and the job be run again for ever."""
+    run = bench.start(container)
+    kind, message = bench.outcome(run)
+    assert kind == "failed"
+    assert "main-0" in message
+
+
 def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
     script = "if [ $JOB_COMPLETION_INDEX = 1 ]; then exit 3; else sleep 60; fi"
     run = bench.start(sh(script), parallel=3, completions=3)
