@@ -94,3 +94,46 @@ DEFAULTS: Final[dict[str, str]] = {
     ),
 }
 """Fields of which the default is not filled in, and why."""
+
+_NO_BOOST: Final = "the gate PriorityBoost is off, as upstream by default: the boost is not read"
+_USAGE_ORDER: Final = "usage-based admission fair sharing comes later"
+
+ORDERING: Final[dict[str, str]] = {
+    "workloads sorted by effective priority with boost": _NO_BOOST,
+    "workload missing priority boost defaults to zero": _NO_BOOST,
+    "workloads with higher LQ usage first": _USAGE_ORDER,
+}
+"""Cases in which we try victims in another order, and why."""
+
+POLICIES: Final[dict[str, str]] = {
+    "LowerPriority: boost makes low-priority immune to medium-priority preemption": _NO_BOOST,
+    "LowerPriority: boost on preemptor enables preemption of higher raw priority": _NO_BOOST,
+    "LowerOrNewerEqualPriority: boost equalizes priorities, older preemptor can preempt newer "
+    "candidate": _NO_BOOST,
+}
+"""Cases in which a policy gives up others, and why."""
+
+_COUNTS: Final = "a reduced count has to be found; that comes later"
+_GATES: Final = "gates on preemption come with variants"
+
+SCHEDULE: Final[dict[tuple[str, str], str]] = {
+    ("TestSchedule", "partial admission single variable pod set"): _COUNTS,
+    (
+        "TestSchedule",
+        "partial admission single variable pod set, preempt with partial admission",
+    ): _COUNTS,
+    ("TestSchedule", "partial admission multiple variable pod sets"): _COUNTS,
+    (
+        "TestSchedule",
+        "container does not satisfy limitRange constraints",
+    ): "LimitRange is no kind of ours",
+    (
+        "TestSchedule",
+        "container resource requests exceed limits",
+    ): "a request above its limit is no valid workload and never gets so far",
+    (
+        "TestSchedule",
+        "block preemptions and signal `BlockedOnPreemptionGates` when a preemption gate is present",
+    ): _GATES,
+}
+"""Cases of single cycles that come out differently, and why."""

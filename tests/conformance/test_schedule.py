@@ -1,83 +1,25 @@
-"""Kueue's table of single scheduling cycles, as far as nobody is preempted."""
+"""Kueue's tables of single scheduling cycles: who gets quota, who has to go, who waits where."""
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object
-from admittance.events.facts import Assigned
+from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
 from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
-from admittance.workload import stored
+from conformance.differences import SCHEDULE
+from conformance.tables import Given, needs_data, read
 
-TABLE = Path(__file__).parents[3] / "shared" / "conformance" / "scheduler" / "TestSchedule.json"
-
-PREEMPTION = "somebody has to be preempted"
-COUNTS = "a reduced count has to be found"
-POLICY = "the policy of a queue decides whether room is held for it; policies come with preemption"
-LIMIT_RANGE = "LimitRange is no kind of ours"
-DOOR = "a request above its limit is no valid workload and never gets so far"
-
-LATER: Final[dict[str, str]] = {
-    "multiple CQs need preemption": PREEMPTION,
-    "partial admission single variable pod set": COUNTS,
-    "partial admission multiple variable pod sets": COUNTS,
-    "minimal preemptions when target queue is exhausted": PREEMPTION,
-    "multiple preemptions without borrowing": PREEMPTION,
-    "multiple preemptions preemption possible after earlier workload fits": PREEMPTION,
-    "multiple preemptions skip preemption when shared limited resource": PREEMPTION,
-    "container does not satisfy limitRange constraints": LIMIT_RANGE,
-    "container resource requests exceed limits": DOOR,
-    "prefer reclamation over cq priority based preemption": PREEMPTION,
-    "prefer first preemption flavor when second flavor requires both reclaim and cq "
-    "priority preemption": PREEMPTION,
-    "prefer first preemption flavor when second flavor also requires cq preemption": PREEMPTION,
-    "workload requiring reclaimation prioritized over wl in another full cq": PREEMPTION,
-    "capacity not blocked when lending clusterqueue can reclaim (ReclaimWithinCohort=Any)": POLICY,
-    "preempt when workload requests zero of a resource not defined in ClusterQueue": PREEMPTION,
-    "PreemptionOverBorrowing preference: preempt in first flavor instead of "
-    "borrowing in second": PREEMPTION,
-}
-"""Cases that this scheduler answers differently, and why."""
-
-
-def _cases() -> list[Any]:
-    if not TABLE.is_file():
-        return []
-    cases = json.loads(TABLE.read_text())["cases"]
-    return [pytest.param(one, id=one["name"]) for one in cases if one["name"] not in LATER]
-
-
-def _now(case: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(case["given"]["now"].replace("Z", "+00:00"))
-
-
-def scheduler_of(given: dict[str, Any], now: datetime) -> Scheduler:
-    """A scheduler that has heard of everything given."""
-    core = Scheduler(Config())
-    revision = 0
-    kinds = ("namespaces", "resourceFlavors", "admissionChecks", "cohorts", "clusterQueues")
-    for group in (*kinds, "localQueues"):
-        for obj in given.get(group, ()):
-            manifest = decode_object(obj).manifest
-            meta = manifest.metadata
-            revision += 1
-            core.apply_object(manifest.kind, meta.namespace, meta.name, manifest, revision)
-    for domain in core.domains():
-        core.own(domain)
-    for obj in given["workloads"]:
-        revision += 1
-        workload = stored.decode(msgspec.json.encode(obj))
-        meta = workload.metadata
-        core.apply_workload(meta.namespace, meta.name, workload, revision, now=now)
-    return core
+TABLES = ("TestSchedule",)
+CASES = [
+    pytest.param(case, id=f"{table}: {case['name']}")
+    for table in TABLES
+    for case in read(f"scheduler/{table}")
+    if (table, case["name"]) not in SCHEDULE
+]
 
 
 def _admission(status: Any) -> dict[str, Any]:
@@ -102,20 +44,24 @@ def _admission(status: Any) -> dict[str, Any]:
 
 def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """One cycle of the case: what came out and what should have."""
-    now = _now(case)
-    core = scheduler_of(case["given"], now)
+    given = Given(case["given"], Config(preemption=True))
+    core = given.core
     held = {
         f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["status"]
         for one in case["given"]["workloads"]
         if one.get("status", {}).get("admission")
     }
-    decided: list[Assigned] = core.cycle(now=now)
     admissions = {key: _admission(one["admission"]) for key, one in held.items()}
-    for one in decided:
-        if case["given"].get("admissionError"):
+    preempted = []
+    for one in core.cycle(now=given.now):
+        if isinstance(one, Preempted):
+            preempted.append((f"{one.namespace}/{one.name}", one.reason))
+        elif case["given"].get("admissionError"):
             core.forget(one.namespace, one.name, one.revision)
-            continue
-        admissions[f"{one.namespace}/{one.name}"] = _admission(msgspec.to_builtins(one.admission))
+        else:
+            admissions[f"{one.namespace}/{one.name}"] = _admission(
+                msgspec.to_builtins(one.admission)
+            )
     left: dict[str, list[str]] = {}
     parked: dict[str, list[str]] = {}
     for row in core.pending(PendingQuery(limit=1_000)).rows:
@@ -124,10 +70,12 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     want = case["want"]
     got = {
         "assignments": admissions,
+        "preempted": sorted(preempted),
         "left": {queue: sorted(keys) for queue, keys in left.items()},
         "inadmissibleLeft": {queue: sorted(keys) for queue, keys in parked.items()},
     }
     wanted = {
+        "preempted": told_to_go(case),
         "assignments": {key: _admission(one) for key, one in want.get("assignments", {}).items()},
         "left": {queue: sorted(keys) for queue, keys in want.get("left", {}).items()},
         "inadmissibleLeft": {
@@ -137,15 +85,30 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return got, wanted
 
 
-def test_what_is_left_for_later_is_in_the_table() -> None:
-    if not TABLE.is_file():
-        pytest.skip("the conformance data is not beside this tree")
-    names = {one["name"] for one in json.loads(TABLE.read_text())["cases"]}
-    assert names >= set(LATER)
+def told_to_go(case: dict[str, Any]) -> list[tuple[str, str]]:
+    """Who is told to go in this cycle, and under which rule: the condition is new then."""
+
+    def rules(workloads: list[dict[str, Any]]) -> dict[str, str]:
+        return {
+            f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": condition["reason"]
+            for one in workloads
+            for condition in one.get("status", {}).get("conditions", ())
+            if condition["type"] == "Preempted" and condition["status"] == "True"
+        }
+
+    before = rules(case["given"]["workloads"])
+    after = rules(case["want"].get("workloads", []))
+    return sorted((key, reason) for key, reason in after.items() if key not in before)
 
 
-@pytest.mark.skipif(not TABLE.is_file(), reason="the conformance data is not beside this tree")
-@pytest.mark.parametrize("case", _cases())
+@needs_data
+def test_every_difference_is_a_case() -> None:
+    names = {(table, one["name"]) for table in TABLES for one in read(f"scheduler/{table}")}
+    assert names >= set(SCHEDULE)
+
+
+@needs_data
+@pytest.mark.parametrize("case", CASES)
 def test_one_cycle_comes_out_as_kueue_has_it(case: dict[str, Any]) -> None:
     got, want = played(case)
     assert got == want

@@ -1,0 +1,99 @@
+"""Kueue's tables of who is preempted: the victims of one workload with a given assignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.quota.cell import Cell
+from admittance.scheduler.config import Config
+from admittance.scheduler.picture import Member
+from admittance.scheduler.preempt import search
+from admittance.scheduler.victims import allows, leaving_first
+from conformance.differences import ORDERING, POLICIES
+from conformance.tables import Given, cases, needs_data, read
+
+
+def asked(
+    given: Given, case: dict[str, Any], member: Member
+) -> tuple[dict[Cell, int], dict[tuple[str, str], None]]:
+    """What the case's assignment takes in all, and of what somebody has to give something up."""
+    assert member.shape is not None
+    need: dict[Cell, int] = {}
+    contested: dict[tuple[str, str], None] = {}
+    totals = {
+        ps.name: dict(amounts)
+        for ps, amounts in zip(member.shape.pod_sets, member.shape.totals, strict=True)
+    }
+    for ps in case["given"]["assignment"]["podSets"]:
+        for resource, of in ps.get("flavors", {}).items():
+            cell = given.cell(case["given"]["targetCQ"], of["name"], resource)
+            need[cell] = need.get(cell, 0) + totals[ps["name"]].get(resource, 0)
+            if of["mode"] == "Preempt":
+                contested[cell.fr] = None
+    return need, contested
+
+
+CASES = [
+    pytest.param(case, id=f"{table}: {case['name']}")
+    for table in ("TestPreemption", "TestHierarchicalPreemptions")
+    for case in read(f"preemption/{table}")
+]
+
+
+@needs_data
+@pytest.mark.parametrize("case", CASES)
+def test_victims_are_those_that_kueue_takes(case: dict[str, Any]) -> None:
+    given = Given(case["given"], Config(preemption=True))
+    member = given.workload(case["given"]["incoming"])
+    need, contested = asked(given, case, member)
+    before = given.usage()
+    queue = given.queue(case["given"]["targetCQ"])
+    victims = search(given.world.queues, queue, member, need, contested)
+    assert given.usage() == before, "the search leaves the picture as it was"
+    found = sorted((f"{one.member.key[0]}/{one.member.key[1]}", one.reason) for one in victims)
+    want = case["want"].get("observedTargets", [])
+    assert found == sorted((one["workload"], one["reason"]) for one in want)
+
+
+def holding(obj: dict[str, Any], queue: str) -> dict[str, Any]:
+    """The workload with quota of the queue: the tables leave it out where it makes no difference,
+    but who holds nothing is no candidate of ours."""
+    status = obj.get("status", {})
+    if "admission" in status:
+        return obj
+    reserved = {"type": "QuotaReserved", "status": "True"}
+    conditions = [*status.get("conditions", ()), reserved]
+    admission = {"clusterQueue": queue}
+    return {**obj, "status": {**status, "admission": admission, "conditions": conditions}}
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("preemption/TestCandidatesOrdering", ORDERING))
+def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
+    given = Given({"now": case["given"]["now"]}, Config(preemption=True))
+    own = case["given"]["preemptorClusterQueue"]
+    members = [
+        given.workload(holding(one["obj"], one.get("clusterQueue", own)))
+        for one in case["given"]["candidates"]
+    ]
+    others, mine = (
+        sorted(
+            one.ranked
+            for one in members
+            if one.ranked is not None
+            and one.charge is not None
+            and (one.charge.queue.name == own) is is_own
+        )
+        for is_own in (False, True)
+    )
+    assert [one.key[1] for one in leaving_first([*others, *mine])] == case["want"]["candidates"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("preemption/TestSatisfiesPreemptionPolicy", POLICIES))
+def test_a_policy_gives_up_whom_kueue_gives_up(case: dict[str, Any]) -> None:
+    given = Given({"now": case["given"]["now"]}, Config(preemption=True))
+    preemptor, other = (given.workload(case["given"][one]) for one in ("preemptor", "candidate"))
+    assert allows(case["given"]["policy"], preemptor, other) is case["want"].get("result", False)
