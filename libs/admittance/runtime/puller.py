@@ -100,6 +100,11 @@ class Puller:
         """The name of the present consumer."""
         return self._pull.consumer if self._pull is not None else ""
 
+    @property
+    def idle(self) -> bool:
+        """Everything that the log had for us, as far as we know, is handed out."""
+        return not self.pending and not self._buffer
+
     async def start(self) -> None:
         """Makes the consumer; `batch` does so when it was not called. Raises Superseded."""
         if self._pull is not None:

@@ -106,6 +106,7 @@ class Endpoints:
             manifests.append(manifest)
         if problems:
             return ApplyReply(error=problems[0], problems=tuple(problems))
+        await self._active.caught_up.wait()
         async with self._active.lock:
             planned = list(plan(self._controller.objects, manifests, now=clock.now()))
             problems = [line for one in planned for line in self._forbidden(one)]
@@ -170,6 +171,7 @@ class Endpoints:
         kind = kind_named(request.kind)
         prefix = kind.token if kind is not None else request.kind.lower()
         key = object_key(prefix, request.namespace, request.name)
+        await self._active.caught_up.wait()
         async with self._active.lock:
             kept = self._controller.objects.get(key)
             if kept is None:

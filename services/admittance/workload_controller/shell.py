@@ -20,7 +20,7 @@ from admittance.events import subjects
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.domains import CONTROLLER
-from admittance.runtime import bucket, clock, micro
+from admittance.runtime import bucket, clock, lease_io, micro
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.consume import dead_letter, persist
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
@@ -135,6 +135,9 @@ class Active:
         self._config: asyncio.Task[None] | None = None
         self.controller: Controller | None = None
         self.ready = False
+        self.caught_up = asyncio.Event()
+        """Every fact that a predecessor may have in hand is dealt with. Manifests are not written
+        before: he may have judged a decision by the old ones, and be late with its put."""
 
     @property
     def lag(self) -> int:
@@ -150,6 +153,9 @@ class Active:
         await self.say([m for key in unsaid for m in controller.outbox(key, now)])
         for key in unsaid:
             controller.said(key)
+        end = await lease_io.end_of_log(self._bus)
+        if self._puller.idle:
+            self.caught_up.set()
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         await self._endpoints.start()
         self.ready = True
@@ -163,6 +169,8 @@ class Active:
                 await self._puller.ack(batch[-1])
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
+            if self._puller.idle or controller.read >= end:
+                self.caught_up.set()
             self._progress.set()
             self._progress.clear()
 

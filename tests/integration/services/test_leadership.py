@@ -11,6 +11,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
+from admittance.runtime.bucket import get, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.workload.conditions import Type, is_true
@@ -190,3 +191,22 @@ async def _led(bus: Bus, by: set[str], count: int) -> bool:
     replies = [one for one in await health(bus) if one.service == "scheduler"]
     led = [domain for one in replies for domain in one.leads]
     return {one.instance for one in replies if one.leads} == by and len(led) == count
+
+
+async def test_no_manifest_is_written_before_what_a_predecessor_may_have_in_hand_is_dealt_with(
+    fleet: Fleet, bus: Bus
+) -> None:
+    """Paused between judging a decision by the old manifest and writing it, he would be late."""
+    first = await fleet.start("workload-controller", "first")
+    await apply(bus, *queues("cq", cpu=CPU))
+    await first.stop()
+    await submit(bus, [a_manifest(f"w{n}", queue="lq-cq") for n in range(4000)])
+    await fleet.start("workload-controller", "second")
+    (flavor,) = queues()
+    flavor["metadata"]["name"] = "late"
+    await apply(bus, flavor)
+    written = await get(bus, "flavor.late")
+    assert written is not None
+    entries = await read_all(bus, "workload.>")
+    assert len(entries) == 4000
+    assert max(entry.revision for entry in entries) < written.revision
