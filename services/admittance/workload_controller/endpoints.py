@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,12 +28,13 @@ from admittance.events.requests import (
 )
 from admittance.events.subjects import object_key
 from admittance.runtime import bucket, clock, micro
-from admittance.runtime.bus import BATCH_MAX, Bus
-from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
+from admittance.runtime.consume import persist
+from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.history import past
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
-from admittance.workload_controller.statement import statement
+from admittance.workload_controller.statement import learn, statement
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
@@ -139,13 +141,14 @@ class Endpoints:
     async def _write(self, planned: list[Planned]) -> list[Applied]:
         results = [one.told for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
-        for start in range(0, len(todo), BATCH_MAX):
-            part = todo[start : start + BATCH_MAX]
+        most = BATCH_MAX - 1  # and the guard
+        for start in range(0, len(todo), most):
+            part = todo[start : start + most]
             puts = [
                 bucket.put_message(one.key, one.value or b"", expected=one.expected)
                 for _, one in part
             ]
-            last = await self._bus.atomic(puts)
+            last = await self._guarded(puts, [one.key for _, one in part])
             statements = []
             written = []
             for offset, (number, one) in enumerate(part):
@@ -162,6 +165,22 @@ class Endpoints:
                     self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
                 log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
         return results
+
+    async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
+        """Writes manifests, all or none. Where that failed or nobody answered, it is known before
+        anything else is decided what is there, and nothing of it will come any more."""
+        try:
+            return await self._active.guard.write(puts)
+        except (StaleRevision, Unavailable):
+            await self._active.guard.take()
+            for key in keys:
+                entry = await persist(partial(bucket.get, self._bus, key))
+                if entry is None:
+                    continue
+                said = learn(self._controller, key, entry.value, entry.revision, entry.headers)
+                if said is not None:
+                    await self._active.say([said])
+            raise
 
     async def _delete(self, data: bytes, subject: str) -> DeleteReply:
         request = msgspec.json.decode(data, type=Delete)
@@ -181,7 +200,8 @@ class Endpoints:
             if users:
                 sentence = f"still in use by {', '.join(users[:5])}"
                 return DeleteReply(outcome="deferred", error=sentence)
-            revision = await self._bus.publish(bucket.delete_message(key, expected=kept.revision))
+            marker = bucket.delete_message(key, expected=kept.revision)
+            revision = await self._guarded([marker], [key])
             said = statement(self._controller, kept._replace(revision=revision), deleted=True)
             await self._active.say([said])
             self._controller.keep_object(key, None, b"", revision)

@@ -32,6 +32,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.guard import Guard
 from admittance.workload_controller.opening import open_controller
 
 SERVICE: Final = "workload-controller"
@@ -126,6 +127,7 @@ class Active:
         self._bus = bus
         self._settings = settings
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
+        self.guard = Guard(bus, epoch)
         self._lock = asyncio.Lock()
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
@@ -147,6 +149,7 @@ class Active:
     async def run(self) -> None:
         """Leads until a newer epoch reads in our place: raises Superseded."""
         await self._puller.start()
+        await self.guard.take()
         controller, unsaid, self._config = await open_controller(self._bus, self._puller.floor)
         self.controller = controller
         now = clock.now()

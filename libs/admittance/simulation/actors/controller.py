@@ -37,6 +37,7 @@ from admittance.workload_controller.known import NOTHING, Known, Workloads
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
 from admittance.workload_controller.statement import learn, statement, statements
 
+GUARD: Final = "_admittance.manifests"
 SECRET: Final = b"secret"
 ATTEMPTS: Final = 20
 BATCH: Final = 1000
@@ -126,6 +127,7 @@ class Active:
         self._feeds: list[Feed] = []
         self._busy = False
         self._free = Signal()
+        self._guard: int | None = None
         self.floor = 0
         self.controller = Controller(SECRET)
         if not service.mechanisms.skip_applied:
@@ -145,6 +147,7 @@ class Active:
         service = self._service
         controller = self.controller
         yield from self._make_behind()
+        yield from self._regain()
         entries = yield from self._link.ask(self._snapshot)
         for entry in entries:
             self._load(entry)
@@ -386,7 +389,7 @@ class Active:
                 outcome = yield from self._write(manifests)
             else:
                 outcome = yield from self._remove(manifests[0]["delete"])
-        except Unavailable:
+        except (Unavailable, Superseded):
             outcome = "unavailable"
         self._unlock()
         self._link.outwards(lambda: answer.settle(outcome))
@@ -399,8 +402,7 @@ class Active:
         if not todo:
             return "unchanged"
         puts = [Outgoing(one.key, one.value or b"", {EXPECTED: str(one.expected)}) for one in todo]
-        atomic: Callable[[Outgoing], int | Refused] = lambda _: self._server.bucket.atomic(puts)  # noqa: E731
-        (last,) = yield from self._link.publish_all(atomic, puts[-1:])
+        last = yield from self._guarded(puts)
         if isinstance(last, Refused):
             return "stale"
         statements = []
@@ -411,6 +413,44 @@ class Active:
             service.tell(f"applied {one.key} at {number}")
         yield from self.say(statements)
         return "applied"
+
+    def _guarded(self, puts: list[Outgoing]) -> Any:
+        """As `admittance.workload_controller.guard`: all puts with the guard, or none."""
+        batch = [self._guard_put(), *puts]
+        try:
+            (last,) = yield from self._link.publish_all(
+                lambda _: self._server.bucket.atomic(batch), puts[-1:]
+            )
+        except Unavailable:
+            yield from self._regain()
+            for put in puts:
+                yield from _persist(partial(self._reload, put.subject))
+            raise
+        if isinstance(last, Refused):
+            yield from self._regain()
+            return last
+        self._guard = last - len(puts)
+        return last
+
+    def _guard_put(self) -> Outgoing:
+        headers = {} if self._guard is None else {EXPECTED: str(self._guard)}
+        return Outgoing(GUARD, str(self._epoch).encode(), headers)
+
+    def _regain(self) -> Any:
+        """Nothing that was on its way lands any more."""
+        bucket = self._server.bucket
+        while True:
+            try:
+                (outcome,) = yield from self._link.publish_all(bucket.publish, [self._guard_put()])
+                if not isinstance(outcome, Refused):
+                    self._guard = outcome
+                    return
+                found = yield from self._link.ask(lambda: bucket.last[GUARD])
+            except Unavailable:
+                continue
+            if int(found.data) > self._epoch:
+                raise Superseded
+            self._guard = found.sequence
 
     def _remove(self, key: str) -> Any:
         controller = self.controller
@@ -428,7 +468,7 @@ class Active:
         if users_of(controller.objects, prefix, name) or (held and prefix == "clusterqueue"):
             return "deferred"
         marker = Outgoing(key, b"", {EXPECTED: str(kept.revision), OPERATION: "DEL"})
-        (outcome,) = yield from self._link.publish_all(self._server.bucket.publish, [marker])
+        outcome = yield from self._guarded([marker])
         if isinstance(outcome, Refused):
             return "stale"
         controller.keep_object(key, None, b"", outcome)

@@ -1,0 +1,44 @@
+"""Manifests are written by whoever leads, and by nobody who did before."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.runtime import bucket
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import StaleRevision, Superseded
+from admittance.workload_controller.guard import Guard
+
+pytestmark = pytest.mark.bus
+
+KEY = "flavor.f"
+
+
+async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
+    first, second = Guard(bus, 1), Guard(bus, 2)
+    await first.take()
+    assert await first.write([bucket.put_message(KEY, b"1", expected=0)]) == 3
+    await second.take()
+    with pytest.raises(StaleRevision):
+        await first.write([bucket.put_message(KEY, b"late", expected=3)])
+    with pytest.raises(Superseded):
+        await first.take()
+    puts = [
+        bucket.put_message(KEY, b"2", expected=3),
+        bucket.put_message("flavor.g", b"1", expected=0),
+    ]
+    last = await second.write(puts)
+    entry = await bucket.get(bus, KEY)
+    assert entry is not None
+    assert (entry.value, entry.revision) == (b"2", last - 1)
+    assert await second.write([bucket.put_message(KEY, b"3", expected=last - 1)]) == last + 2
+
+
+async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
+    guard = Guard(bus, 1)
+    await guard.take()
+    given_up = [guard._put(), bucket.put_message(KEY, b"slow", expected=0)]
+    await guard.take()
+    with pytest.raises(StaleRevision):
+        await bus.atomic(given_up)
+    assert await bucket.get(bus, KEY) is None
