@@ -40,7 +40,7 @@ class Replay:
     """One scenario being played."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
-        self.core = Scheduler(Config(idle_cycles=NEVER, preemption=True))
+        self.core = Scheduler(Config(idle_cycles=NEVER, preemption=True, partial_admission=True))
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}

@@ -41,7 +41,10 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
 
 
 class Story:
-    """A scheduler that owns every domain, and a bucket that is only a revision."""
+    """A scheduler that owns every domain, and a bucket that is only a revision.
+
+    ``decided`` and ``preempted``: of the last cycle; ``told``: everybody preempted so far.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self.core = Scheduler(config)
@@ -50,6 +53,7 @@ class Story:
         self.stored: dict[str, StoredWorkload] = {}
         self.decided: list[Assigned] = []
         self.preempted: list[Preempted] = []
+        self.told: list[Preempted] = []
         self.flavor("default")
 
     # Configuration. -------------------------------------------------------------------------
@@ -205,6 +209,7 @@ class Story:
         decisions = self.core.cycle(now=self.now)
         self.decided = [one for one in decisions if isinstance(one, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
+        self.told += self.preempted
         if confirm:
             for one in self.decided:
                 self.confirm(one)

@@ -113,16 +113,9 @@ POLICIES: Final[dict[str, str]] = {
 }
 """Cases in which a policy gives up others, and why."""
 
-_COUNTS: Final = "a reduced count has to be found; that comes later"
 _GATES: Final = "gates on preemption come with variants"
 
 SCHEDULE: Final[dict[tuple[str, str], str]] = {
-    ("TestSchedule", "partial admission single variable pod set"): _COUNTS,
-    (
-        "TestSchedule",
-        "partial admission single variable pod set, preempt with partial admission",
-    ): _COUNTS,
-    ("TestSchedule", "partial admission multiple variable pod sets"): _COUNTS,
     (
         "TestSchedule",
         "container does not satisfy limitRange constraints",
@@ -137,3 +130,16 @@ SCHEDULE: Final[dict[tuple[str, str], str]] = {
     ): _GATES,
 }
 """Cases of single cycles that come out differently, and why."""
+
+ASSIGN: Final[dict[tuple[str, str], str]] = {
+    (
+        "TestAssignFlavors",
+        "with reclaimable pods; reclaimablePods off",
+    ): "the gate that turns reclaimable pods off is not offered; they count, as by default",
+    (
+        "TestIsNoFitDueToCapacityAndLimits",
+        "flavor spanning multiple resource groups",
+    ): "a flavor may stand in one resource group only: such a queue passes neither our door nor "
+    "Kueue's",
+}
+"""Cases in which other flavors are assigned, or for another reason none, and why."""

@@ -1,11 +1,10 @@
 """Random scenarios with the outcome that Kueue gave.
 
-Left for later: scenarios with fair sharing, and those with a ``minCount``.
+Left for later: scenarios with fair sharing.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -23,13 +22,14 @@ FAMILIES = (
     "strict-fifo",
     "two-phase",
     "lifecycle",
+    "partial-admission",
     "mixed",
 )
 
 
 def concerns_us(scenario: dict[str, Any]) -> bool:
     """Nothing is asked that comes later."""
-    return not (scenario["fairSharing"] or "minCount" in json.dumps(scenario["steps"]))
+    return not scenario["fairSharing"]
 
 
 @pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")

@@ -44,7 +44,9 @@ def _admission(status: Any) -> dict[str, Any]:
 
 def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """One cycle of the case: what came out and what should have."""
-    given = Given(case["given"], Config(preemption=True))
+    gates = case["given"].get("featureGates", {})
+    partial = gates.get("PartialAdmission", True)
+    given = Given(case["given"], Config(preemption=True, partial_admission=partial))
     core = given.core
     held = {
         f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["status"]

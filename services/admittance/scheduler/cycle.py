@@ -22,11 +22,16 @@ class Cycle:
     """What a cycle needs to know, and its number."""
 
     def __init__(
-        self, catalog: Catalog, queues: Mapping[str, Queue], *, ignore_undeclared: bool
+        self,
+        catalog: Catalog,
+        queues: Mapping[str, Queue],
+        *,
+        ignore_undeclared: bool,
+        partial: bool = False,
     ) -> None:
         self.catalog = catalog
         self.number = 0
-        self._nominator = Nominator(queues, ignore_undeclared=ignore_undeclared)
+        self._nominator = Nominator(queues, ignore_undeclared=ignore_undeclared, partial=partial)
 
     def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
         """One cycle. True: something came of it."""

@@ -47,6 +47,7 @@ class Scheduler:
             self._world.catalog,
             self._world.queues,
             ignore_undeclared=self._config.quota_check_strategy == "IgnoreUndeclared",
+            partial=self._config.partial_admission,
         )
         self._now = LONG_AGO
 

@@ -36,9 +36,10 @@ class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
 
 class Shape:
     """Equal for all workloads that ask for the same. ``allowed``: flavors that may be assigned;
-    None: any. ``totals``: per pod set, resource and amount over all its pods, saturating."""
+    None: any. ``totals``: per pod set, resource and amount over all its pods, saturating.
+    ``is_flexible``: fewer pods would do."""
 
-    __slots__ = ("__weakref__", "allowed", "pod_sets", "totals")
+    __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
 
     def __init__(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> None:
         self.allowed = allowed
@@ -47,6 +48,17 @@ class Shape:
             [(resource, times(amount, ps.count)) for resource, amount in ps.requests]
             for ps in pod_sets
         )
+        self.is_flexible = any(
+            ps.min_count is not None and ps.min_count < ps.count for ps in pod_sets
+        )
+
+    def scaled(self, counts: Sequence[int]) -> Shape:
+        """The same with so many pods in each pod set."""
+        pod_sets = tuple(
+            msgspec.structs.replace(ps, count=count)
+            for ps, count in zip(self.pod_sets, counts, strict=True)
+        )
+        return Shape(pod_sets, self.allowed)
 
 
 class Needs(NamedTuple):

@@ -5,8 +5,8 @@ Source: SCHEDULING 4.2, 5.6 and 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
 from admittance.scheduler import preempt
@@ -27,6 +27,8 @@ from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.victims import Victim, put_back, take_out
 
+T = TypeVar("T")
+
 
 class Nomination(NamedTuple):
     """``victims``: who has to go before the assignment has room."""
@@ -39,18 +41,30 @@ class Nominator:
     """Looks for room. ``gone``: workloads that are as good as gone, or that count as none yet: no
     victims."""
 
-    def __init__(self, queues: Mapping[str, Queue], *, ignore_undeclared: bool) -> None:
+    def __init__(
+        self, queues: Mapping[str, Queue], *, ignore_undeclared: bool, partial: bool
+    ) -> None:
         self.gone: set[Member] = set()
+        self._partial = partial
         self._queues = queues
         self._ignore_undeclared = ignore_undeclared
 
     def nominate(
         self, queue: Queue, member: Member, cursor: Cursor | None = None, only: Only | None = None
     ) -> Nomination:
-        """The best there is now: all of it; else all of it once others have gone."""
+        """The best there is now: all of it; else all of it once others have gone; else as much of
+        it as there is, now or once others have gone; else what stands in the way of all of it."""
         shape = member.shape
         assert shape is not None
-        return self._try(queue, member, shape, cursor, only)
+        whole = self._try(queue, member, shape, cursor, only)
+        if not self._partial or _serves(whole) or not shape.is_flexible:
+            return whole
+
+        def attempt(counts: list[int]) -> Nomination | None:
+            tried = self._try(queue, member, shape.scaled(counts), cursor, only)
+            return tried if _serves(tried) else None
+
+        return most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt) or whole
 
     def _try(
         self, queue: Queue, member: Member, shape: Shape, cursor: Cursor | None, only: Only | None
@@ -69,6 +83,37 @@ class Nominator:
         if found.mode in (FIT, NO_FIT) or search is None:
             return Nomination(found, [])
         return Nomination(found, search.victims(found.usage, found.contested))
+
+
+def _serves(nomination: Nomination) -> bool:
+    return nomination.assignment.mode == FIT or bool(nomination.victims)
+
+
+def most_of(
+    counts: Sequence[tuple[int, int | None]], attempt: Callable[[list[int]], T | None]
+) -> T | None:
+    """The answer to the largest counts for which attempt gives one; None: there are none.
+
+    counts: of each pod set the full count, and the least that would do. All are cut alike. A
+    bisection: that less fits where more does is assumed, though it need not be so.
+    """
+    spare = [count - (least if least is not None else count) for count, least in counts]
+    steps = sum(spare)
+    if steps <= 0:
+        return None
+    low, high = 0, steps + 1
+    found: tuple[int, T] | None = None
+    while low < high:
+        middle = (low + high) // 2
+        answer = attempt(
+            [count - cut * middle // steps for (count, _), cut in zip(counts, spare, strict=True)]
+        )
+        if answer is None:
+            low = middle + 1
+        else:
+            high = middle
+            found = middle, answer
+    return found[1] if found is not None and found[0] == low else None
 
 
 class _Search:

@@ -107,7 +107,8 @@ def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
         preempt_next=fungibility.when_can_preempt in ("", "TryNextFlavor"),
         preemption_first=fungibility.preference == "PreemptionOverBorrowing",
         policy=policy,
-        borrow_preempts=policy.borrow,
+        borrow_preempts=policy.borrow
+        or (config.fair_sharing is not None and policy.reclaim != "Never"),
     )
 
 

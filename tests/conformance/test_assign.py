@@ -1,0 +1,226 @@
+"""Kueue's tables of flavor assignment: one scan, with an oracle that answers what the case says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.quota.cell import Cell
+from admittance.scheduler.assign import Assignment, Mode, _better, assign, examine
+from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduler.needs import Shapes
+from admittance.scheduler.nominate import most_of
+from admittance.scheduler.picture import Member
+from admittance.scheduler.plan import Plan
+from admittance.scheduler.reasons import refusal_of
+from conformance.differences import ASSIGN
+from conformance.tables import Given, cases, needs_data, read
+
+MODES = {
+    "noFit": Mode.NO_FIT,
+    "noPreemptionCandidates": Mode.NO_CANDIDATES,
+    "preempt": Mode.PREEMPT,
+    "reclaim": Mode.RECLAIM,
+    "fit": Mode.FIT,
+}
+FORESEEN = {
+    "NoCandidates": Mode.NO_CANDIDATES,
+    "Preempt": Mode.PREEMPT,
+    "Reclaim": Mode.RECLAIM,
+}
+
+
+def external(mode: int) -> str:
+    """The mode as the tables have it: how others would have to go makes no difference."""
+    return {Mode.NO_FIT: "NoFit", Mode.FIT: "Fit"}.get(Mode(mode), "Preempt")
+
+
+class Scan:
+    """The case's workload assigned in the case's queue."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        fair = FairSharing() if given.get("enableFairSharing") else None
+        self.given = Given({}, Config(preemption=True, fair_sharing=fair))
+        first = given["clusterQueue"]
+        self.name = first["metadata"]["name"]
+        for obj in (*given.get("resourceFlavors", ()), *given.get("cohorts", ()), first):
+            self.given.put(obj)
+        others = [*given.get("otherClusterQueues", ()), *given.get("siblingCQs", ())]
+        if "secondaryClusterQueue" in given:
+            others.append(given["secondaryClusterQueue"])
+        for obj in others:
+            self.given.put(obj)
+        for key in ("clusterQueueUsage", "testClusterQueueUsage", "cqUsage"):
+            self.given.use(self.name, given.get(key, []))
+        for key in ("secondaryClusterQueueUsage", "otherClusterQueueUsage"):
+            if others:
+                self.given.use(others[0]["metadata"]["name"], given.get(key, []))
+        for queue, usage in given.get("siblingCQUsage", {}).items():
+            self.given.use(queue, usage)
+        for obj in given.get("deletedResourceFlavors", ()):
+            name = obj["metadata"]["name"]
+            self.given.revision += 1
+            self.given.core.apply_object("ResourceFlavor", "", name, None, self.given.revision)
+        self.member = self._workload(given)
+        self.answers = {
+            (one["flavor"], one["resource"]): (
+                FORESEEN[one["preemptionPossibility"]],
+                one.get("borrowingAfterSimulation", 0),
+            )
+            for one in given.get("simulationResult", ())
+        }
+
+    def _workload(self, given: dict[str, Any]) -> Member:
+        workload = given.get("workload") or {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": {"name": "wl", "namespace": "ns"},
+            "spec": {"podSets": given["wlPods"]},
+            "status": {"reclaimablePods": given.get("wlReclaimablePods", [])},
+        }
+        return self.given.workload(workload)
+
+    @property
+    def plan(self) -> Plan:
+        """The queue, ready for assigning."""
+        plan = self.given.queue(self.name).plan
+        assert plan is not None
+        return plan
+
+    def oracle(self, cell: Cell, amount: int) -> tuple[int, int]:
+        """What the case foresees of preemption."""
+        return self.answers.get(cell.fr, (Mode.PREEMPT, 0))
+
+    def run(self) -> Assignment:
+        """The scan."""
+        assert self.member.shape is not None
+        return assign(self.plan, self.member.shape, oracle=self.oracle)
+
+
+def flavors_of(scan: Scan, found: Assignment) -> list[dict[str, tuple[str, str, int]]]:
+    """Per pod set, resource to flavor, mode, and where the scan stopped."""
+    answer: list[dict[str, tuple[str, str, int]]] = []
+    for index, place in enumerate(found.places):
+        row = {}
+        for resource, flavor in place.flavors.items():
+            at = scan.plan.groups[resource].at
+            stop = found.cursor[index].get(at, -1) if found.cursor is not None else -1
+            mode = "Preempt" if (flavor, resource) in found.contested else "Fit"
+            row[resource] = (flavor, mode, stop)
+        answer.append(row)
+    return answer
+
+
+FULL = [
+    pytest.param(case, id=f"{table}: {case['name']}")
+    for table in ("TestAssignFlavors", "TestDeletedFlavors")
+    for case in read(f"flavorassigner/{table}")
+    if (table, case["name"]) not in ASSIGN
+]
+
+
+@needs_data
+@pytest.mark.parametrize("case", FULL)
+def test_flavors_are_assigned_as_kueue_assigns_them(case: dict[str, Any]) -> None:
+    scan = Scan(case["given"])
+    found = scan.run()
+    want = case["want"]["assignment"]
+    assert external(found.mode) == case["want"]["repMode"]
+    assert flavors_of(scan, found) == [
+        {
+            resource: (of["name"], of["mode"], of.get("triedFlavorIdx", 0))
+            for resource, of in ps["flavors"].items()
+        }
+        for ps in want["podSets"]
+        if ps.get("flavors")
+    ]
+    assert {cell.fr: much for cell, much in found.usage.items()} == {
+        (one["flavor"], one["resource"]): one.get("value", 0)
+        for one in want["usage"]["quota"]["assigned"]
+    }
+    if found.mode != Mode.NO_FIT:
+        assert found.level == want.get("borrowing", 0)
+    else:
+        assert refusal_of(found).reason == want["noFitReason"]
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "case", [*cases("flavorassigner/TestHierarchical"),
+             *cases("flavorassigner/TestReclaimBeforePriorityPreemption")]
+)  # fmt: skip
+def test_the_flavor_is_the_one_that_kueue_takes(case: dict[str, Any]) -> None:
+    found = Scan(case["given"]).run()
+    assert external(found.mode) == case["want"]["mode"]
+    (place,) = found.places
+    assert place.flavors == case["want"]["flavors"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("flavorassigner/TestAssignFlavorsWithAllowedFlavors"))
+def test_allowed_flavors_are_those_of_kueue(case: dict[str, Any]) -> None:
+    found = Scan(case["given"]).run()
+    assert external(found.mode) == case["want"]["repMode"]
+    if found.mode == Mode.FIT:
+        assert found.places[0].flavors == {"cpu": case["want"]["flavor"]}
+
+
+REASONS = cases(
+    "flavorassigner/TestIsNoFitDueToCapacityAndLimits",
+    {name: why for (table, name), why in ASSIGN.items() if table.startswith("TestIsNoFit")},
+)
+
+
+@needs_data
+@pytest.mark.parametrize("case", REASONS)
+def test_the_reason_of_a_flavor_is_that_of_kueue(case: dict[str, Any]) -> None:
+    scan = Scan(case["given"])
+    found = scan.run()
+    want = case["want"]
+    assert (refusal_of(found).reason if found.mode == Mode.NO_FIT else None) == want.get(
+        "noFitReason"
+    )
+    assert scan.member.shape is not None
+    verdicts = examine(scan.plan, scan.member.shape)
+    for flavor, reason in want["flavorAttempts"].items():
+        reasons = {
+            obstacle.reason
+            for one in verdicts
+            if one.option.flavor == flavor
+            for obstacle in one.obstacles
+        }
+        assert reason in reasons if reason else not reasons, flavor
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("flavorassigner/TestIsPreferred"))
+def test_the_better_flavor_is_the_one_that_kueue_prefers(case: dict[str, Any]) -> None:
+    config = case["given"].get("config", {})
+    plan = Plan(
+        queue="cq",
+        groups={},
+        covers_pods=False,
+        borrow_next=config.get("whenCanBorrow") == "TryNextFlavor",
+        preempt_next=config.get("whenCanPreempt") == "TryNextFlavor",
+        preemption_first=config.get("preference") == "PreemptionOverBorrowing",
+    )
+    a, b = (
+        (MODES[one["preemptionMode"]], one.get("borrowingLevel", 0))
+        for one in (case["given"]["a"], case["given"]["b"])
+    )
+    assert _better(plan, *a, *b) is case["want"].get("preferred", False)
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("flavorassigner/TestSearch"))
+def test_as_many_pods_are_found_as_kueue_finds(case: dict[str, Any]) -> None:
+    limit = case["given"]["countLimit"]
+    spec = {"podSets": case["given"]["podSets"]}
+    shape = Shapes().needs(msgspec.Raw(json.dumps(spec).encode())).shape
+    counts = [(ps.count, ps.min_count) for ps in shape.pod_sets]
+    found = most_of(counts, lambda tried: sum(tried) if sum(tried) <= limit else None)
+    want = case["want"]
+    assert found == (want.get("count", 0) if want.get("found") else None)

@@ -1,0 +1,80 @@
+"""Fewer pods where there is not room for all, and usage that shrinks with pods no longer needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.workload import ReclaimablePod
+from admittance.events.requests import Queues
+from admittance.scheduler.config import Config
+
+from scheduling import Story, groups
+
+
+def a_story(nominal: str, **config: Any) -> Story:
+    story = Story(Config(preemption=True, **{"partial_admission": True, **config}))
+    within = {"withinClusterQueue": "LowerPriority"}
+    story.queue("cq", resourceGroups=groups(default=nominal), preemption=within)
+    return story
+
+
+def pods(count: int, least: int | None) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    pod_set = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}}
+    return pod_set if least is None else {**pod_set, "minCount": least}
+
+
+def count(story: Story, name: str) -> int:
+    admission = story.admission(name)
+    return admission.pod_set_assignments[0].count if admission is not None else 0
+
+
+@pytest.mark.parametrize(
+    ("room", "least", "want"),
+    [
+        pytest.param("10", 4, 10, id="all pods where there is room for all"),
+        pytest.param("7", 4, 7, id="as many as there is room for"),
+        pytest.param("4", 4, 4, id="the least that would do"),
+        pytest.param("3", 4, 0, id="none where not even the least has room"),
+        pytest.param("7", None, 0, id="none where only all would do"),
+    ],
+)
+def test_as_many_pods_are_admitted_as_have_room(room: str, least: int | None, want: int) -> None:
+    story = a_story(room)
+    story.submit("one", "cq")
+    story.respec("one", podSets=[pods(10, least)])
+    story.settle()
+    assert count(story, "one") == want
+
+
+def test_all_pods_by_preemption_come_before_fewer_without() -> None:
+    story = a_story("10")
+    story.submit("low", "cq", "6", priority=-1)
+    story.settle()
+    story.submit("high", "cq")
+    story.respec("high", podSets=[pods(8, 2)])
+    story.settle()
+    assert [one.name for one in story.told] == ["low"]
+    assert count(story, "high") == 8
+
+
+def test_pods_no_longer_needed_free_their_quota_once_even_after_a_partial_admission() -> None:
+    story = a_story("6")
+    story.submit("one", "cq")
+    story.respec("one", podSets=[pods(10, 2)])
+    story.settle()
+    assert count(story, "one") == 6
+    for gone, left in ((3, 6_000), (4, 6_000), (7, 3_000), (10, 0)):
+        story.change("one", reclaimable_pods=(ReclaimablePod(name="main", count=gone),))
+        (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+        assert sum(one.reserved for one in status.usage) == left
+
+
+def test_off_nobody_is_cut() -> None:
+    story = a_story("7", partial_admission=False)
+    story.submit("one", "cq")
+    story.respec("one", podSets=[pods(10, 4)])
+    story.settle()
+    assert story.admission("one") is None
