@@ -232,10 +232,38 @@ def contested(rng: Random) -> Scenario:
     return Scenario(queues.all(), sayings, [], faults, _skews(rng))
 
 
+def reconfigured(rng: Random) -> Scenario:
+    """The same with quotas that are edited all the time, by leaders that fall."""
+    base = contested(rng)
+    queue = next(one for one in base.manifests if one["kind"] == "ClusterQueue")
+    applyings = []
+    at = 2.0
+    for _ in range(12):
+        at += rng.random() * 2.5
+        edited = json.loads(json.dumps(queue))
+        if rng.random() < 0.5:
+            flavor = edited["spec"]["resourceGroups"][0]["flavors"][0]
+            flavor["resources"][0]["nominalQuota"] = rng.randint(2, 4)
+        else:
+            labels = {"x": str(rng.randint(0, 9))}
+            local = {"clusterQueue": "q0"}
+            edited = _manifest("LocalQueue", "l0", local, namespace=NAMESPACE, labels=labels)
+        applyings.append(Applying(at, [edited]))
+    faults = []
+    for _ in range(5):
+        what = rng.choice(("pause", "pause", "partition", "mute", "kill", "slower"))
+        seconds = rng.choice((0.1, 9.0, 12.0))
+        faults.append(Fault(rng.randint(20, 200), "leader", what, seconds, rng.random() * 0.01))
+    return base._replace(applyings=applyings, faults=faults)
+
+
 def scenario(rng: Random) -> Scenario:
     """A random one."""
-    if rng.random() < 0.15:
+    kind = rng.random()
+    if kind < 0.12:
         return contested(rng)
+    if kind < 0.24:
+        return reconfigured(rng)
     queues = _Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []
