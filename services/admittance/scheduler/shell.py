@@ -46,6 +46,8 @@ from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
+UNWILLING_SECONDS: Final = 0.5
+"""Pause after the log refused a decision, for another reason than its fence."""
 log = structlog.get_logger()
 
 
@@ -96,7 +98,7 @@ class Shell:
         self._changed = asyncio.Event()
         self._traces: dict[tuple[str, str], str] = {}
         self._stating: set[asyncio.Task[None]] = set()
-        self._wanted = False
+        self._unwilling = False
 
     # The picture. -------------------------------------------------------------------
 
@@ -183,6 +185,9 @@ class Shell:
         """Cycles while there is work; between cycles the picture may move on."""
         await self._loaded.wait()
         while True:
+            if self._unwilling:
+                self._unwilling = False
+                await asyncio.sleep(UNWILLING_SECONDS)
             self._changed.clear()
             now = clock.now()
             if self._core.has_work():
@@ -246,7 +251,9 @@ class Shell:
             if isinstance(outcome, Fenced):
                 await self._lose(decision.domain)
             elif isinstance(outcome, Refused):
+                # Such as by a full log. It is decided again, and not at once.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
+                self._unwilling = True
                 self._core.forget(decision.namespace, decision.name, decision.revision)
         self._changed.set()
 

@@ -1,0 +1,42 @@
+"""A log that is full refuses facts instead of forgetting them, until somebody makes room."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.events.subjects import STREAM
+from admittance.runtime.bus import Bus
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit, workload
+
+pytestmark = pytest.mark.bus
+
+
+async def test_the_scheduler_asks_a_full_log_again_now_and_then(fleet: Fleet, bus: Bus) -> None:
+    controller = await fleet.start("workload-controller")
+    scheduler = await fleet.start("scheduler")
+    await apply(bus, *queues("cq", cpu=4))
+    controller.pause()
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    info = await bus.api(f"STREAM.INFO.{STREAM}")
+    full = {**info["config"], "max_msgs": info["state"]["messages"]}
+    await bus.api(f"STREAM.UPDATE.{STREAM}", full)
+    controller.resume()
+
+    async def refused() -> bool:
+        return "maximum messages exceeded" in scheduler.log
+
+    await eventually(refused)
+    await asyncio.sleep(1.0)
+    assert scheduler.log.count("maximum messages exceeded") <= 5
+    await bus.api(f"STREAM.UPDATE.{STREAM}", info["config"])
+
+    async def admitted() -> bool:
+        found = await workload(bus, "w")
+        return found is not None and holds_quota(found)
+
+    await eventually(admitted)
