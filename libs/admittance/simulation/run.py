@@ -8,7 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from admittance.simulation.actors.controller import WorkloadController
-from admittance.simulation.actors.runner import Folder, Runner, silence
+from admittance.simulation.actors.jobs import Folder, silence
+from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
 from admittance.simulation.actors.service import Service
 from admittance.simulation.actors.world import Admin, Checks, Publisher

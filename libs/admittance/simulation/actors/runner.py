@@ -21,8 +21,9 @@ from admittance.events.subjects import subject_of, workload_key
 from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
 from admittance.runner.standing import Standing, View, standing, view
+from admittance.simulation.actors.jobs import Folder, Job
 from admittance.simulation.actors.service import Service
-from admittance.simulation.kernel import Kernel, Killed, Signal
+from admittance.simulation.kernel import Killed, Signal
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import (
     EXPECTED,
@@ -35,55 +36,8 @@ from admittance.simulation.stream import (
 )
 from admittance.workload import stored as workloads
 
-TTL: Final = 30.0
-LEASE_STOP: Final = 0.8 * TTL
 AGAIN: Final = 0.5
 VERDICT: Final = "Admit-Claim"
-
-
-class Job:
-    """What a shim keeps: its journal is there for whichever runner comes."""
-
-    def __init__(self, kernel: Kernel, key: str, on_news: Callable[[Job], None]) -> None:
-        self.key = key
-        self.up = False
-        self.started = False
-        self.outcome: tuple[str, str] | None = None
-        self._kernel = kernel
-        self._on_news = on_news
-
-    def start(self, seconds: float, succeeds: bool) -> None:
-        kernel = self._kernel
-        self.started = True
-
-        def up() -> None:
-            if self.outcome is None:
-                self.up = True
-                self._on_news(self)
-
-        kernel.after(0.01 + kernel.rng.random() * 0.1, up)
-        kernel.after(seconds, lambda: self.end("succeeded" if succeeds else "failed"))
-
-    def stop(self, kind: str) -> None:
-        """Told to end; it takes its time, and may end by itself meanwhile."""
-        self._kernel.after(self._kernel.rng.random() * 3.0, lambda: self.end(kind))
-
-    def end(self, kind: str) -> None:
-        if self.outcome is None:
-            self.outcome = (kind, "")
-            self._on_news(self)
-
-
-class Folder:
-    """The data folder: jobs, notes of why they were to stop, and what is closed."""
-
-    def __init__(self) -> None:
-        self.runs: dict[str, Run] = {}
-        self.jobs: dict[str, Job] = {}
-        self.closed: set[str] = set()
-        self.held: dict[str, int] = {}
-        self.silences = 0
-        self.service: Runner | None = None
 
 
 class Runner(Service):
@@ -455,28 +409,6 @@ class Runner(Service):
             self._happen(job.key, decide.Ready())
         if job.outcome is not None:
             self._happen(job.key, decide.Ended(*job.outcome))
-
-
-def silence(kernel: Kernel, runner: Runner) -> None:
-    """The runner renews nothing any more: its jobs end before its claims do. Whoever lets it go
-    on counts ``silences`` up."""
-    folder, claims = runner.folder, runner.server.claims
-    since = kernel.rng.random() * TTL / 3
-    number = folder.silences
-    held = {key: claims.last[key].sequence for key in folder.held if key in claims.last}
-
-    def stop() -> None:
-        if folder.silences == number:
-            for job in folder.jobs.values():
-                job.end("lost")
-
-    def expire() -> None:
-        if folder.silences == number:
-            for key, sequence in held.items():
-                claims.expire(key, sequence)
-
-    kernel.after(max(0.0, LEASE_STOP - since), stop)
-    kernel.after(TTL - since, expire)
 
 
 def _key(namespace: str, name: str, revision: int) -> str:
