@@ -219,6 +219,13 @@ def test_a_name_that_is_taken_is_refused(admit: Up) -> None:
     assert "another spec" in again.err
 
 
+def test_a_queue_that_is_not_there_is_named_at_once(admit: Up) -> None:
+    sent = admit("submit", "-q", "nowhere", "--name", "early", "--", "true")
+    assert (sent.status, sent.lines) == (0, ["workload.kueue.x-k8s.io/early created"])
+    assert "LocalQueue default/nowhere does not exist" in sent.err
+    admit.ok("delete", "workload", "early")
+
+
 def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
     admit.ok("submit", "--name", "huge", "--cpu", "100", "--priority", "5", "--", "true")
     admit.ok("submit", "--name", "huge-too", "--cpu", "50", "--", "true")

@@ -19,6 +19,7 @@ from admittance.cli.link import Link, link
 from admittance.cli.options import Call, Output
 from admittance.events import facts
 from admittance.events.requests import SettledReply
+from admittance.events.subjects import object_key
 from admittance.runtime import clock
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
@@ -129,7 +130,22 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
+    await _note_missing_queues(bus, submissions)
     return status
+
+
+async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
+    """A queue may come later than its workloads; but most often its name is a slip."""
+    wanted = sorted(
+        {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
+    )
+    for namespace, queue in wanted:
+        if not queue:
+            output.note("no queue is named: the workload waits until it is given one")
+            continue
+        entry = await bus.get(object_key("localqueue", namespace, queue))
+        if entry is None or entry.value is None:
+            output.note(f"LocalQueue {namespace}/{queue} does not exist: the workload waits for it")
 
 
 async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:

@@ -10,6 +10,7 @@ the folder not closed: both are done again.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
@@ -172,7 +173,8 @@ class Shell:
 
     def _start(self, key: str) -> None:
         run, admitted = self.runs[key], self._admitted[key]
-        mark = f"{self.folder.runner}.{key}"
+        # A name of its own for every start: after a clean end the same admission runs again.
+        mark = f"{self.folder.runner}.{key}.{secrets.token_hex(3)}"
         try:
             plan = self.executor.plan(admitted, mark)
         except CannotRun as error:
@@ -231,8 +233,12 @@ class Shell:
     async def say(self, fact: Fact, key: str = "") -> None:
         """States the fact until the log has it. The message id makes twice once."""
         what = subject_of(fact).split(".")[2]
+        found = self.folders.get(key)
+        start = found.identity.mark if found is not None else ""
         headers = {
-            HEADER_MSG_ID: message_id(self._secret, fact.uid, getattr(fact, "revision", 0), what),
+            HEADER_MSG_ID: message_id(
+                self._secret, fact.uid, getattr(fact, "revision", 0), start, what
+            ),
             HEADER_SCHEMA: SCHEMA_VERSION,
         }
         tracing.inject(headers, self._traces.get(key, ""))

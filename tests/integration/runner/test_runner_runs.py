@@ -14,6 +14,7 @@ from admittance.runner.claims import Claims, State
 from admittance.runner.folder import run_key
 from admittance.runner.service import run
 from admittance.runtime.errors import SetupError
+from admittance.runtime.history import past
 from admittance.runtime.settings import Settings
 from integration.runner.harness import NAMESPACE, World, until
 
@@ -143,6 +144,8 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(worl
     async with world.runner():
         finished = await world.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
+    starts = await past(world.bus, [f"admit.workload.started.{NAMESPACE}.train"])
+    assert len(starts) == 2, "the story tells of both runs"
 
 
 async def test_logs_are_served_from_an_offset_on_also_after_the_end(world: World) -> None:
