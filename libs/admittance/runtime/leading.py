@@ -104,17 +104,18 @@ class Leading:
             self._ours.add(outcome)
             if self.tenure.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
+        if barrier:
+            await self._barriers(taken)
+        else:
+            for domain, epoch in taken:
+                self.tenure.echoed(domain, epoch)
+        # Only now, since it may fail: what is held without a barrier would be held so for ever.
         if refused:
             await self._read(refused)
         if unwilling is not None:
             # Such as a full log: nothing that asking again at once would mend.
             log.warning("epoch_refused", error=str(unwilling), domains=len(refused))
             await asyncio.sleep(UNWILLING_SECONDS)
-        if barrier:
-            await self._barriers(taken)
-        else:
-            for domain, epoch in taken:
-                self.tenure.echoed(domain, epoch)
         self.changed.set()
         return [domain for domain, _ in taken]
 
@@ -148,9 +149,14 @@ class Leading:
             for domain, _ in taken:
                 self.tenure.lost(domain)
             return
-        for (domain, _), outcome in zip(taken, outcomes, strict=True):
-            if isinstance(outcome, Refused):
-                await self.lost(domain)
+        lost = [
+            domain
+            for (domain, _), outcome in zip(taken, outcomes, strict=True)
+            if isinstance(outcome, Refused)
+        ]
+        for domain in lost:
+            self.tenure.lost(domain)
+        await self._read(lost)
 
     async def _read(self, domains: Sequence[str]) -> None:
         for start in range(0, len(domains), 200):

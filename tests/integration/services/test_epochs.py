@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Unavailable
+from admittance.runtime.history import past
+from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import epoch_subject, read_epoch, take_epoch
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload
+from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -89,3 +97,34 @@ async def test_another_process_under_the_same_name_is_told_apart_from_an_earlier
 
     await eventually(told)
     assert "Traceback" not in first.log
+
+
+class Hard(Bus):
+    """Of hearing: no question is answered once it is deaf."""
+
+    deaf = False
+
+    async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
+        if self.deaf:
+            raise Unavailable("deaf")
+        return await super().api(what, *args, **more)
+
+
+async def test_what_is_taken_gets_its_barrier_though_another_was_faster_and_nobody_answers(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    mine = await Hard.connect(nats_server.url, name="mine")
+    assert isinstance(mine, Hard)
+    leading = Leading(mine, "scheduler", "me", ttl_seconds=5)
+    beating = asyncio.create_task(leading.run())
+    await within(leading.watching.wait())
+    await leading.take(["queue-c"], barrier=True)
+    leading.tenure.lost("queue-c")
+    await take_epoch(bus, "queue-b", "me-too", expected=0)
+    leading._known.add("queue-b")  # as it was when we looked: led by nobody
+    mine.deaf = True
+    with suppress(Unavailable):
+        await leading.take(["queue-b", "queue-c"], barrier=True)
+    assert len(await past(bus, ["admit.lease.barrier.queue-c"])) == 2
+    beating.cancel()
+    await mine.close()
