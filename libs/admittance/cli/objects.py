@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.api.complete import complete
+from admittance.api.manifest import decode_object
+from admittance.api.problems import ManifestError
 from admittance.api.quantity import render
 from admittance.cli.errors import AnswerIsNo
 from admittance.events.names import BadToken, plain
@@ -105,9 +108,22 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return conditions
 
 
-def shown_workload(found: Found) -> dict[str, Any]:
-    """The stored workload with ``status.admissionChecksConditions``, which is not stored."""
+def shown_object(found: Found) -> dict[str, Any]:
+    """The stored object, with what its spec's defaults say."""
     value = found.plain()
+    try:
+        manifest = decode_object(value).manifest
+    except ManifestError:
+        return value  # Of a newer version, or written by hand: as it is.
+    if hasattr(manifest, "spec") and manifest.spec is not None:
+        value["spec"] = complete(manifest.spec)
+    return value
+
+
+def shown_workload(found: Found) -> dict[str, Any]:
+    """The stored workload with ``status.admissionChecksConditions``, which is not stored, and its
+    defaults."""
+    value = shown_object(found)
     status = value.setdefault("status", {})
     status["admissionChecksConditions"] = check_conditions(status.get("admissionChecks") or [])
     return value
@@ -125,7 +141,7 @@ def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> lis
 
 def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
     """The stored queue with its live counters in ``status``, in Kueue's spelling."""
-    value = found.plain()
+    value = shown_object(found)
     if counted is None:
         return value
     status = {**(value.get("status") or {})}

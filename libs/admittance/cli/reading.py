@@ -9,7 +9,7 @@ from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.kinds import Kind
 from admittance.cli.link import Link, link
-from admittance.cli.objects import Found, shown_queue, shown_workload
+from admittance.cli.objects import Found, shown_object, shown_queue, shown_workload
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
@@ -80,7 +80,7 @@ def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]
     if kind in QUEUES:
         namespace = found.namespace if kind.namespaced else ""
         return shown_queue(found, counters.get((namespace, found.name)))
-    return found.plain()
+    return shown_object(found)
 
 
 def show(

@@ -135,6 +135,7 @@ class Active:
         self._progress = asyncio.Event()
         self._endpoints: Endpoints | None = None
         self._config: asyncio.Task[None] | None = None
+        self._deaf: BaseException | None = None
         self.controller: Controller | None = None
         self.ready = False
         self.caught_up = asyncio.Event()
@@ -148,9 +149,21 @@ class Active:
 
     async def run(self) -> None:
         """Leads until a newer epoch reads in our place: raises Superseded."""
+        try:
+            await self._lead()
+        except asyncio.CancelledError:
+            # Without hearing of manifests, decisions would be judged by old ones.
+            if self._deaf is not None:
+                raise self._deaf from None
+            raise
+
+    async def _lead(self) -> None:
         await self._puller.start()
         await self.guard.take()
         controller, unsaid, self._config = await open_controller(self._bus, self._puller.floor)
+        leading = asyncio.current_task()
+        assert leading is not None, "it runs as a task"
+        self._config.add_done_callback(partial(self._on_deaf, leading))
         self.controller = controller
         now = clock.now()
         await self.say([m for key in unsaid for m in controller.outbox(key, now)])
@@ -177,6 +190,11 @@ class Active:
             self._progress.set()
             self._progress.clear()
 
+    def _on_deaf(self, leading: asyncio.Task[None], hearing: asyncio.Task[None]) -> None:
+        if not hearing.cancelled() and hearing.exception() is not None:
+            self._deaf = hearing.exception()
+            leading.cancel()
+
     async def close(self) -> None:
         """Ends what was begun; the log keeps our place."""
         self.ready = False
@@ -184,8 +202,7 @@ class Active:
             await self._endpoints.stop()
         if self._config is not None:
             self._config.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._config
+            await asyncio.gather(self._config, return_exceptions=True)
         await self._puller.close()
 
     @property

@@ -55,12 +55,14 @@ def test_a_check_is_shown_as_a_condition(row: dict[str, str], want: tuple[str, s
     assert (condition["status"], condition["reason"]) == want
 
 
-def test_a_workload_is_shown_as_stored_but_for_the_checks_conditions() -> None:
+def test_a_workload_is_shown_as_stored_with_defaults_and_the_checks_conditions() -> None:
     rows = [{"name": "budget", "state": "Ready", "message": "within", "lastTransitionTime": "t"}]
     workload = a_workload(admissionChecks=rows)
     shown = shown_workload(workload)
     added = shown["status"].pop("admissionChecksConditions")
-    assert shown == workload.plain()
+    spec, stored = shown.pop("spec"), workload.plain()
+    assert shown == {name: value for name, value in stored.items() if name != "spec"}
+    assert spec == {"active": True, "role": "regular", **stored["spec"]}
     assert added == [
         {
             "type": "budget",
