@@ -21,7 +21,7 @@ from admittance.api.quantity import amount
 from admittance.api.workload import CheckState
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
-from admittance.scheduler.config import Config
+from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.decide import Scheduler
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -40,7 +40,11 @@ class Replay:
     """One scenario being played."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
-        self.core = Scheduler(Config(idle_cycles=NEVER, preemption=True, partial_admission=True))
+        fair = FairSharing() if scenario["fairSharing"] else None
+        config = Config(
+            idle_cycles=NEVER, preemption=True, partial_admission=True, fair_sharing=fair
+        )
+        self.core = Scheduler(config)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}

@@ -114,6 +114,10 @@ POLICIES: Final[dict[str, str]] = {
 """Cases in which a policy gives up others, and why."""
 
 _GATES: Final = "gates on preemption come with variants"
+_OVERLAP: Final = (
+    "the gate that turns off looking again when victims overlap is not offered; we do, as by "
+    "default"
+)
 
 SCHEDULE: Final[dict[tuple[str, str], str]] = {
     (
@@ -128,6 +132,19 @@ SCHEDULE: Final[dict[tuple[str, str], str]] = {
         "TestSchedule",
         "block preemptions and signal `BlockedOnPreemptionGates` when a preemption gate is present",
     ): _GATES,
+    (
+        "TestScheduleForFairSharing",
+        "multiple preemptions within cq when fair sharing",
+    ): "a preemption policy that is not named is Never to us as by the schema; the table goes past "
+    "the schema's defaults, and with fair sharing an empty reclaimWithinCohort differs from Never",
+    (
+        "TestScheduleForFairSharing",
+        "multiple preemptions skip overlapping preemption targets",
+    ): _OVERLAP,
+    (
+        "TestScheduleRecomputePreemptionTargets",
+        "legacy overlap skip with RecomputePreemptionTargetsUponOverlap disabled",
+    ): _OVERLAP,
 }
 """Cases of single cycles that come out differently, and why."""
 

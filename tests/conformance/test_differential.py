@@ -1,11 +1,6 @@
-"""Random scenarios with the outcome that Kueue gave.
-
-Left for later: scenarios with fair sharing.
-"""
+"""Random scenarios with the outcome that Kueue gave."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -23,13 +18,9 @@ FAMILIES = (
     "two-phase",
     "lifecycle",
     "partial-admission",
+    "fair-sharing",
     "mixed",
 )
-
-
-def concerns_us(scenario: dict[str, Any]) -> bool:
-    """Nothing is asked that comes later."""
-    return not scenario["fairSharing"]
 
 
 @pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")
@@ -39,8 +30,7 @@ def test_scenarios_come_out_as_kueue_has_them(family: str) -> None:
     found: list[str] = []
     for path in sorted(SCENARIOS.glob(f"{family}-[0-9]*.json.gz")):
         scenario = load(path)
-        if concerns_us(scenario):
-            played += 1
-            found += [f"{scenario['name']}: {one}" for one in differences(scenario)[:1]]
+        played += 1
+        found += [f"{scenario['name']}: {one}" for one in differences(scenario)[:1]]
     assert played, "no scenario was played"
     assert not found, "\n".join(found)

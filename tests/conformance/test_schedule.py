@@ -9,11 +9,15 @@ import pytest
 
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
-from admittance.scheduler.config import Config
+from admittance.scheduler.config import Config, FairSharing
 from conformance.differences import SCHEDULE
 from conformance.tables import Given, needs_data, read
 
-TABLES = ("TestSchedule",)
+TABLES = (
+    "TestSchedule",
+    "TestScheduleForFairSharing",
+    "TestScheduleRecomputePreemptionTargets",
+)
 CASES = [
     pytest.param(case, id=f"{table}: {case['name']}")
     for table in TABLES
@@ -46,7 +50,9 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """One cycle of the case: what came out and what should have."""
     gates = case["given"].get("featureGates", {})
     partial = gates.get("PartialAdmission", True)
-    given = Given(case["given"], Config(preemption=True, partial_admission=partial))
+    fair = FairSharing() if case["given"].get("enableFairSharing") else None
+    config = Config(preemption=True, partial_admission=partial, fair_sharing=fair)
+    given = Given(case["given"], config)
     core = given.core
     held = {
         f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["status"]

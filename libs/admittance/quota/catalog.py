@@ -11,8 +11,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
-from admittance.api.quantity import amount
-from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, ResourceGroup
+from admittance.api.quantity import amount, parse
+from admittance.api.queues import (
+    ClusterQueue,
+    Cohort,
+    FairSharing,
+    LocalQueue,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from admittance.events.shapes import Admission
 from admittance.quota.activity import (
     NOT_FOUND,
@@ -128,7 +135,8 @@ class Catalog:
             self._flavor_users.setdefault(flavor, set()).add(name)
         for check in lists.names():
             self._check_users.setdefault(check, set()).add(name)
-        self.tree.set_queue(name, obj.spec.cohort_name, quotas_of(obj.spec.resource_groups))
+        node = self.tree.set_queue(name, obj.spec.cohort_name, quotas_of(obj.spec.resource_groups))
+        node.weight = _weight(obj.spec.fair_sharing)
         return touched | self._domains([name])
 
     def _cohort(self, name: str, obj: Cohort | None) -> set[str]:
@@ -138,7 +146,10 @@ class Catalog:
         if obj is None:
             self.tree.drop_cohort(name)
         else:
-            self.tree.set_cohort(name, obj.spec.parent_name, quotas_of(obj.spec.resource_groups))
+            node = self.tree.set_cohort(
+                name, obj.spec.parent_name, quotas_of(obj.spec.resource_groups)
+            )
+            node.weight = _weight(obj.spec.fair_sharing)
         after = self.tree.cohorts.get(name)
         if after is not None:
             touched.add(f"cohort-{after.root().name}")
@@ -266,6 +277,10 @@ def domain_of_node(node: Node) -> str:
     """The name of the tree that a ClusterQueue belongs to."""
     root = node.root()
     return f"cohort-{root.name}" if root.is_cohort else f"queue-{root.name}"
+
+
+def _weight(sharing: FairSharing | None) -> float:
+    return 1.0 if sharing is None or sharing.weight is None else float(parse(sharing.weight))
 
 
 def _flavors(queue: ClusterQueue) -> list[str]:

@@ -33,7 +33,8 @@ class Cell:
 
     Invariant: ``raw`` is the node's nominal quota plus what each child lends, unclamped, and
     ``usage`` of a cohort is the sum of what spills out of its children; so adding and removing
-    are exact inverses in any order.
+    are exact inverses in any order. ``named``: the node's manifest names it;
+    ``listed_below``: of how many children a manifest at or below them does.
     """
 
     __slots__ = (
@@ -42,6 +43,8 @@ class Cell:
         "fr",
         "guaranteed",
         "lend",
+        "listed_below",
+        "named",
         "node",
         "nominal",
         "parent",
@@ -62,6 +65,13 @@ class Cell:
         self.subtree = 0
         self.guaranteed = 0
         self.usage = 0
+        self.named = False
+        self.listed_below = 0
+
+    @property
+    def is_listed(self) -> bool:
+        """A manifest at or below the node names it; else only usage is left of it."""
+        return self.named or self.listed_below > 0
 
     def lent(self) -> int:
         """What the parent sees of this node's capacity."""

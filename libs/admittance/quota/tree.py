@@ -17,7 +17,9 @@ class Node:
 
     ``members``: the ClusterQueues directly below, ``counting`` of them active; ``cohorts``: the
     cohorts directly below. ``height``: levels of cohorts and queues below. ``wanted``: the parent
-    that the manifest names, also where a cycle keeps it from being one.
+    that the manifest names, also where a cycle keeps it from being one. ``weight``: in fair
+    sharing. ``edition``: of a root, new with every change of the quotas of its tree. ``lendable``:
+    what a cohort could lend by resource, and the root and edition for which that was found.
     """
 
     __slots__ = (
@@ -25,13 +27,16 @@ class Node:
         "cohorts",
         "counted",
         "counting",
+        "edition",
         "explicit",
         "height",
         "is_cohort",
+        "lendable",
         "members",
         "name",
         "parent",
         "wanted",
+        "weight",
     )
 
     def __init__(self, name: str, *, is_cohort: bool) -> None:
@@ -46,6 +51,9 @@ class Node:
         self.cells: dict[FlavorResource, Cell] = {}
         self.height = 0
         self.counted = True
+        self.weight = 1.0
+        self.edition = 0
+        self.lendable: tuple[Node, int, dict[str, int]] | None = None
 
     def cell(self, fr: FlavorResource) -> Cell:
         """The cell of fr, made where the node has none: nothing of it then."""
@@ -115,6 +123,7 @@ class Tree:
         if node is None:
             return
         node.explicit = False
+        node.weight = 1.0
         self._set_parent(node, "")
         _set_quotas(node, {})
         self._prune(node)
@@ -184,12 +193,14 @@ class Tree:
             parent.counting += node.counted
         for cell in node.cells.values():
             _link(cell, parent)
+        _renew(parent)
         _heights(parent)
 
     def _leave(self, node: Node) -> None:
         parent = node.parent
         if parent is None:
             return
+        _renew(parent)
         for cell in node.cells.values():
             _unlink(cell)
         node.parent = None
@@ -223,7 +234,29 @@ def _set_quotas(node: Node, quotas: Mapping[FlavorResource, Quota]) -> None:
             _derive(cell)
             if cell.parent is not None:
                 _move(cell.parent, cell.lent() - lent, cell.spill() - spill)
+        _name(cell, named=fr in quotas)
         _drop_if_empty(cell, keep=fr in quotas)
+    _renew(node)
+
+
+def _renew(node: Node) -> None:
+    """What was found out about the quotas of the node's tree is out of date."""
+    node.root().edition += 1
+
+
+def _name(cell: Cell, *, named: bool) -> None:
+    """The manifest names the cell's flavor and resource, or no longer."""
+    before = cell.is_listed
+    cell.named = named
+    if cell.is_listed != before and cell.parent is not None:
+        _list_below(cell.parent, -1 if before else 1)
+
+
+def _list_below(cell: Cell, change: int) -> None:
+    before = cell.is_listed
+    cell.listed_below += change
+    if cell.is_listed != before and cell.parent is not None:
+        _list_below(cell.parent, change)
 
 
 def _derive(cell: Cell) -> None:
@@ -255,6 +288,8 @@ def _link(cell: Cell, parent: Node) -> None:
     above = parent.cell(cell.fr)
     cell.parent = above
     above.children += 1
+    if cell.is_listed:
+        _list_below(above, 1)
     _move(above, cell.lent(), cell.spill())
 
 
@@ -263,6 +298,8 @@ def _unlink(cell: Cell) -> None:
     if above is None:
         return
     _move(above, -cell.lent(), -cell.spill())
+    if cell.is_listed:
+        _list_below(above, -1)
     cell.parent = None
     above.children -= 1
     _drop_if_empty(above, keep=False)

@@ -5,33 +5,29 @@ Source: SCHEDULING 4. Domains are independent of each other within a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduler.assign import NO_FIT, Cursor
+from admittance.scheduler.config import Config
 from admittance.scheduler.nominate import Nominator
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.reasons import refusal_of
+from admittance.scheduler.tournament import in_turn
 from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
 
 
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        queues: Mapping[str, Queue],
-        *,
-        ignore_undeclared: bool,
-        partial: bool = False,
-    ) -> None:
+    def __init__(self, catalog: Catalog, queues: Mapping[str, Queue], config: Config) -> None:
         self.catalog = catalog
         self.number = 0
-        self._nominator = Nominator(queues, ignore_undeclared=ignore_undeclared, partial=partial)
+        self._nominator = Nominator(queues, config)
+        self._shares_count = config.fair_sharing is not None
 
     def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
         """One cycle. True: something came of it."""
@@ -60,12 +56,16 @@ class Cycle:
                 moved |= self._rest(domain, entry, now)
             else:
                 entries.append(entry)
-        # 3. Who borrows least, then who matters most, then who waited longest.
+        # 3. Who borrows least, then who matters most, then who waited longest; or by shares.
+        ordered: Iterable[Entry] = entries
         if len(entries) > 1:
-            entries.sort(key=_order)
+            if self._shares_count:
+                ordered = in_turn(entries)
+            else:
+                entries.sort(key=_order)
         # 4. One after the other, each seeing what the ones before it took.
         turn = Turn(self._nominator, accept, preempt)
-        for entry in entries:
+        for entry in ordered:
             match turn.take(entry):
                 case Outcome.ACCEPTED:
                     moved = True

@@ -43,12 +43,7 @@ class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
         self._world = World(self._config)
-        self._cycle = Cycle(
-            self._world.catalog,
-            self._world.queues,
-            ignore_undeclared=self._config.quota_check_strategy == "IgnoreUndeclared",
-            partial=self._config.partial_admission,
-        )
+        self._cycle = Cycle(self._world.catalog, self._world.queues, self._config)
         self._now = LONG_AGO
 
     @property

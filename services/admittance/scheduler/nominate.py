@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
-from admittance.scheduler import preempt
+from admittance.scheduler import fair, preempt
 from admittance.scheduler.assign import (
     FIT,
     NO_CANDIDATES,
@@ -21,6 +21,7 @@ from admittance.scheduler.assign import (
     Only,
     assign,
 )
+from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.needs import Shape
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
@@ -41,13 +42,12 @@ class Nominator:
     """Looks for room. ``gone``: workloads that are as good as gone, or that count as none yet: no
     victims."""
 
-    def __init__(
-        self, queues: Mapping[str, Queue], *, ignore_undeclared: bool, partial: bool
-    ) -> None:
+    def __init__(self, queues: Mapping[str, Queue], config: Config) -> None:
         self.gone: set[Member] = set()
-        self._partial = partial
         self._queues = queues
-        self._ignore_undeclared = ignore_undeclared
+        self._partial = config.partial_admission
+        self._fair = config.fair_sharing
+        self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
 
     def nominate(
         self, queue: Queue, member: Member, cursor: Cursor | None = None, only: Only | None = None
@@ -71,7 +71,11 @@ class Nominator:
     ) -> Nomination:
         plan = queue.plan
         assert plan is not None
-        search = _Search(self._queues, queue, member, self.gone) if plan.policy != NOBODY else None
+        search = (
+            _Search(self._queues, queue, member, self.gone, self._fair)
+            if plan.policy != NOBODY
+            else None
+        )
         found = assign(
             plan,
             shape,
@@ -120,8 +124,14 @@ class _Search:
     """The searches of one nomination. They all see the same picture, so none is made twice."""
 
     def __init__(
-        self, queues: Mapping[str, Queue], queue: Queue, member: Member, gone: set[Member]
+        self,
+        queues: Mapping[str, Queue],
+        queue: Queue,
+        member: Member,
+        gone: set[Member],
+        fair: FairSharing | None,
     ) -> None:
+        self._fair = fair
         self._queues = queues
         self._queue = queue
         self._member = member
@@ -157,4 +167,9 @@ class _Search:
     def _search(
         self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
     ) -> list[Victim]:
+        if self._fair is not None:
+            strategies = self._fair.strategies
+            return fair.search(
+                self._queues, self._queue, self._member, need, contested, strategies, self._gone
+            )
         return preempt.search(self._queues, self._queue, self._member, need, contested, self._gone)

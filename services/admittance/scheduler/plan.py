@@ -96,7 +96,7 @@ def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
             )
         compiled = Group(index, frozenset(group.covered_resources), tuple(options))
         for resource in group.covered_resources:
-            groups[resource] = compiled
+            groups.setdefault(resource, compiled)
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NOBODY
     return Plan(

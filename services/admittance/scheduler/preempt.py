@@ -91,7 +91,7 @@ def search(
     policy = queue.plan.policy
     lists = _candidates(queues, queue, preemptor, need, contested, gone)
     ordered = lists.in_order()
-    if not ordered or not _may_serve(ordered, need):
+    if not ordered or not may_serve([one.member for one in ordered], need):
         return []
     cells = [(cell, amount) for cell, amount in need.items() if cell.fr in contested]
     under = all(cell.usage < cell.nominal for cell, _ in cells)
@@ -161,15 +161,12 @@ def _is_open(
     return True
 
 
-def _may_serve(candidates: list[Candidate], need: Need) -> bool:
+def may_serve(candidates: Collection[Member], need: Need) -> bool:
     """Nothing is asked for of which there were too little even without all candidates."""
-    members: list[Member] | None = None
     for cell, amount in need.items():
         short = amount - max(0, available(cell))
-        if short > 0:
-            members = members or [one.entry[4] for one in candidates]
-            if short > held_of(members, cell):
-                return False
+        if short > 0 and short > held_of(candidates, cell):
+            return False
     return True
 
 

@@ -1,0 +1,93 @@
+"""How much more than its own a queue or cohort uses, as a share of what it could borrow.
+
+Source: SCHEDULING 7.1 and 7.2. Shares compare siblings: nodes below the same cohort.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from admittance.quota.amounts import UNLIMITED, plus
+from admittance.quota.cell import FlavorResource, is_over, potential
+from admittance.quota.tree import Node
+
+Standing = tuple[int, float]
+"""What shares are compared by, the smaller the better."""
+
+
+class Share(NamedTuple):
+    """``ratio``: of the dominant resource, borrowed to lendable, in thousandths. ``borrowing``:
+    anything is borrowed, even of what nobody can lend; then the ratio may be 0."""
+
+    ratio: float
+    weight: float
+    borrowing: bool
+    resource: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        """By weighted share. Without weight any share is above all others, and of two of those the
+        raw ratios count."""
+        if self.ratio == 0:
+            return 0, 0.0
+        return (1, self.ratio) if self.weight == 0 else (0, self.ratio / self.weight)
+
+    @property
+    def shown(self) -> int:
+        """The share as it is reported: rounded up, and the largest number without a weight."""
+        above, value = self.standing
+        return UNLIMITED if above else ceil(value)
+
+
+def share_of(node: Node) -> Share:
+    """The node's dominant resource share. Flavors of one resource are summed. A root has none."""
+    if node.parent is None:
+        return Share(0.0, node.weight, False)
+    borrowed: dict[str, int] = {}
+    for fr, cell in node.cells.items():
+        if is_over(cell) and cell.is_listed:
+            borrowed[fr[1]] = borrowed.get(fr[1], 0) + cell.usage - cell.subtree
+    if not borrowed:
+        return Share(0.0, node.weight, False)
+    lendable = lendable_of(node.parent)
+    ratio, dominant = 0.0, ""
+    for resource in sorted(borrowed):
+        could = lendable.get(resource, 0)
+        if could > 0:
+            # Floats in this order, since ties decide who has to go.
+            found = float(borrowed[resource]) * 1000.0 / float(could)
+            if found > ratio:
+                ratio, dominant = found, resource
+    return Share(ratio, node.weight, True, dominant)
+
+
+def lendable_of(cohort: Node) -> dict[str, int]:
+    """Resource to what could be used in the cohort if the tree were empty, over all flavors.
+    Kept until a quota of the tree changes."""
+    root = cohort.root()
+    known = cohort.lendable
+    if known is None or known[0] is not root or known[1] != root.edition:
+        total: dict[str, int] = {}
+        for fr in root.cells:
+            total[fr[1]] = plus(total.get(fr[1], 0), _potential_at(cohort, fr))
+        known = cohort.lendable = root, root.edition, total
+    return known[2]
+
+
+def _potential_at(node: Node, fr: FlavorResource) -> int:
+    """A cohort that says nothing of a flavor has what its parent can give."""
+    here: Node | None = node
+    while here is not None:
+        cell = here.cells.get(fr)
+        if cell is not None:
+            return potential(cell)
+        here = here.parent
+    return 0
+
+
+def is_borrowing_on(node: Node, frs: list[FlavorResource]) -> bool:
+    """The node takes from its parent in one of these."""
+    return node.parent is not None and any(
+        (cell := node.cells.get(fr)) is not None and is_over(cell) for fr in frs
+    )

@@ -1,0 +1,292 @@
+"""The search for victims under fair sharing. Source: SCHEDULING 6.6 and 6.7.
+
+All shares are those with what the preemptor asks for added to its queue. As without fair sharing
+the picture itself is tried out, and put back before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from admittance.quota.cell import FlavorResource
+from admittance.quota.shares import Share, Standing, share_of
+from admittance.quota.tree import Node
+from admittance.scheduler.config import FINAL_SHARE
+from admittance.scheduler.picture import Member, Ranked
+from admittance.scheduler.preempt import Need, fill_back, fits, may_serve
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.victims import (
+    FAIR_SHARING,
+    IN_CLUSTER_QUEUE,
+    RECLAMATION,
+    Victim,
+    candidates_of,
+    is_over_any,
+    put_back,
+    take_out,
+)
+
+ShareOf = Callable[[Node], Share]
+Place = tuple[bool, bool, Ranked]
+"""Order of candidates over all queues: who is leaving first, then those of other queues."""
+
+
+def search(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    need: Need,
+    contested: Collection[FlavorResource],
+    strategies: tuple[str, ...],
+    gone: Collection[Member] = (),
+) -> list[Victim]:
+    """Victims whose shares give way; empty when there are none. ``gone``: whom not to take into
+    account."""
+    found = _candidates(queues, queue, preemptor, contested, gone)
+    members = [entry[4] for entries in found.values() for entry in entries]
+    if not members or not may_serve(members, need):
+        return []
+    hunt = _Hunt(queue, need, contested)
+    hunt.add()
+    done = hunt.by_strategy(found, strategies[0])
+    if not done and len(strategies) > 1:
+        done = hunt.by_initial_share()
+    hunt.subtract()
+    if done:
+        return fill_back(hunt.taken, need, borrowing=True)
+    for one in hunt.taken:
+        put_back(one.member)
+    return []
+
+
+def _candidates(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member],
+) -> dict[Node, list[Ranked]]:
+    """Per queue, those that the policies give up, in order."""
+    plan, node = queue.plan, queue.node
+    assert plan is not None and node is not None
+    found: dict[Node, list[Ranked]] = {}
+    _put(found, node, candidates_of(queue, plan.policy.within, preemptor, contested), gone)
+    if node.parent is not None and plan.policy.reclaim != "Never":
+        for other_node in node.root().queues():
+            if other_node is node or not is_over_any(other_node, contested):
+                continue
+            other = queues.get(other_node.name)
+            if other is not None and other.activity.active:
+                reclaimed = candidates_of(other, plan.policy.reclaim, preemptor, contested)
+                _put(found, other_node, reclaimed, gone)
+    return found
+
+
+def _put(
+    found: dict[Node, list[Ranked]],
+    node: Node,
+    entries: Iterator[Ranked],
+    gone: Collection[Member],
+) -> None:
+    kept = [entry for entry in entries if entry[4] not in gone]
+    if kept:
+        kept.sort(key=lambda entry: not entry[4].is_leaving)
+        found[node] = kept
+
+
+class _Hunt:
+    """One search: what is taken so far, and the shares as they are then."""
+
+    def __init__(self, queue: Queue, need: Need, contested: Collection[FlavorResource]) -> None:
+        assert queue.node is not None
+        self.taken: list[Victim] = []
+        self._retry: dict[Node, list[Ranked]] = {}
+        self._node = queue.node
+        self._need = need
+        self._contested = contested
+        self.shares: dict[Node, Share] = {}
+
+    def add(self) -> None:
+        """What is asked for counts as used."""
+        for cell, amount in self._need.items():
+            cell.charge(amount)
+
+    def subtract(self) -> None:
+        """Undoes `add`."""
+        for cell, amount in self._need.items():
+            cell.charge(-amount)
+
+    def share(self, node: Node) -> Share:
+        """The node's share as it is now."""
+        found = self.shares.get(node)
+        if found is None:
+            found = self.shares[node] = share_of(node)
+        return found
+
+    def _take(self, entry: Ranked, node: Node, reason: str) -> bool:
+        """Takes the workload out. True: that makes room enough."""
+        take_out(entry[4])
+        self._moved(node)
+        self.taken.append(Victim(entry[4], reason))
+        return self._fits()
+
+    def _moved(self, node: Node) -> None:
+        here: Node | None = node
+        while here is not None:
+            self.shares.pop(here, None)
+            here = here.parent
+
+    def _fits(self) -> bool:
+        self.subtract()
+        enough = fits(self._need, borrowing=True)
+        self.add()
+        return enough
+
+    def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
+        """The preemptor's and the target's standing below their lowest common cohort, and the node
+        there on the target's side."""
+        mine, theirs = almost_common(self._node, node)
+        return self.share(mine).standing, self.share(theirs).standing, theirs
+
+    def _without(self, entry: Ranked, node: Node) -> Standing:
+        """The node's standing if the workload had gone."""
+        take_out(entry[4])
+        standing = share_of(node).standing
+        put_back(entry[4])
+        return standing
+
+    def by_strategy(self, candidates: dict[Node, list[Ranked]], strategy: str) -> bool:
+        """Takes whom the strategy gives up, queue by queue. True: that makes room enough."""
+        within = all(
+            cell.nominal >= cell.usage for cell in self._need if cell.fr in self._contested
+        )
+        targets = Targets(self._node, candidates, self.share)
+        for node in targets:
+            if node is self._node or within:
+                reason = IN_CLUSTER_QUEUE if node is self._node else RECLAMATION
+                if self._take(targets.pop(node), node, reason):
+                    return True
+                continue
+            mine, before, side = self._standings(node)
+            while targets.has(node):
+                entry = targets.pop(node)
+                if strategy == FINAL_SHARE:
+                    given_up = mine <= self._without(entry, side)
+                else:
+                    given_up = mine < before
+                if given_up:
+                    if self._take(entry, node, FAIR_SHARING):
+                        return True
+                    break
+                self._retry.setdefault(node, []).append(entry)
+        return False
+
+    def by_initial_share(self) -> bool:
+        """Of each queue one more, if the shares as they are give it up."""
+        targets = Targets(self._node, self._retry, self.share)
+        for node in targets:
+            mine, theirs, _ = self._standings(node)
+            if mine < theirs and self._take(targets.pop(node), node, FAIR_SHARING):
+                return True
+            targets.drop(node)
+        return False
+
+
+def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
+    """The nodes on both sides just below the lowest common cohort."""
+    ways: dict[Node, Node] = {}
+    here = one
+    while here.parent is not None:
+        ways[here.parent] = here
+        here = here.parent
+    there = other
+    while there.parent is not None and there.parent not in ways:
+        there = there.parent
+    assert there.parent is not None
+    return ways[there.parent], there
+
+
+class Targets:
+    """The queues to take from, the one with the largest share first, found anew each time.
+
+    A queue comes up again as long as it has candidates and borrows, and so do the cohorts above
+    it; but for the preemptor's own side, which need not borrow.
+    """
+
+    def __init__(
+        self, preemptor: Node, candidates: Mapping[Node, list[Ranked]], share: ShareOf
+    ) -> None:
+        self._preemptor = preemptor
+        self._own: set[Node] = set()
+        here: Node | None = preemptor
+        while here is not None:
+            self._own.add(here)
+            here = here.parent
+        self._share = share
+        self._left = {node: entries[::-1] for node, entries in candidates.items() if entries}
+        self._below: dict[Node, dict[Node, None]] = {}
+        for node in self._left:
+            child = node
+            while child.parent is not None:
+                self._below.setdefault(child.parent, {})[child] = None
+                child = child.parent
+
+    def __iter__(self) -> Iterator[Node]:
+        root = self._preemptor.root()
+        if not root.is_cohort:
+            while self.has(root):
+                yield root
+            return
+        while root in self._below:
+            found = self._next(root)
+            if found is not None:
+                yield found
+
+    def has(self, node: Node) -> bool:
+        """The queue has candidates left."""
+        return bool(self._left.get(node))
+
+    def pop(self, node: Node) -> Ranked:
+        """Its next candidate."""
+        return self._left[node].pop()
+
+    def drop(self, node: Node) -> None:
+        """Nobody is taken from the queue any more."""
+        self._left.pop(node, None)
+
+    def _next(self, cohort: Node) -> Node | None:
+        best: tuple[Node, Standing] | None = None
+        best_cohort: tuple[Node, Standing] | None = None
+        for node in list(self._below[cohort]):
+            share = self._share(node)
+            if (not share.borrowing and node not in self._own) or not (
+                node in self._below if node.is_cohort else self.has(node)
+            ):
+                self._prune(cohort, node)
+                continue
+            standing = share.standing
+            if node.is_cohort:
+                if best_cohort is None or standing > best_cohort[1]:
+                    best_cohort = node, standing
+            elif (
+                best is None
+                or standing > best[1]
+                or (standing == best[1] and self._place(node) < self._place(best[0]))
+            ):
+                best = node, standing
+        if best is None and best_cohort is None:
+            self._below.pop(cohort, None)
+            return None
+        if best_cohort is not None and (best is None or best_cohort[1] >= best[1]):
+            return self._next(best_cohort[0])
+        assert best is not None
+        return best[0]
+
+    def _prune(self, cohort: Node, node: Node) -> None:
+        del self._below[cohort][node]
+        self._below.pop(node, None)
+        self._left.pop(node, None)
+
+    def _place(self, node: Node) -> Place:
+        entry = self._left[node][-1]
+        return not entry[4].is_leaving, node is self._preemptor, entry
