@@ -13,6 +13,7 @@ What a shim promises, and how:
   anything else; a second shim finds the link and goes. It holds a lock on ``alive`` while it
   lives, which the kernel lifts however it dies.
 - Every pod is a session of its own; its whole process group is ended: SIGTERM, the grace, SIGKILL.
+  What forks out of it is adopted, and killed when the run ends.
 - What happened is appended to ``journal``, one JSON object per line; the end of a pod is on disk
   (fsync) before anybody is told of it. A line without its newline does not count.
 - It ends all pods when the runner's lease is not renewed in time, so that nothing runs on under a
@@ -26,6 +27,7 @@ or has succeeded, and last ``{"e": "outcome", "kind": "succeeded" | "failed" | "
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NEVER = float("inf")
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
+STRAYS_DEEP = 100
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
@@ -356,6 +360,7 @@ class Shim:
         kind = "succeeded" if self.is_over() else self.why_ending
         if self.spec["cleanup"] and kind != "succeeded":
             self.kill_all()
+        end_strays()
         message = "" if kind == "succeeded" else self.message
         self.write(durable=True, e="outcome", kind=kind, message=message)
         self.flush()
@@ -368,8 +373,38 @@ class Shim:
         )
 
 
+def adopt_strays() -> None:
+    """Become the parent of whatever a job leaves behind, as the init of a container would be: who
+    double-forks out of its process group is else lost to us, and runs on when its job has ended.
+    """
+    try:
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass  # not Linux: process groups must do
+
+
+def end_strays() -> None:
+    """Kill whatever we have adopted, and what those leave behind in their turn."""
+    me = os.getpid()
+    for _ in range(STRAYS_DEEP):
+        try:
+            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
+                strays = [int(pid) for pid in file.read().split()]
+        except (OSError, ValueError):
+            return
+        if not strays:
+            return
+        for pid in strays:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, PermissionError, ChildProcessError):
+                pass
+
+
 def keep(folder: str) -> None:
     """Be the shim of the run in folder, unless it has one already."""
+    adopt_strays()
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -209,6 +209,19 @@ def test_sigterm_stops_everything_a_pod_has_started(bench: Bench) -> None:
     until(lambda: not alive(child), "the end of the child")
 
 
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_daemon_that_left_its_group_ends_with_its_job(bench: Bench, stop: bool) -> None:
+    """Else it would run on under a quota that others have by then."""
+    leave = "(setsid sleep 63 & echo $! ; setsid sh -c 'sleep 64 & echo $!; wait' &)"
+    run = bench.start(sh(leave + "; sleep 0.2; " + ("sleep 65" if stop else "true")))
+    until(lambda: len(bench.output(run).split()) == 2, "the daemons' pids")
+    daemons = [int(pid) for pid in bench.output(run).split()]
+    if stop:
+        os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == ("stopped" if stop else "succeeded")
+    assert not any(alive(pid) for pid in daemons)
+
+
 def test_who_does_not_heed_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
     run = bench.start(sh("trap '' TERM; echo deaf; sleep 62 & wait; sleep 62"), grace=1)
     until(lambda: bench.output(run), "its start")
