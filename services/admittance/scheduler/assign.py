@@ -162,20 +162,24 @@ def assign(
                 if found is None:
                     mode = _NO_FIT
                     break
-                option, rooms, stop = found
-                for (one, much), (got, level) in zip(of_group, rooms, strict=True):
+                option, got, level, rooms, stop = found
+                for one, much in of_group:
                     flavors[one] = option.flavor
-                    cell = option.cells[one]
-                    charges.append((cell, much))
+                    charges.append((option.cells[one], much))
                     place.append((one, much))
-                    if got != _FIT:
-                        result.contested[cell.fr] = None
-                        if got < mode:
-                            mode = got
-                    if level > result.level:
-                        result.level = level
                 stopped[group.at] = stop
-                result.checks.update(option.checks)
+                if option.checks:
+                    result.checks.update(option.checks)
+                if got != _FIT:
+                    # The worst resource stands for the flavor in the scan; in the assignment
+                    # each counts as what it is.
+                    for (one, _), room in zip(of_group, rooms, strict=True):
+                        level = max(level, room[1])
+                        if room[0] != _FIT:
+                            mode = min(mode, room[0])
+                            result.contested[option.cells[one].fr] = None
+                if level > result.level:
+                    result.level = level
         if mode == _NO_FIT:
             result.mode = _NO_FIT
             break
@@ -233,10 +237,10 @@ def _scan(
     first: int,
     oracle: Oracle | None,
     only: str | None,
-) -> tuple[Option, list[tuple[int, int]], int] | None:
-    """The group's flavor for these amounts: option, mode and borrowing level of each, where the
-    scan stopped. None when no flavor serves; then result.obstacles tells why."""
-    best: tuple[Option, list[tuple[int, int]]] | None = None
+) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
+    """The group's flavor for these amounts: option, its mode and borrowing level and those of each
+    amount, where the scan stopped. None when no flavor serves; then result.obstacles tells why."""
+    best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
     best_mode, best_level = _NO_FIT, 0
     options = group.options
     last = len(options) - 1
@@ -259,10 +263,10 @@ def _scan(
             if mode == _NO_FIT:
                 break
         if not _goes_on(plan, mode, level):
-            best = option, rooms
+            best = option, mode, level, rooms
             break
         if _better(plan, mode, level, best_mode, best_level):
-            best = option, rooms
+            best = option, mode, level, rooms
             best_mode, best_level = mode, level
     if best is None:
         return None

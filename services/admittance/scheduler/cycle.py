@@ -64,21 +64,19 @@ class Cycle:
             else:
                 entries.sort(key=_order)
         # 4. One after the other, each seeing what the ones before it took.
-        turn = Turn(self._nominator, accept, preempt)
-        for entry in ordered:
-            match turn.take(entry):
-                case Outcome.ACCEPTED:
+        if entries:
+            turn = Turn(self._nominator, accept, preempt)
+            for entry in ordered:
+                outcome = turn.take(entry)
+                if outcome is Outcome.ACCEPTED or outcome is Outcome.PREEMPTS:
                     moved = True
-                case Outcome.NOTHING:
+                if outcome is Outcome.NOTHING:
                     moved |= self._rest(domain, entry, now)
-                case Outcome.SKIPPED:
+                elif outcome is Outcome.SKIPPED:
                     self._save_cursor(domain, entry)
-                case Outcome.PREEMPTS:
+                elif outcome is not Outcome.ACCEPTED:
                     keep_place(entry)
-                    moved = True
-                case Outcome.WAITS:
-                    keep_place(entry)
-        turn.end()
+            turn.end()
         # 5. The next head of each queue.
         for queue, _ in heads:
             domain.note(queue)

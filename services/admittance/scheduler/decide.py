@@ -7,6 +7,7 @@ workload-controller does not take the decision.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from heapq import heappop
 from typing import Any
@@ -150,7 +151,7 @@ class Scheduler:
                 )
             )
 
-        def preempt(queue: Queue, member: Member, victims: list[Victim]) -> bool:
+        def preempt(queue: Queue, member: Member, victims: Sequence[Victim]) -> bool:
             staying = [one for one in victims if not one.member.is_leaving]
             for victim in staying:
                 other = victim.member

@@ -6,7 +6,7 @@ Source: SCHEDULING 4.2, 5.6 and 6.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
 from admittance.scheduler import fair, preempt
@@ -31,11 +31,10 @@ from admittance.scheduler.victims import Victim, put_back, take_out
 T = TypeVar("T")
 
 
-class Nomination(NamedTuple):
-    """``victims``: who has to go before the assignment has room."""
+Nomination = tuple[Assignment, Sequence[Victim]]
+"""What would be assigned, and who has to go before it has room."""
 
-    assignment: Assignment
-    victims: list[Victim]
+NO_VICTIMS: Sequence[Victim] = ()
 
 
 class Nominator:
@@ -57,7 +56,7 @@ class Nominator:
         shape = member.shape
         assert shape is not None
         whole = self._try(queue, member, shape, cursor, only)
-        if not self._partial or _serves(whole) or not shape.is_flexible:
+        if not self._partial or not shape.is_flexible or _serves(whole):
             return whole
 
         def attempt(counts: list[int]) -> Nomination | None:
@@ -71,26 +70,21 @@ class Nominator:
     ) -> Nomination:
         plan = queue.plan
         assert plan is not None
-        search = (
-            _Search(self._queues, queue, member, self.gone, self._fair)
-            if plan.policy != NOBODY
-            else None
-        )
+        undeclared = self._ignore_undeclared
+        if plan.policy is NOBODY:
+            found = assign(plan, shape, cursor, only=only, ignore_undeclared=undeclared)
+            return found, NO_VICTIMS
+        search = _Search(self._queues, queue, member, self.gone, self._fair)
         found = assign(
-            plan,
-            shape,
-            cursor,
-            oracle=search.ask if search is not None else None,
-            only=only,
-            ignore_undeclared=self._ignore_undeclared,
+            plan, shape, cursor, oracle=search.ask, only=only, ignore_undeclared=undeclared
         )
-        if found.mode in (FIT, NO_FIT) or search is None:
-            return Nomination(found, [])
-        return Nomination(found, search.victims(found.usage, found.contested))
+        if found.mode in (FIT, NO_FIT):
+            return found, NO_VICTIMS
+        return found, search.victims(found.usage, found.contested)
 
 
 def _serves(nomination: Nomination) -> bool:
-    return nomination.assignment.mode == FIT or bool(nomination.victims)
+    return nomination[0].mode == FIT or bool(nomination[1])
 
 
 def most_of(
@@ -122,6 +116,8 @@ def most_of(
 
 class _Search:
     """The searches of one nomination. They all see the same picture, so none is made twice."""
+
+    __slots__ = ("_fair", "_found", "_gone", "_member", "_queue", "_queues")
 
     def __init__(
         self,

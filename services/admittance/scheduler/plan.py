@@ -99,6 +99,8 @@ def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
             groups.setdefault(resource, compiled)
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NOBODY
+    if policy == NOBODY:
+        policy = NOBODY  # Itself, so that it is told from others at no cost.
     return Plan(
         queue=name,
         groups=groups,

@@ -6,7 +6,7 @@ accepted assignment stays charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 from admittance.quota.cell import Cell
@@ -20,7 +20,7 @@ from admittance.scheduler.victims import Victim, put_back, take_out
 Accept = Callable[[Queue, Member, Assignment], None]
 """Takes the assignment: charges it, and says so."""
 
-Preempt = Callable[[Queue, Member, list[Victim]], bool]
+Preempt = Callable[[Queue, Member, Sequence[Victim]], bool]
 """Tells the victims to go, those that have not been told yet. True: there were any."""
 
 

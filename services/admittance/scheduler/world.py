@@ -121,7 +121,8 @@ class World:
             cell.charge(-amount)
         member.charge = None
         held.queue.holding.pop(member, None)
-        held.queue.unrank(member)
+        if member.ranked is not None:
+            held.queue.unrank(member)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------
