@@ -323,7 +323,8 @@ def _room(
     wanted = before + amount
     free = available(cell)
     if wanted <= (free if free > 0 else 0):
-        return _FIT, borrow_level(cell, wanted)[0]
+        within = cell.usage + wanted <= cell.subtree
+        return _FIT, 0 if within else borrow_level(cell, wanted)[0]
     most = potential(cell)
     if wanted > most:
         result.obstacles.append(

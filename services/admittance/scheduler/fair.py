@@ -13,7 +13,7 @@ from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
 from admittance.scheduler.config import FINAL_SHARE
 from admittance.scheduler.picture import Member, Ranked
-from admittance.scheduler.preempt import Need, fill_back, fits, may_serve
+from admittance.scheduler.preempt import Need, Taken, fill_back, fits, may_serve
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.victims import (
     FAIR_SHARING,
@@ -54,8 +54,8 @@ def search(
     hunt.subtract()
     if done:
         return fill_back(hunt.taken, need, borrowing=True)
-    for one in hunt.taken:
-        put_back(one.member)
+    for victim, _ in hunt.taken:
+        put_back(victim.member)
     return []
 
 
@@ -99,7 +99,7 @@ class _Hunt:
 
     def __init__(self, queue: Queue, need: Need, contested: Collection[FlavorResource]) -> None:
         assert queue.node is not None
-        self.taken: list[Victim] = []
+        self.taken: list[Taken] = []
         self._retry: dict[Node, list[Ranked]] = {}
         self._node = queue.node
         self._need = need
@@ -125,9 +125,11 @@ class _Hunt:
 
     def _take(self, entry: Ranked, node: Node, reason: str) -> bool:
         """Takes the workload out. True: that makes room enough."""
-        take_out(entry[4])
+        member = entry[4]
+        assert member.charge is not None
+        take_out(member)
         self._moved(node)
-        self.taken.append(Victim(entry[4], reason))
+        self.taken.append((Victim(member, reason), member.charge.cells))
         return self._fits()
 
     def _moved(self, node: Node) -> None:

@@ -5,8 +5,7 @@ The picture itself is tried out: what would go is taken out of it, and put back 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from enum import IntEnum
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from admittance.quota.cell import Cell, FlavorResource, available, is_over
@@ -19,45 +18,22 @@ from admittance.scheduler.victims import (
     RECLAMATION,
     Victim,
     candidates_of,
-    held_of,
+    hold,
     is_over_any,
     lenders_below,
-    put_back,
-    take_out,
 )
 
 Need = Mapping[Cell, int]
 """What a preemptor asks for in all, per cell of its queue."""
 
 
-class Claim(IntEnum):
-    """By what right somebody is a candidate."""
-
-    OWN = 0
-    ENTITLED = 1
-    NOT_BORROWING = 2
-    EVEN_BORROWING = 3
+Taken = tuple[Victim, Sequence[tuple[Cell, int]]]
+"""A victim, and the amounts that were taken out of the picture for it."""
 
 
-_REASONS = {
-    Claim.OWN: IN_CLUSTER_QUEUE,
-    Claim.ENTITLED: RECLAMATION,
-    Claim.NOT_BORROWING: RECLAMATION,
-    Claim.EVEN_BORROWING: RECLAIM_WHILE_BORROWING,
-}
-
-
-class Candidate(NamedTuple):
-    """``common``: the lowest cohort that it shares with the preemptor; None: it is of its queue."""
-
-    entry: Ranked
-    common: Node | None
-    claim: Claim
-
-    @property
-    def member(self) -> Member:
-        """Whose quota it is about."""
-        return self.entry[4]
+Candidate = tuple[Ranked, Node | None, str, bool]
+"""Who; the lowest cohort shared with the preemptor (None: it is of its queue); under which rule;
+and whether only a preemptor that does not borrow in the end may take it."""
 
 
 class Lists(NamedTuple):
@@ -71,10 +47,10 @@ class Lists(NamedTuple):
     def in_order(self) -> list[Candidate]:
         """Those on their way out already first, and otherwise list by list."""
         lists = (self.entitled, self.others, self.own)
-        leaving = [one for of in lists for one in of if one.member.is_leaving]
+        leaving = [one for of in lists for one in of if one[0][4].is_leaving]
         if not leaving:
             return [*self.entitled, *self.others, *self.own]
-        return leaving + [one for of in lists for one in of if not one.member.is_leaving]
+        return leaving + [one for of in lists for one in of if not one[0][4].is_leaving]
 
 
 def search(
@@ -91,7 +67,7 @@ def search(
     policy = queue.plan.policy
     lists = _candidates(queues, queue, preemptor, need, contested, gone)
     ordered = lists.in_order()
-    if not ordered or not may_serve([one.member for one in ordered], need):
+    if not ordered or not may_serve([one[0][4] for one in ordered], need):
         return []
     cells = [(cell, amount) for cell, amount in need.items() if cell.fr in contested]
     under = all(cell.usage < cell.nominal for cell, _ in cells)
@@ -101,20 +77,45 @@ def search(
         tries = (False, True)
     else:
         tries = (True, False)
+    asked = {cell.fr for cell in need}
     for borrowing in tries:
-        taken: list[Victim] = []
-        for candidate in ordered:
-            if candidate.common is not None and not _is_open(
-                candidate, contested, borrowing=borrowing
-            ):
+        lack = lacking(need)
+        taken: list[Taken] = []
+        for entry, common, reason, only_within in ordered:
+            if only_within and borrowing:
                 continue
-            take_out(candidate.member)
-            taken.append(Victim(candidate.member, _REASONS[candidate.claim]))
-            if fits(need, borrowing=borrowing):
+            member = entry[4]
+            if common is not None and not _is_open(member, common, contested):
+                continue
+            assert member.charge is not None
+            # What it holds of other flavors and resources makes no difference here.
+            amounts = [one for one in member.charge.cells if one[0].fr in asked]
+            taken.append((Victim(member, reason), amounts))
+            for cell, amount in amounts:
+                cell.charge(-amount)
+                left = lack.get(cell.fr)
+                if left is not None:
+                    if left > amount:
+                        lack[cell.fr] = left - amount
+                    else:
+                        del lack[cell.fr]
+            if not lack and fits(need, borrowing=borrowing):
                 return fill_back(taken, need, borrowing=borrowing)
-        for one in taken:
-            put_back(one.member)
+        for _, amounts in taken:
+            for cell, amount in amounts:
+                cell.charge(amount)
     return []
+
+
+def lacking(need: Need) -> dict[FlavorResource, int]:
+    """Of what there is too little, and by how much: no less has to be given up of it, since what
+    goes makes at most as much room as it held."""
+    lack: dict[FlavorResource, int] = {}
+    for cell, amount in need.items():
+        short = amount - max(0, available(cell))
+        if short > 0:
+            lack[cell.fr] = short
+    return lack
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
@@ -129,32 +130,31 @@ def fits(need: Need, *, borrowing: bool) -> bool:
     return True
 
 
-def fill_back(taken: list[Victim], need: Need, *, borrowing: bool) -> list[Victim]:
+def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim]:
     """Spares whoever need not go, the last ones taken first; the very last always goes. All are
     put back."""
     for index in range(len(taken) - 2, -1, -1):
-        member = taken[index].member
-        put_back(member)
+        amounts = taken[index][1]
+        for cell, amount in amounts:
+            cell.charge(amount)
         if fits(need, borrowing=borrowing):
             taken[index] = taken[-1]
             taken.pop()
         else:
-            take_out(member)
-    for one in taken:
-        put_back(one.member)
-    return taken
+            for cell, amount in amounts:
+                cell.charge(-amount)
+    for _, amounts in taken:
+        for cell, amount in amounts:
+            cell.charge(amount)
+    return [victim for victim, _ in taken]
 
 
-def _is_open(
-    candidate: Candidate, contested: Collection[FlavorResource], *, borrowing: bool
-) -> bool:
+def _is_open(member: Member, common: Node, contested: Collection[FlavorResource]) -> bool:
     """Its queue and all cohorts below the common one still hold more than is theirs."""
-    if borrowing and candidate.claim is Claim.NOT_BORROWING:
-        return False
-    charge = candidate.member.charge
+    charge = member.charge
     assert charge is not None
     node = charge.queue.node
-    while node is not None and node is not candidate.common:
+    while node is not None and node is not common:
         if not is_over_any(node, contested):
             return False
         node = node.parent
@@ -163,11 +163,7 @@ def _is_open(
 
 def may_serve(candidates: Collection[Member], need: Need) -> bool:
     """Nothing is asked for of which there were too little even without all candidates."""
-    for cell, amount in need.items():
-        short = amount - max(0, available(cell))
-        if short > 0 and short > held_of(candidates, cell):
-            return False
-    return True
+    return all(hold(candidates, fr, short) for fr, short in lacking(need).items())
 
 
 def _candidates(
@@ -180,8 +176,8 @@ def _candidates(
 ) -> Lists:
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
-    own = [
-        Candidate(entry, None, Claim.OWN)
+    own: list[Candidate] = [
+        (entry, None, IN_CLUSTER_QUEUE, False)
         for entry in candidates_of(queue, policy.within, preemptor, contested)
         if entry[4] not in gone
     ]
@@ -202,15 +198,15 @@ def _candidates(
                 if entry[4] in gone:
                     continue
                 if has_right:
-                    entitled.append(Candidate(entry, cohort, Claim.ENTITLED))
+                    entitled.append((entry, cohort, RECLAMATION, False))
                 elif (
                     not policy.borrow
                     or entry[0] >= preemptor.priority
                     or (policy.threshold is not None and entry[0] > policy.threshold)
                 ):
-                    others.append(Candidate(entry, cohort, Claim.NOT_BORROWING))
+                    others.append((entry, cohort, RECLAMATION, True))
                 else:
-                    others.append(Candidate(entry, cohort, Claim.EVEN_BORROWING))
+                    others.append((entry, cohort, RECLAIM_WHILE_BORROWING, False))
         if not has_right:
             has_right = all(not is_over(cell, amount) for cell, amount in rest)
         if cohort.parent is None:
@@ -232,7 +228,7 @@ def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
 
 
 def _rank(candidate: Candidate) -> Ranked:
-    return candidate.entry
+    return candidate[0]
 
 
 __all__ = ["Need", "fill_back", "fits", "search"]

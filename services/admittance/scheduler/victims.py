@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from admittance.quota.cell import Cell, FlavorResource, is_over
+from admittance.quota.cell import FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
@@ -104,13 +104,13 @@ def put_back(member: Member) -> None:
         cell.charge(amount)
 
 
-def held_of(members: Iterable[Member], cell: Cell) -> int:
-    """How much of the cell's flavor and resource these hold together."""
-    fr = cell.fr
-    total = 0
+def hold(members: Iterable[Member], fr: FlavorResource, amount: int) -> bool:
+    """These hold at least so much of the flavor and resource together."""
     for member in members:
         if member.charge is not None:
-            for other, amount in member.charge.cells:
-                if other.fr == fr:
-                    total += amount
-    return total
+            for cell, much in member.charge.cells:
+                if cell.fr == fr:
+                    amount -= much
+            if amount <= 0:
+                return True
+    return amount <= 0
