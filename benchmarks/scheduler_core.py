@@ -25,6 +25,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.decide import Scheduler
@@ -141,6 +142,7 @@ def decisions(queues: int, count: int) -> tuple[float, float]:
                 status=WorkloadStatus(conditions=(reserved,), admission=one.admission),
             )
             for one in assigned
+            if isinstance(one, Assigned)
         ]
         before = time.perf_counter()
         for echo in echoes:
@@ -166,6 +168,7 @@ def contended(queues: int, count: int) -> float:
             assigned = bench.core.cycle(now=START)
             decided += len(assigned)
             for decision in assigned:
+                assert isinstance(decision, Assigned)
                 running.append(decision.name)
                 reserved = Condition(type="QuotaReserved", status="True")
                 status = WorkloadStatus(conditions=(reserved,), admission=decision.admission)
