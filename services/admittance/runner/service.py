@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -137,8 +137,7 @@ async def _serve(
             ready.set()
         log.info("runner_ready", runner=shell.folder.runner)
         done, _ = await asyncio.wait([*tasks, shell.broken], return_when=asyncio.FIRST_COMPLETED)
-        for task in hearing:
-            task.cancel()
+        await _deafen(shell, hearing)
         for ended in done - {stopping}:
             ended.result()  # a bug ends the process; the shims go on
         if not await shell.leave(LEAVE_SECONDS):
@@ -163,12 +162,24 @@ async def _hear(shell: Shell, puller: Puller) -> None:
                 admitted.append((fact, tracing.extract(delivery.headers)))
             elif isinstance(fact, Evicted):
                 evicted.append(fact)
-        # All admissions first: one that was taken back meanwhile is seen in the bucket, and an
-        # eviction stops only what is older than itself.
-        await admit(shell, admitted)
-        for each in evicted:
-            await evict(shell, each)
+        async with shell.at_work:
+            # All admissions first: one that was taken back meanwhile is seen in the bucket, and an
+            # eviction stops only what is older than itself.
+            await admit(shell, admitted)
+            for each in evicted:
+                await evict(shell, each)
         await shell.insist(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
+
+
+async def _deafen(shell: Shell, hearing: Sequence[asyncio.Task[None]]) -> None:
+    """Hears nothing more, but deals with what was heard: a run that was begun, and whose claim
+    nobody waits for any more, would never end."""
+    shell.leaving = True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await shell.at_work.acquire()
+    for task in hearing:
+        task.cancel()
 
 
 def _fact(delivery: Delivery) -> object:

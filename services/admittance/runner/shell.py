@@ -68,6 +68,8 @@ class Shell:
         self.closed: dict[str, RunFolder] = {}
         self.leaving = False
         self.idle = asyncio.Event()
+        self.at_work = asyncio.Lock()
+        """Held while a batch of facts is dealt with."""
         self.returned: list[tuple[str, str]] = []
         """Workloads whose admission we gave back and may take on again."""
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
