@@ -160,3 +160,17 @@ ASSIGN: Final[dict[tuple[str, str], str]] = {
     "Kueue's",
 }
 """Cases in which other flavors are assigned, or for another reason none, and why."""
+
+_BY_PRIORITY: Final = (
+    "the gate PrioritySortingWithinCohort is not offered; priority counts, as by default"
+)
+
+ENTRY_ORDER: Final[dict[str, str]] = {
+    "Priority sorting is disabled using pods-ready Eviction timestamp": _BY_PRIORITY,
+    "Priority sorting is disabled using pods-ready Creation timestamp": _BY_PRIORITY,
+    "Some workloads are preempted; Priority sorting is disabled": _BY_PRIORITY,
+    "Some workloads are preemptors; PrioritizePreemptorWorkloads is enabled": (
+        "the gate PrioritizePreemptorWorkloads is off, as upstream by default"
+    ),
+}
+"""Cases in which entries are processed in another order, and why."""

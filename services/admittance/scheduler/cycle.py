@@ -67,20 +67,24 @@ class Cycle:
         if entries:
             turn = Turn(self._nominator, accept, preempt)
             for entry in ordered:
-                outcome = turn.take(entry)
-                if outcome is Outcome.ACCEPTED or outcome is Outcome.PREEMPTS:
-                    moved = True
-                if outcome is Outcome.NOTHING:
-                    moved |= self._rest(domain, entry, now)
-                elif outcome is Outcome.SKIPPED:
-                    self._save_cursor(domain, entry)
-                elif outcome is not Outcome.ACCEPTED:
-                    keep_place(entry)
+                moved |= self.settle(domain, entry, turn.take(entry), now)
             turn.end()
         # 5. The next head of each queue.
         for queue, _ in heads:
             domain.note(queue)
         return moved
+
+    def settle(self, domain: Domain, entry: Entry, outcome: Outcome, now: datetime) -> bool:
+        """Where the entry waits from now on, if it still does. True: that is news."""
+        if outcome is Outcome.ACCEPTED:
+            return True
+        if outcome is Outcome.NOTHING:
+            return self._rest(domain, entry, now)
+        if outcome is Outcome.SKIPPED:
+            self._save_cursor(domain, entry)
+            return False
+        keep_place(entry)
+        return outcome is Outcome.PREEMPTS
 
     def _hindrance(self, queue: Queue, member: Member) -> Aside | None:
         """Why the head is not even considered; None: it is."""

@@ -1,0 +1,184 @@
+"""Kueue's tables of what happens within a cycle and from one to the next."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.meta import Condition
+from admittance.events.facts import Assigned
+from admittance.scheduler.assign import FIT, PREEMPT, Assignment
+from admittance.scheduler.config import Config
+from admittance.scheduler.cycle import _order
+from admittance.scheduler.turn import Entry, Outcome, held_back
+from admittance.workload import stored
+from admittance.workload.stored import WorkloadStatus
+from conformance.differences import ENTRY_ORDER
+from conformance.tables import Given, cases, needs_data, read
+
+from scheduling import Story, groups
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestResourcesToReserve"))
+def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
+    table = case["given"]
+    if table["assignmentMode"] == "Fit":
+        pytest.skip("only a head that does not fit has room held for it")
+    name = table["clusterQueue"]["metadata"]["name"]
+    given = Given({"resourceFlavors": table["resourceFlavors"]}, Config(preemption=True))
+    given.put(table["clusterQueue"])
+    given.use(name, table["cqUsage"])
+    assignment = Assignment()
+    assignment.mode = PREEMPT
+    assignment.level = table["borrowing"]
+    for one in table["assignmentUsage"]:
+        assignment.usage[given.cell(name, one["flavor"], one["resource"])] = one["value"]
+    held = {cell.fr: amount for cell, amount in held_back(assignment)}
+    want = {
+        (one["flavor"], one["resource"]): one.get("value", 0) for one in case["want"]["reserved"]
+    }
+    assert held == want
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestEntryOrdering", ENTRY_ORDER))
+def test_entries_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
+    ordering = case["given"].get("workloadOrdering", {})
+    stamp = ordering.get("podsReadyRequeuingTimestamp", "Eviction")
+    given = Given({}, Config(preemption=True, requeuing_timestamp=stamp))
+    queue = given.world.queue("cq")
+    entries = []
+    for one in case["given"]["input"]:
+        assignment = Assignment()
+        assignment.mode = FIT
+        assignment.level = one.get("assignment", {}).get("borrowing", 0)
+        entries.append(Entry(queue, given.workload(one["obj"]), (assignment, ())))
+    entries.sort(key=_order)
+    assert [entry.member.key[1] for entry in entries] == case["want"]["order"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestLastSchedulingContext"))
+def test_the_second_cycle_goes_on_where_the_first_stopped_as_in_kueue(
+    case: dict[str, Any],
+) -> None:
+    table = case["given"]
+    given = Given(table, Config(preemption=True, partial_admission=True))
+    known = {
+        (one["metadata"].get("namespace", ""), one["metadata"]["name"]): stored.decode(
+            msgspec.json.encode(one)
+        )
+        for one in table["workloads"]
+    }
+    admitted = {
+        key: {place.name: place.flavors for place in one.status.admission.pod_set_assignments}
+        for key, one in known.items()
+        if one.status.admission is not None
+    }
+
+    def cycle() -> None:
+        given.now += timedelta(seconds=1)
+        for one in given.core.cycle(now=given.now):
+            if not isinstance(one, Assigned):
+                continue
+            key = one.namespace, one.name
+            admitted[key] = {ps.name: ps.flavors for ps in one.admission.pod_set_assignments}
+            reserved = Condition(
+                type="QuotaReserved", status="True", last_transition_time=given.now
+            )
+            status = WorkloadStatus(conditions=(reserved,), admission=one.admission)
+            given.revision += 1
+            given.core.apply_workload(
+                *key,
+                msgspec.structs.replace(known[key], status=status),
+                given.revision,
+                now=given.now,
+            )
+
+    cycle()
+    for gone in table.get("deleteWorkloads", ()):
+        given.revision += 1
+        given.core.apply_workload(
+            gone["namespace"], gone["name"], None, given.revision, now=given.now
+        )
+        admitted.pop((gone["namespace"], gone["name"]), None)
+    cycle()
+    assert admitted == {
+        tuple(key.split("/")): {
+            ps["name"]: ps.get("flavors", {}) for ps in one["podSetAssignments"]
+        }
+        for key, one in case["want"]["admissionsOnSecondSchedule"].items()
+    }
+
+
+OUTCOMES = {
+    "FailedAfterNomination": Outcome.SKIPPED,
+    "PendingPreemption": Outcome.WAITS,
+    "NoFit": Outcome.NOTHING,
+    "PreemptionNoCandidates": Outcome.NOTHING,
+    "": Outcome.NOTHING,
+}
+
+
+def _settled(case: dict[str, Any], strategy: str) -> Story:
+    """One waiting workload, after a cycle that had this outcome for it."""
+    table = case["given"]
+    story = Story(Config(preemption=True))
+    story.queue("cq", resourceGroups=groups(default="0"), queueingStrategy=strategy)
+    story.submit("one", "cq", "1")
+    if table.get("reason") == "NamespaceMismatch":
+        story.queue(
+            "cq",
+            resourceGroups=groups(default="0"),
+            queueingStrategy=strategy,
+            namespaceSelector={"matchLabels": {"dep": "eng"}},
+        )
+        story.cycle()
+        return story
+    queue = story.core._world.queues["cq"]
+    member = queue.head()
+    assert member is not None and queue.domain is not None
+    assignment = Assignment()
+    assignment.mode = PREEMPT
+    last = table.get("lastAssignment", {}).get("lastTriedFlavorIdx", [])
+    if any(at != -1 for of in last for at in of.values()):
+        assignment.cursor = tuple({0: max(of.values())} for of in last)
+    entry = Entry(queue, member, (assignment, ()))
+    outcome = OUTCOMES[table.get("reason", "")]
+    story.core._cycle.settle(queue.domain, entry, outcome, story.now)
+    return story
+
+
+REQUEUED = [
+    pytest.param(case, strategy, id=f"{strategy}: {case['name']}")
+    for strategy, table in (
+        ("BestEffortFIFO", "queue/TestBestEffortFIFORequeueIfNotPresent"),
+        ("StrictFIFO", "queue/TestStrictFIFORequeueIfNotPresent"),
+    )
+    for case in read(table)
+    if case["given"].get("reason") != "PreemptionFailed"  # our evictions are facts: see `undo`
+]
+
+
+@needs_data
+@pytest.mark.parametrize(("case", "strategy"), REQUEUED)
+def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy: str) -> None:
+    story = _settled(case, strategy)
+    assert (story.parked() == ["one"]) is case["want"].get("inadmissible", False)
+    if "sticky" in case["want"]:
+        queue = story.core._world.queues["cq"]
+        assert (queue.preemptor is not None) is case["want"]["sticky"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("queue/TestRequeueHashTriggerByReason"))
+def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> None:
+    if case["given"].get("reason", "") not in ("NoFit", "PreemptionNoCandidates"):
+        pytest.skip("a workload that was not nominated is set aside alone, not settled")
+    story = _settled(case, "BestEffortFIFO")
+    story.submit("same", "cq", "1")
+    assert ("same" in story.parked()) is case["want"].get("hash", False)
