@@ -46,6 +46,8 @@ class Controller:
         self.around = Queues(self.objects, self.catalog)
         self.speaker = Speaker(self.objects, secret)
         self.read = 0
+        self.newest_fact = 0
+        """The newest fact that any workload held when the bucket was read."""
         self._loaded_manifests = 0
         self.manifests_floor = 0
         """Newest revision of any manifest when the bucket was read, deleted ones included. What a
@@ -99,6 +101,7 @@ class Controller:
         nobody acknowledged (those after floor)."""
         unsaid = []
         for key, known in list(self.workloads.items()):
+            self.newest_fact = max(self.newest_fact, known.fact)
             workload = known.workload
             if workload is None:
                 continue

@@ -23,7 +23,14 @@ from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, lease_io, micro
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.consume import dead_letter, persist
-from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
+from admittance.runtime.errors import (
+    Refused,
+    SetupError,
+    StaleRevision,
+    Superseded,
+    TooBig,
+    Unavailable,
+)
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
@@ -170,6 +177,12 @@ class Active:
         for key in unsaid:
             controller.said(key)
         end = await lease_io.end_of_log(self._bus)
+        if controller.newest_fact > end:
+            # New facts would be taken for old ones, and skipped.
+            raise SetupError(
+                f"the log ends at {end}, but the bucket holds facts up to "
+                f"{controller.newest_fact}: restore both from one backup"
+            )
         if self._puller.idle:
             self.caught_up.set()
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
