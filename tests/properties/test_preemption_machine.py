@@ -1,0 +1,122 @@
+"""However workloads come and go under any policies: nobody is preempted whom no policy gives up,
+the search leaves no trace in the picture, and no quota is exceeded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+
+from admittance.api.quantity import amount
+from admittance.events.facts import Preempted
+from admittance.quota.cell import available
+from admittance.scheduler.config import Config, FairSharing
+
+from scheduling import Story, groups
+
+QUEUES = ("a", "b", "c")
+FLAVORS = ("one", "two")
+
+within = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"])
+reclaim = st.sampled_from(["Never", "LowerPriority", "Any"])
+policies = st.fixed_dictionaries({"withinClusterQueue": within, "reclaimWithinCohort": reclaim})
+queues = st.fixed_dictionaries(
+    {
+        "cohort": st.sampled_from(["left", "right"]),
+        "nominal": st.tuples(st.integers(0, 4), st.integers(0, 4)),
+        "policies": policies,
+        "borrows": st.booleans(),
+    }
+)
+workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-2, 2), st.booleans())
+
+
+def a_story(specs: list[dict[str, Any]], *, fair: bool) -> Story:
+    """Queues in two cohorts below one root."""
+    sharing = FairSharing() if fair else None
+    story = Story(Config(preemption=True, partial_admission=True, fair_sharing=sharing))
+    for flavor in FLAVORS:
+        story.flavor(flavor)
+    for cohort in ("left", "right"):
+        story.put("Cohort", cohort, {"parentName": "root"})
+    for name, spec in zip(QUEUES, specs, strict=True):
+        preemption = dict(spec["policies"])
+        if spec["borrows"] and preemption["reclaimWithinCohort"] != "Never":
+            preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        one, two = spec["nominal"]
+        story.queue(
+            name,
+            spec["cohort"],
+            resourceGroups=groups(one=str(one), two=str(two)),
+            preemption=preemption,
+        )
+    return story
+
+
+def charged(story: Story) -> dict[tuple[str, str], int]:
+    """Queue and flavor to what the written admissions take."""
+    total: dict[tuple[str, str], int] = {}
+    for stored in story.stored.values():
+        admission = stored.status.admission
+        if admission is None:
+            continue
+        for place in admission.pod_set_assignments:
+            for resource, flavor in place.flavors.items():
+                key = admission.cluster_queue, flavor
+                much = amount(resource, place.resource_usage[resource])
+                total[key] = total.get(key, 0) + much
+    return total
+
+
+def is_given_up(story: Story, one: Preempted) -> bool:
+    """Some policy of the preemptor's queue gives up the victim."""
+    members = story.core._world.members
+    preemptor = members[("ns", one.by.removeprefix("ns/"))]
+    victim = members[("ns", one.name)]
+    queue = story.core.catalog.cluster_queues[preemptor.local[1]]
+    policy = queue.spec.preemption
+    if one.reason == "InClusterQueue":
+        assert victim.local == preemptor.local
+        rule: str = policy.within_cluster_queue
+    else:
+        assert victim.local != preemptor.local
+        rule = policy.reclaim_within_cohort
+    assert victim.stamp is not None and preemptor.stamp is not None
+    if rule == "LowerOrNewerEqualPriority" and victim.priority == preemptor.priority:
+        return victim.stamp > preemptor.stamp
+    return rule == "Any" or (rule != "Never" and victim.priority < preemptor.priority)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(queues, min_size=3, max_size=3),
+    st.lists(workloads, min_size=1, max_size=14),
+    st.booleans(),
+)
+def test_preemption_keeps_its_promises(
+    specs: list[dict[str, Any]], asked: list[tuple[str, int, int, bool]], fair: bool
+) -> None:
+    story = a_story(specs, fair=fair)
+    tree = story.core.catalog.tree
+    for n, (queue, cpu, priority, ends) in enumerate(asked):
+        story.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        for _ in range(6):
+            if not story.core.has_work():
+                break
+            story.cycle(confirm=False)
+            assert all(is_given_up(story, one) for one in story.preempted)
+            for decision in story.decided:
+                story.confirm(decision)
+            for victim in story.preempted:
+                story.evict(victim.name, "Preempted")
+            usage = charged(story)
+            for name in QUEUES:
+                for flavor in FLAVORS:
+                    cell = tree.queues[name].cell((flavor, "cpu"))
+                    assert cell.usage == usage.get((name, flavor), 0)
+                    assert available(cell) >= 0
+        if ends:
+            story.finish(f"w{n}")
+            story.stored.pop(f"w{n}")
