@@ -5,7 +5,7 @@
 Figures are medians of several runs: microseconds per decision (the cycle alone, and with the echo
 of what it decided) with few and with many ClusterQueues, microseconds per new pending workload,
 bytes per pending workload, and milliseconds for an explanation among many pending ones, and for
-a cycle that finds 500 victims among 1,000 candidates and tells them.
+a cycle that finds 20 or 500 victims among 1,000 candidates and tells them.
 """
 
 from __future__ import annotations
@@ -152,10 +152,11 @@ def decisions(queues: int, count: int) -> tuple[float, float]:
     return cycling / count * 1e6, (cycling + whole) / count * 1e6
 
 
-def contended(queues: int, count: int) -> float:
+def contended(queues: int, count: int, config: Config | None = None) -> float:
     """Microseconds for an admission where room is for one workload in ten, and what runs finishes
-    as soon as it is admitted: parking, flushing, and looking again included."""
-    bench = Bench(queues, nominal="40")
+    as soon as it is admitted: parking, flushing, and looking again included. Who is preempted
+    waits again at once."""
+    bench = Bench(queues, nominal="40", config=config)
     made = {one.metadata.name: one for one in bench.workloads(count)}
     for one in made.values():
         bench.apply(one)
@@ -166,9 +167,12 @@ def contended(queues: int, count: int) -> float:
     while decided < count:
         while bench.core.has_work():
             assigned = bench.core.cycle(now=START)
-            decided += len(assigned)
+            decided += sum(isinstance(one, Assigned) for one in assigned)
             for decision in assigned:
-                assert isinstance(decision, Assigned)
+                if not isinstance(decision, Assigned):
+                    running.remove(decision.name)
+                    bench.apply(made[decision.name])
+                    continue
                 running.append(decision.name)
                 reserved = Condition(type="QuotaReserved", status="True")
                 status = WorkloadStatus(conditions=(reserved,), admission=decision.admission)
@@ -180,9 +184,9 @@ def contended(queues: int, count: int) -> float:
     return (time.perf_counter() - before) / count * 1e6
 
 
-def preempting(candidates: int, *, own: bool, fair: bool = False) -> float:
-    """Milliseconds for a cycle whose head needs half of all candidates to go: workloads of its own
-    queue, or of another one that borrows, with shares or without."""
+def preempting(candidates: int, victims: int, *, own: bool, fair: bool = False) -> float:
+    """Milliseconds for a cycle whose head needs so many of all candidates to go: workloads of its
+    own queue, or of another one that borrows, with shares or without."""
     sharing = FairSharing() if fair else None
     config = Config(preemption=True, fair_sharing=sharing)
     queue = 0 if own else 1
@@ -197,11 +201,11 @@ def preempting(candidates: int, *, own: bool, fair: bool = False) -> float:
         reserved = Condition(type="QuotaReserved", status="True", last_transition_time=since)
         status = WorkloadStatus(conditions=(reserved,), admission=admission)
         bench.apply(msgspec.structs.replace(one, status=status))
-    bench.apply(a_workload(candidates, 0, str(candidates // 2), 9))
+    bench.apply(a_workload(candidates, 0, str(victims), 9))
     before = time.perf_counter()
     decided = bench.core.cycle(now=START + timedelta(seconds=100))
     after = time.perf_counter()
-    assert len(decided) == candidates // 2, len(decided)
+    assert len(decided) == victims, len(decided)
     return (after - before) * 1e3
 
 
@@ -287,11 +291,20 @@ def main() -> None:
         "decisionsPerSecond1000": round(1e6 / many),
         "decisionWithEchoMicroseconds30": median(lambda: decisions(30, count)[1]),
         "contendedAdmissionMicroseconds30": median(lambda: contended(30, count // 4)),
+        "contendedPreemptingMicroseconds30": median(
+            lambda: contended(30, count // 4, Config(preemption=True))
+        ),
+        "contendedSharesMicroseconds30": median(
+            lambda: contended(30, count // 4, Config(preemption=True, fair_sharing=FairSharing()))
+        ),
         "arrivalMicroseconds30": median(lambda: arrivals(30, count)),
         "explainMilliseconds100000": median(lambda: explaining(30, 100_000), 1),
-        "preemptionMilliseconds1000Own": median(lambda: preempting(1_000, own=True)),
-        "preemptionMilliseconds1000Cohort": median(lambda: preempting(1_000, own=False)),
-        "preemptionMilliseconds1000Shares": median(lambda: preempting(1_000, own=False, fair=True)),
+        "preemptionMilliseconds20of1000": median(lambda: preempting(1_000, 20, own=True)),
+        "reclaimMilliseconds20of1000": median(lambda: preempting(1_000, 20, own=False)),
+        "sharesMilliseconds20of1000": median(lambda: preempting(1_000, 20, own=False, fair=True)),
+        "preemptionMilliseconds500of1000": median(lambda: preempting(1_000, 500, own=True)),
+        "reclaimMilliseconds500of1000": median(lambda: preempting(1_000, 500, own=False)),
+        "sharesMilliseconds500of1000": median(lambda: preempting(1_000, 500, own=False, fair=True)),
         "bytesPerPendingWorkload": pending,
     }
     text = json.dumps(figures, indent=2)
