@@ -13,8 +13,8 @@ from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
 from admittance.scheduler.config import FINAL_SHARE
 from admittance.scheduler.picture import Member, Ranked
-from admittance.scheduler.preempt import Need, Taken, fill_back, fits, may_serve
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.room import Need, Taken, fill_back, fits, may_serve
 from admittance.scheduler.victims import (
     FAIR_SHARING,
     IN_CLUSTER_QUEUE,

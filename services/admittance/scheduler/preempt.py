@@ -5,31 +5,23 @@ The picture itself is tried out: what would go is taken out of it, and put back 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from admittance.quota.cell import Cell, FlavorResource, available, is_over
+from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
 from admittance.scheduler.victims import (
     IN_CLUSTER_QUEUE,
     RECLAIM_WHILE_BORROWING,
     RECLAMATION,
     Victim,
     candidates_of,
-    hold,
     is_over_any,
     lenders_below,
 )
-
-Need = Mapping[Cell, int]
-"""What a preemptor asks for in all, per cell of its queue."""
-
-
-Taken = tuple[Victim, Sequence[tuple[Cell, int]]]
-"""A victim, and the amounts that were taken out of the picture for it."""
-
 
 Candidate = tuple[Ranked, Node | None, str, bool]
 """Who; the lowest cohort shared with the preemptor (None: it is of its queue); under which rule;
@@ -107,48 +99,6 @@ def search(
     return []
 
 
-def lacking(need: Need) -> dict[FlavorResource, int]:
-    """Of what there is too little, and by how much: no less has to be given up of it, since what
-    goes makes at most as much room as it held."""
-    lack: dict[FlavorResource, int] = {}
-    for cell, amount in need.items():
-        short = amount - max(0, available(cell))
-        if short > 0:
-            lack[cell.fr] = short
-    return lack
-
-
-def fits(need: Need, *, borrowing: bool) -> bool:
-    """All of it would have room now; without borrowing: within the nominal quota."""
-    for cell, amount in need.items():
-        if not borrowing and cell.nominal < cell.usage + amount:
-            return False
-        if amount:
-            free = available(cell)
-            if amount > (free if free > 0 else 0):
-                return False
-    return True
-
-
-def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim]:
-    """Spares whoever need not go, the last ones taken first; the very last always goes. All are
-    put back."""
-    for index in range(len(taken) - 2, -1, -1):
-        amounts = taken[index][1]
-        for cell, amount in amounts:
-            cell.charge(amount)
-        if fits(need, borrowing=borrowing):
-            taken[index] = taken[-1]
-            taken.pop()
-        else:
-            for cell, amount in amounts:
-                cell.charge(-amount)
-    for _, amounts in taken:
-        for cell, amount in amounts:
-            cell.charge(amount)
-    return [victim for victim, _ in taken]
-
-
 def _is_open(member: Member, common: Node, contested: Collection[FlavorResource]) -> bool:
     """Its queue and all cohorts below the common one still hold more than is theirs."""
     charge = member.charge
@@ -159,11 +109,6 @@ def _is_open(member: Member, common: Node, contested: Collection[FlavorResource]
             return False
         node = node.parent
     return True
-
-
-def may_serve(candidates: Collection[Member], need: Need) -> bool:
-    """Nothing is asked for of which there were too little even without all candidates."""
-    return all(hold(candidates, fr, short) for fr, short in lacking(need).items())
 
 
 def _candidates(
@@ -229,6 +174,3 @@ def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
 
 def _rank(candidate: Candidate) -> Ranked:
     return candidate[0]
-
-
-__all__ = ["Need", "fill_back", "fits", "search"]

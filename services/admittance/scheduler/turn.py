@@ -13,8 +13,8 @@ from admittance.quota.cell import Cell
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment
 from admittance.scheduler.nominate import Nomination, Nominator
 from admittance.scheduler.picture import Member
-from admittance.scheduler.preempt import fits
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.room import fits
 from admittance.scheduler.victims import Victim, put_back, take_out
 
 Accept = Callable[[Queue, Member, Assignment], None]

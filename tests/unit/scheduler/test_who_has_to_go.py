@@ -202,3 +202,26 @@ def test_under_fair_sharing_the_lower_share_goes_first(weights: dict[str, int], 
     story.submit("a", "a", "4")
     story.submit("b", "b", "4", age=5)
     assert story.cycle() == [first]
+
+
+def _two_resources(memory: str) -> list[dict[str, Any]]:
+    resources = [
+        {"name": "cpu", "nominalQuota": "6"},
+        {"name": "memory", "nominalQuota": memory},
+    ]
+    flavors = [{"name": "default", "resources": resources}]
+    return [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
+
+
+def test_who_asks_nothing_of_a_resource_in_debt_takes_nobody_in_vain() -> None:
+    story = Story(Config(preemption=True))
+    story.queue("cq", resourceGroups=_two_resources("3"), preemption=LOWER)
+    for name, cpu, priority in (("low", "1", -2), ("mid", "2", -1), ("high", "3", 3)):
+        story.submit(
+            name, "cq", priority=priority, pods=[{"requests": {"cpu": cpu, "memory": "1"}}]
+        )
+    story.settle()
+    story.queue("cq", resourceGroups=_two_resources("1"), preemption=LOWER)
+    story.submit("new", "cq", priority=1, pods=[{"requests": {"cpu": "2", "memory": "0"}}])
+    story.cycle()
+    assert told(story) == [("mid", "InClusterQueue")]

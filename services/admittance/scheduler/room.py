@@ -1,0 +1,107 @@
+"""Whether there is room for all that is asked, and who need not go for it.
+
+Source: SCHEDULING 6.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from admittance.quota.amounts import minus, plus
+from admittance.quota.cell import Cell, FlavorResource, available
+from admittance.scheduler.picture import Member
+from admittance.scheduler.victims import Victim, hold
+
+Need = Mapping[Cell, int]
+"""What a preemptor asks for in all, per cell of its queue."""
+
+
+Taken = tuple[Victim, Sequence[tuple[Cell, int]]]
+"""A victim, and the amounts that were taken out of the picture for it."""
+
+
+def fits(need: Need, *, borrowing: bool) -> bool:
+    """All of it would have room now; without borrowing: within the nominal quota."""
+    for cell, amount in need.items():
+        if not borrowing and cell.nominal < cell.usage + amount:
+            return False
+        if amount:
+            free = available(cell)
+            if amount > (free if free > 0 else 0):
+                return False
+    return True
+
+
+def lacking(need: Need) -> dict[FlavorResource, int]:
+    """Of what there is too little, and by how much: no less has to be given up of it, since what
+    goes makes at most as much room as it held."""
+    lack: dict[FlavorResource, int] = {}
+    for cell, amount in need.items():
+        short = amount - max(0, available(cell))
+        if short > 0:
+            lack[cell.fr] = short
+    return lack
+
+
+def may_serve(candidates: Collection[Member], need: Need) -> bool:
+    """Nothing is asked for of which there were too little even without all candidates."""
+    return all(hold(candidates, fr, short) for fr, short in lacking(need).items())
+
+
+def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim]:
+    """Spares whoever need not go, the last ones taken first; the very last always goes. All are
+    put back."""
+    spare = _spare(need)
+    shared: dict[Cell, bool] = {}
+    for index in range(len(taken) - 2, -1, -1):
+        amounts = taken[index][1]
+        if _cannot_stay(amounts, spare, shared):
+            continue
+        for cell, amount in amounts:
+            cell.charge(amount)
+        if fits(need, borrowing=borrowing):
+            taken[index] = taken[-1]
+            taken.pop()
+            spare = _spare(need)
+        else:
+            for cell, amount in amounts:
+                cell.charge(-amount)
+    for _, amounts in taken:
+        for cell, amount in amounts:
+            cell.charge(amount)
+    return [victim for victim, _ in taken]
+
+
+def _spare(need: Need) -> dict[FlavorResource, int]:
+    """By how much the root of the tree, and what is private on the way to it, exceeds what is
+    asked: no less than what is left over at the preemptor's queue."""
+    spare: dict[FlavorResource, int] = {}
+    for cell, amount in need.items():
+        if not amount:
+            continue  # Of nothing there is always enough.
+        here, free = cell, 0
+        while here.parent is not None:
+            free = plus(free, here.local_free())
+            here = here.parent
+        spare[cell.fr] = minus(plus(free, max(0, available(here))), amount)
+    return spare
+
+
+def _cannot_stay(
+    amounts: Iterable[tuple[Cell, int]],
+    spare: Mapping[FlavorResource, int],
+    shared: dict[Cell, bool],
+) -> bool:
+    """Put back, these would take more at the root than is spare there: certain where nothing on
+    their way up is private. ``shared``: for which cells that is known."""
+    for cell, amount in amounts:
+        if amount > spare.get(cell.fr, amount):
+            known = shared.get(cell)
+            if known is None:
+                here = cell
+                while here.parent is not None and not here.guaranteed:
+                    here = here.parent
+                known = shared[cell] = here.parent is None
+            if known:
+                return True
+    return False
