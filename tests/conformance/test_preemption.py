@@ -12,6 +12,7 @@ from admittance.scheduler import fair
 from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.picture import Member
 from admittance.scheduler.preempt import search
+from admittance.scheduler.targets import Targets
 from admittance.scheduler.victims import allows, leaving_first
 from conformance.differences import ORDERING, POLICIES
 from conformance.tables import Given, cases, needs_data, read
@@ -135,7 +136,7 @@ def test_queues_are_taken_from_in_the_order_of_kueue(case: dict[str, Any]) -> No
     given = Given(table, Config(preemption=True, fair_sharing=FairSharing()))
     nodes = given.core.catalog.tree.queues
     candidates = {nodes[name]: list(given.queue(name).ranked) for name in table["candidateCQs"]}
-    targets = fair.Targets(nodes[table["preemptorCQ"]], candidates, share_of)
+    targets = Targets(nodes[table["preemptorCQ"]], candidates, share_of)
     actions = iter(table.get("actions", []))
     order = []
     for node in targets:
