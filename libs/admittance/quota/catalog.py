@@ -206,11 +206,14 @@ class Catalog:
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return False
+        selector = queue.spec.namespace_selector
+        if selector is not None and not (selector.match_labels or selector.match_expressions):
+            return True
         found = self.namespaces.get(namespace)
         labels = {"kubernetes.io/metadata.name": namespace}
         if found is not None:
             labels.update(found.metadata.labels)
-        return selects(queue.spec.namespace_selector, labels)
+        return selects(selector, labels)
 
     def activity(self, cluster_queue: str) -> Activity:
         """Whether the ClusterQueue admits new workloads, and why not."""
