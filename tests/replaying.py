@@ -226,7 +226,7 @@ class Replay:
 
     def picture(self) -> frozenset[tuple[str, bool]]:
         rows = self.core.pending(PendingQuery(limit=NEVER)).rows
-        return frozenset((row.name, row.parked) for row in rows)
+        return frozenset((row.name, row.parked) for row in rows if row.position)
 
     def reserve(self, one: Assigned) -> None:
         checks = self.core.catalog.required_checks(one.admission.cluster_queue, one.admission)

@@ -246,12 +246,12 @@ class Story:
     def parked(self) -> list[str]:
         """Who is parked."""
         rows = self.core.pending(PendingQuery()).rows
-        return sorted(row.name for row in rows if row.parked)
+        return sorted(row.name for row in rows if row.position and row.parked)
 
     def active(self) -> list[str]:
         """Who competes."""
         rows = self.core.pending(PendingQuery()).rows
-        return sorted(row.name for row in rows if not row.parked)
+        return sorted(row.name for row in rows if row.position and not row.parked)
 
     def why(self, workload: str) -> ExplainReply:
         """Why it waits."""

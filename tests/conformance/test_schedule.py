@@ -73,6 +73,8 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     left: dict[str, list[str]] = {}
     parked: dict[str, list[str]] = {}
     for row in core.pending(PendingQuery(limit=1_000)).rows:
+        if not row.position:
+            continue  # In no ClusterQueue; listed for people.
         where = parked if row.parked else left
         where.setdefault(row.cluster_queue, []).append(f"{row.namespace}/{row.name}")
     want = case["want"]

@@ -156,7 +156,7 @@ class PendingQuery(Request, frozen=True, kw_only=True):
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``position`` is that in the ClusterQueue, from 1."""
+    """``position`` is that in the ClusterQueue, from 1; 0: its LocalQueue leads to none."""
 
     namespace: str
     name: str

@@ -28,6 +28,7 @@ from admittance.scheduler.world import World
 
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
+LEADS_NOWHERE = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 RUNS = frozenset({"Admitted", "Evicting"})
 
 
@@ -185,7 +186,42 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
                 rows.append(_row(queue, member, position))
             elif every:
                 break
+    if not query.cluster_queue:
+        for member in _nowhere(world, namespace, query.local_queue):
+            total += 1
+            if len(rows) < query.limit:
+                rows.append(_row_of_nowhere(world, member))
     return PendingReply(rows=tuple(rows), total=total)
+
+
+def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]:
+    """Who would compete, if only its LocalQueue led to a ClusterQueue and ran. Costs a look at each
+    LocalQueue that is named."""
+    for key, members in world.locals.items():
+        if (namespace and key[0] != namespace) or (local_queue and key[1] != local_queue):
+            continue
+        if world.catalog.local_queue_activity(*key).reason in LEADS_NOWHERE:
+            yield from sorted(
+                (one for one in members if one.competes and one.queue is None and not one.charge),
+                key=_place,
+            )
+
+
+def _row_of_nowhere(world: World, member: Member) -> PendingRow:
+    activity = world.catalog.local_queue_activity(*member.local)
+    local = world.catalog.local_queues.get(member.local)
+    return PendingRow(
+        namespace=member.key[0],
+        name=member.key[1],
+        cluster_queue=local.spec.cluster_queue if local is not None else "",
+        local_queue=member.local[1],
+        position=0,
+        priority=member.priority,
+        parked=True,
+        reason=activity.reason,
+        message=activity.message,
+        created=member.created,
+    )
 
 
 def _in_order(queue: Queue) -> Iterator[Member]:

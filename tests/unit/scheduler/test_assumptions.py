@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.workload import ReclaimablePod
-from admittance.events.requests import Queues
+from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduler.config import Config
 
 from scheduling import Story, groups, quota
@@ -392,3 +392,12 @@ def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_
     # Not by the story, which makes the scheduler own all domains anew: that alone wakes them.
     story.core.apply_object("Cohort", "", "below", None, story.revision + 1)
     assert story.settle() == ["waits"]
+
+
+def test_who_waits_for_a_queue_that_is_not_there_is_listed_with_the_reason() -> None:
+    story = a_story()
+    story.submit("early", "nowhere", "1")
+    (row,) = story.core.pending(PendingQuery()).rows
+    assert (row.name, row.position, row.reason) == ("early", 0, "NotFound")
+    assert story.core.pending(PendingQuery()).total == 1
+    assert story.core.pending(PendingQuery(cluster_queue="cq")).rows == ()
