@@ -22,8 +22,6 @@ import msgspec
 import structlog
 
 from admittance.events import subjects
-from admittance.events.base import Fact
-from admittance.events.codec import Undecodable, decode
 from admittance.events.names import token
 from admittance.events.system import DeadLetter
 from admittance.runtime import clock
@@ -47,22 +45,6 @@ class Bad(NamedTuple):
 
     delivery: Delivery
     reason: str
-
-
-def sort(
-    batch: Sequence[Delivery],
-    read: Callable[[str, bytes], Fact] = decode,
-) -> tuple[list[tuple[Delivery, Fact]], list[Bad]]:
-    """What of a batch are facts, decoded, in order; and what is not. The latter goes to `bury`
-    before the batch is acknowledged."""
-    good: list[tuple[Delivery, Fact]] = []
-    bad: list[Bad] = []
-    for delivery in batch:
-        try:
-            good.append((delivery, read(delivery.subject, delivery.data)))
-        except Undecodable as error:
-            bad.append(Bad(delivery, str(error)))
-    return good, bad
 
 
 async def bury(bus: Bus, service: str, bad: Sequence[Bad]) -> None:

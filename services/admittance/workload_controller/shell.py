@@ -22,7 +22,7 @@ from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, lease_io, micro
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.consume import dead_letter, persist
+from admittance.runtime.consume import Bad, bury, persist
 from admittance.runtime.errors import (
     Refused,
     SetupError,
@@ -250,15 +250,9 @@ class Active:
             for key in loaded:
                 await persist(partial(self._reload, controller, key))
             commit = controller.fold(rest, now)
-            for one in commit.dead:
-                log.warning(
-                    "message_dead_lettered",
-                    subject=one.heard.subject,
-                    sequence=one.heard.sequence,
-                    reason=one.reason,
-                )
-            dead = [dead_letter(SERVICE, _delivery(one.heard), one.reason) for one in commit.dead]
-            await self.say(commit.notes, dead)
+            bad = [Bad(_delivery(one.heard), one.reason) for one in commit.dead]
+            await bury(self._bus, SERVICE, bad)
+            await self.say(commit.notes)
             done, unsure = await self._put(controller, commit, now)
             if unsure:
                 attempts += 1
@@ -321,8 +315,9 @@ class Active:
         else:
             controller.load(entry.key, entry.value, entry.revision, entry.headers)
 
-    async def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> None:
-        outgoing = [*(outgoing_of(message) for message in messages), *more]
+    async def say(self, messages: Iterable[Message]) -> None:
+        """States messages until the log has them, pipelined."""
+        outgoing = [outgoing_of(message) for message in messages]
         outcomes = await self._bus.publish_all(outgoing)
         for one, outcome in zip(outgoing, outcomes, strict=True):
             if isinstance(outcome, TooBig):

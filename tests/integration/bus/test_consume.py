@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
 from admittance.events.system import DeadLetter
 from admittance.runtime import consume, micro
@@ -26,8 +27,11 @@ async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:
     deliveries: list[Delivery] = []
     while len(deliveries) < len(payloads):
         deliveries += await within(puller.batch())
-    good, bad = consume.sort(deliveries)
-    assert not good
+    bad = []
+    for delivery in deliveries:
+        with pytest.raises(Undecodable) as caught:
+            decode(delivery.subject, delivery.data)
+        bad.append(consume.Bad(delivery, str(caught.value)))
     await consume.bury(bus, "reader", bad)
     await puller.close()
     graves = Puller(bus, "graves", ["admit.deadletter.>"])
