@@ -365,7 +365,9 @@ def _tell(put: Put, revision: int) -> None:
     _, namespace, name = put.key.split(".")
     says = put.workload.status.log.says if put.workload is not None else ()
     what = [say.what for say in says if not say.what.startswith("check_")]
-    log.info(
+    # What follows from nothing but a fact that everybody heard is told to who looks closely.
+    tell = log.info if what else log.debug
+    tell(
         f"workload_{what[-1]}" if what else "workload_written",
         namespace=namespace,
         workload=name,
