@@ -184,6 +184,7 @@ class Shell:
     async def decide(self) -> None:
         """Cycles while there is work; between cycles the picture may move on."""
         await self._loaded.wait()
+        loop = asyncio.get_running_loop()
         while True:
             if self._unwilling:
                 self._unwilling = False
@@ -202,10 +203,13 @@ class Shell:
                 await asyncio.sleep(0)
                 continue
             wake = self._core.next_wake()
-            timeout = None if wake is None else max(0.0, (wake - clock.now()).total_seconds())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._changed.wait()
+            alarm = None
+            if wake is not None:
+                left = max(0.0, (wake - clock.now()).total_seconds())
+                alarm = loop.call_later(left, self._changed.set)
+            await self._changed.wait()
+            if alarm is not None:
+                alarm.cancel()
 
     def _state(self, decisions: list[Decision]) -> None:
         # The next cycle does not wait for the acknowledgements: what it builds on is assumed,

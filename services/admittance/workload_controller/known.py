@@ -73,7 +73,7 @@ class Workloads:
             self._finished.pop(key, None)
             self._known[key] = known
             return
-        known = known._replace(workload=revised(workload, known.revision))
+        known = Known(revised(workload, known.revision), known.revision, known.fact, known.trace)
         if is_true(workload, Type.FINISHED):
             self._finished[key] = known.fact
             if not workload.status.log.says:
