@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from admittance.api.kinds import Manifest, kind_named
-from admittance.api.manifest import accept
-from admittance.api.problems import ManifestError
-from admittance.api.validate import validate_update
-from admittance.api.workload import Workload
+from admittance.api.kinds import kind_named
 from admittance.events.names import plain, token
 from admittance.events.requests import (
     Applied,
@@ -32,8 +28,8 @@ from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.consume import persist
 from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.history import past
-from admittance.workload.phase import holds_quota
-from admittance.workload_controller.objects import Kept, Planned, plan, users_of
+from admittance.workload_controller.objects import Kept, Planned, plan
+from admittance.workload_controller.proposals import objections, proposal, users
 from admittance.workload_controller.statement import learn, statement
 
 if TYPE_CHECKING:
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from admittance.workload_controller.shell import Active
 
 SERVICE: Final = "workload-controller"
-PARAMETERS_MAX: Final = 400_000
-"""Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
 
 log = structlog.get_logger()
 
@@ -89,29 +83,14 @@ class Endpoints:
 
     async def _apply(self, data: bytes, subject: str) -> ApplyReply:
         request = msgspec.json.decode(data, type=Apply)
-        namespace = _namespace(subject)
-        manifests: list[Manifest] = []
-        problems: list[str] = []
-        warnings: dict[int, tuple[str, ...]] = {}
-        for number, raw in enumerate(request.objects, 1):
-            try:
-                accepted = accept(raw, namespace=namespace, document=f"object {number}")
-            except ManifestError as error:
-                problems += error.lines()
-                continue
-            manifest = accepted.manifest
-            if isinstance(manifest, Workload):
-                problems.append(f"object {number}: a Workload is submitted, not applied")
-            elif namespace and manifest.metadata.namespace != namespace:
-                problems.append(f"object {number}: is not of the namespace {namespace}")
-            warnings[len(manifests)] = accepted.warnings
-            manifests.append(manifest)
-        if problems:
-            return ApplyReply(error=problems[0], problems=tuple(problems))
+        proposed = proposal(request.objects, _namespace(subject))
+        if proposed.problems:
+            return ApplyReply(error=proposed.problems[0], problems=tuple(proposed.problems))
         await self._active.caught_up.wait()
         async with self._active.lock:
-            planned = list(plan(self._controller.objects, manifests, now=clock.now()))
-            problems = [line for one in planned for line in self._forbidden(one)]
+            objects = self._controller.objects
+            planned = list(plan(objects, proposed.manifests, now=clock.now()))
+            problems = objections(objects, planned)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
@@ -120,23 +99,10 @@ class Endpoints:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
             results=tuple(
-                msgspec.structs.replace(told, warnings=warnings[number])
+                msgspec.structs.replace(told, warnings=proposed.warnings[number])
                 for number, told in enumerate(results)
             )
         )
-
-    def _forbidden(self, planned: Planned) -> list[str]:
-        length = len(planned.value or b"")
-        if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
-            sentence = f"is {length} bytes long, {PARAMETERS_MAX} are allowed"
-            return [f"{planned.kind} {planned.name}: {sentence}"]
-        old = self._controller.objects.get(planned.key)
-        if old is None or planned.value is None:
-            return []
-        return [
-            f"{planned.kind} {planned.name}: {problem}"
-            for problem in validate_update(old.object, planned.object)
-        ]
 
     async def _write(self, planned: list[Planned]) -> list[Applied]:
         results = [one.told for one in planned]
@@ -195,10 +161,11 @@ class Endpoints:
             kept = self._controller.objects.get(key)
             if kept is None:
                 return DeleteReply(outcome="absent")
-            users = users_of(self._controller.objects, prefix, request.name)
-            users += self._holders(prefix, request.name)
-            if users:
-                sentence = f"still in use by {', '.join(users[:5])}"
+            needed = users(
+                self._controller.objects, self._controller.workloads, prefix, request.name
+            )
+            if needed:
+                sentence = f"still in use by {', '.join(needed[:5])}"
                 return DeleteReply(outcome="deferred", error=sentence)
             marker = bucket.delete_message(key, expected=kept.revision)
             revision = await self._guarded([marker], [key])
@@ -207,19 +174,6 @@ class Endpoints:
             self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         return DeleteReply(outcome="deleted")
-
-    def _holders(self, prefix: str, name: str) -> list[str]:
-        """A ClusterQueue is kept while workloads hold its quota."""
-        if prefix != "clusterqueue":
-            return []
-        return [
-            f"Workload {known.workload.metadata.namespace}/{known.workload.metadata.name}"
-            for _, known in self._controller.workloads.items()
-            if known.workload is not None
-            and known.workload.status.admission is not None
-            and known.workload.status.admission.cluster_queue == name
-            and holds_quota(known.workload)
-        ]
 
     # The log. -----------------------------------------------------------------------
 

@@ -1,0 +1,86 @@
+"""What somebody wants applied or deleted, and what speaks against it. Pure.
+
+The endpoints ask before they write, and whoever wants to know what would follow asks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.kinds import Manifest
+from admittance.api.manifest import accept
+from admittance.api.problems import ManifestError
+from admittance.api.validate import validate_update
+from admittance.api.workload import Workload
+from admittance.workload.phase import holds_quota
+from admittance.workload_controller.known import Workloads
+from admittance.workload_controller.objects import Objects, Planned, users_of
+
+PARAMETERS_MAX: Final = 400_000
+"""Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
+
+
+class Proposal(NamedTuple):
+    """Manifests that are valid by themselves, and the warnings of each. ``problems``: lines about
+    those that are not."""
+
+    manifests: list[Manifest]
+    warnings: list[tuple[str, ...]]
+    problems: list[str]
+
+
+def proposal(raws: Sequence[msgspec.Raw], namespace: str) -> Proposal:
+    """The manifests as typed values; ``namespace`` "": of any namespace."""
+    found = Proposal([], [], [])
+    for number, raw in enumerate(raws, 1):
+        try:
+            accepted = accept(raw, namespace=namespace, document=f"object {number}")
+        except ManifestError as error:
+            found.problems.extend(error.lines())
+            continue
+        manifest = accepted.manifest
+        if isinstance(manifest, Workload):
+            found.problems.append(f"object {number}: a Workload is submitted, not applied")
+        elif namespace and manifest.metadata.namespace != namespace:
+            found.problems.append(f"object {number}: is not of the namespace {namespace}")
+        found.warnings.append(accepted.warnings)
+        found.manifests.append(manifest)
+    return found
+
+
+def objections(objects: Objects, planned: Iterable[Planned]) -> list[str]:
+    """What forbids to write what is planned over what is there, a line each."""
+    return [line for one in planned for line in _objections(objects, one)]
+
+
+def _objections(objects: Objects, planned: Planned) -> list[str]:
+    length = len(planned.value or b"")
+    if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
+        sentence = f"is {length} bytes long, {PARAMETERS_MAX} are allowed"
+        return [f"{planned.kind} {planned.name}: {sentence}"]
+    old = objects.get(planned.key)
+    if old is None or planned.value is None:
+        return []
+    return [
+        f"{planned.kind} {planned.name}: {problem}"
+        for problem in validate_update(old.object, planned.object)
+    ]
+
+
+def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
+    """Who still needs the object, so that it is not deleted: a ClusterQueue is kept while
+    workloads hold its quota."""
+    found = users_of(objects, prefix, name)
+    if prefix != "clusterqueue":
+        return found
+    return found + [
+        f"Workload {known.workload.metadata.namespace}/{known.workload.metadata.name}"
+        for _, known in workloads.items()
+        if known.workload is not None
+        and known.workload.status.admission is not None
+        and known.workload.status.admission.cluster_queue == name
+        and holds_quota(known.workload)
+    ]
