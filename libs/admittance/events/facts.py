@@ -13,9 +13,11 @@ import msgspec
 from admittance.events.base import Fact, null
 from admittance.events.shapes import (
     Admission,
+    Grounds,
     PodSetToRun,
     PodSetUpdate,
     Refusal,
+    Taken,
 )
 
 # What users say. ------------------------------------------------------------------------
@@ -113,10 +115,17 @@ class Decision(Fact, frozen=True, kw_only=True):
 
 
 class Assigned(Decision, frozen=True, kw_only=True):
-    """Quota is set aside for the workload."""
+    """Quota is set aside for the workload.
+
+    ``taken``: per flavor and resource, with what there was before. ``level``: how high in the tree
+    of cohorts it borrows; 0: it does not. ``waited_seconds``: since it took its place in the queue.
+    """
 
     admission: Admission
     message: str = ""
+    taken: tuple[Taken, ...] = ()
+    level: int = 0
+    waited_seconds: int = 0
 
 
 class Refused(Decision, frozen=True, kw_only=True):
@@ -143,6 +152,7 @@ class Preempted(Decision, frozen=True, kw_only=True):
     message: str = ""
     by: str = ""
     by_uid: str = ""
+    grounds: Grounds | None = None
 
 
 # What the workload-controller says. -----------------------------------------------------

@@ -6,6 +6,7 @@ between the log, the bucket and the command.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -82,3 +83,53 @@ class Refusal(Shape, frozen=True, kw_only=True):
     reason: str
     message: str
     shortfalls: tuple[Shortfall, ...] = ()
+
+
+class Taken(Shape, frozen=True, kw_only=True):
+    """What is taken, or asked for, of one flavor and resource, in accounting units. ``available``:
+    what could be used just before. ``borrowed``: by how much the ClusterQueue then uses more than
+    its nominal quota."""
+
+    flavor: str
+    resource: str
+    amount: int
+    available: int = 0
+    borrowed: int = 0
+
+
+class Shares(Shape, frozen=True, kw_only=True):
+    """Weighted shares that were compared, in thousandths of what could be borrowed; without a
+    weight the largest 64-bit number. ``after``: the victim's side's without the victim, where the
+    ``strategy`` looks at that."""
+
+    strategy: str
+    preemptor: float = 0.0
+    victim: float = 0.0
+    after: float | None = None
+
+
+class Grounds(Shape, frozen=True, kw_only=True):
+    """The numbers of a preemption: ClusterQueue and priority of the victim and (``by_``) of the
+    preemptor, the policy of the preemptor's ClusterQueue that allows it, as
+    ``withinClusterQueue: LowerPriority``, with ``threshold`` where it has one; and what the
+    preemptor asks for that is ``short``."""
+
+    cluster_queue: str = ""
+    priority: int = 0
+    by_cluster_queue: str = ""
+    by_priority: int = 0
+    policy: str = ""
+    threshold: int | None = None
+    shares: Shares | None = None
+    short: tuple[Taken, ...] = ()
+
+
+class PreemptedBy(Shape, frozen=True, kw_only=True):
+    """By whom (``namespace/name``) a workload lost its quota last, under which rule, and with
+    which numbers. Gone with the next reservation."""
+
+    by: str = ""
+    by_uid: str = ""
+    rule: str = ""
+    at: datetime | None = None
+    grounds: Grounds | None = None

@@ -21,15 +21,15 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import answers, configure, intake
+from admittance.scheduler import answers, configure, grounds, intake
 from admittance.scheduler.assign import Assignment
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle
 from admittance.scheduler.facts import LONG_AGO
+from admittance.scheduler.grounds import waited
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.queue import Domain, Queue
-from admittance.scheduler.reasons import preemption_message
 from admittance.scheduler.refusals import due, earliest
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
@@ -133,6 +133,7 @@ class Scheduler:
             queue.forget_preemptor(member)
             member.cursor = None
             admission = admission_of(queue.name, assignment)
+            taken = grounds.taken(assignment)
             world.charge(member, queue, admission, list(assignment.usage.items()))
             world.rank(member, now)
             member.inflight = Say.ASSIGNED
@@ -148,13 +149,20 @@ class Scheduler:
                     seen=world.seen,
                     domain=domain.name,
                     admission=admission,
+                    taken=taken,
+                    level=assignment.level,
+                    waited_seconds=waited(member, now),
                 )
             )
 
-        def preempt(queue: Queue, member: Member, victims: Sequence[Victim]) -> bool:
+        def preempt(
+            queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+        ) -> bool:
             staying = [one for one in victims if not one.member.is_leaving]
+            short = grounds.short(assignment) if staying else ()
             for victim in staying:
                 other = victim.member
+                why = grounds.grounds(queue, member, victim, short)
                 other.inflight = Say.PREEMPTED
                 other.seen = world.seen
                 domain.inflight[other] = None
@@ -168,9 +176,10 @@ class Scheduler:
                         seen=world.seen,
                         domain=domain.name,
                         reason=victim.reason,
-                        message=preemption_message(queue, member, victim),
+                        message=grounds.message(member, victim, why),
                         by=f"{member.key[0]}/{member.key[1]}",
                         by_uid=member.uid,
+                        grounds=why,
                     )
                 )
             return bool(staying)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource
 from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
-from admittance.scheduler.config import FINAL_SHARE
+from admittance.scheduler.config import FINAL_SHARE, INITIAL_SHARE
+from admittance.scheduler.grounds import compared
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import Need, Taken, fill_back, fits, may_serve
@@ -120,13 +122,13 @@ class _Hunt:
             found = self.shares[node] = share_of(node)
         return found
 
-    def _take(self, entry: Ranked, node: Node, reason: str) -> bool:
+    def _take(self, entry: Ranked, node: Node, reason: str, why: Shares | None = None) -> bool:
         """Takes the workload out. True: that makes room enough."""
         member = entry[4]
         assert member.charge is not None
         take_out(member)
         self._moved(node)
-        self.taken.append((Victim(member, reason), member.charge.cells))
+        self.taken.append((Victim(member, reason, why), member.charge.cells))
         return self._fits()
 
     def _moved(self, node: Node) -> None:
@@ -169,12 +171,15 @@ class _Hunt:
             mine, before, side = self._standings(node)
             while targets.has(node):
                 entry = targets.pop(node)
+                after = None
                 if strategy == FINAL_SHARE:
-                    given_up = mine <= self._without(entry, side)
+                    after = self._without(entry, side)
+                    given_up = mine <= after
                 else:
                     given_up = mine < before
                 if given_up:
-                    if self._take(entry, node, FAIR_SHARING):
+                    why = compared(strategy, mine, before, after)
+                    if self._take(entry, node, FAIR_SHARING, why):
                         return True
                     break
                 self._retry.setdefault(node, []).append(entry)
@@ -185,8 +190,10 @@ class _Hunt:
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
-            if mine < theirs and self._take(targets.pop(node), node, FAIR_SHARING):
-                return True
+            if mine < theirs:
+                why = compared(INITIAL_SHARE, mine, theirs)
+                if self._take(targets.pop(node), node, FAIR_SHARING, why):
+                    return True
             targets.drop(node)
         return False
 

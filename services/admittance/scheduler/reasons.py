@@ -9,9 +9,6 @@ from admittance.api.quantity import render
 from admittance.events.shapes import Refusal, Shortfall
 from admittance.quota.amounts import plus
 from admittance.scheduler.assign import NO_FIT, Assignment, Obstacle
-from admittance.scheduler.picture import Member
-from admittance.scheduler.queue import Queue
-from admittance.scheduler.victims import Victim
 
 SEVERITY: Final = {
     "TopologyPlacementFailed": 0,
@@ -78,26 +75,6 @@ def sentence(one: Obstacle) -> str:
         return f"{one.resource}: {asked} > {most}, the most that flavor {one.flavor} can give"
     lacking = render(one.resource, wanted - one.available)
     return f"{one.resource}: {lacking} short in flavor {one.flavor}"
-
-
-_RULES: Final = {
-    "InClusterQueue": "its priority in the ClusterQueue",
-    "InCohortReclamation": "the nominal quota that it takes back from the cohort",
-    "InCohortReclaimWhileBorrowing": "its priority, while it borrows from the cohort",
-    "InCohortFairSharing": "its fair share of the cohort",
-}
-
-
-def preemption_message(queue: Queue, preemptor: Member, victim: Victim) -> str:
-    """Who is preempted for whom, and by which right, with both priorities."""
-    other = victim.member
-    assert other.charge is not None
-    rule = _RULES[victim.reason]
-    return (
-        f"Has to go for workload {preemptor.key[0]}/{preemptor.key[1]} of ClusterQueue "
-        f"{queue.name} (priority {preemptor.priority}), due to {rule}; held quota of ClusterQueue "
-        f"{other.charge.queue.name} at priority {other.priority}"
-    )
 
 
 def shortfall(one: Obstacle) -> Shortfall:

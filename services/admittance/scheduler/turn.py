@@ -20,8 +20,9 @@ from admittance.scheduler.victims import Victim, put_back, take_out
 Accept = Callable[[Queue, Member, Assignment], None]
 """Takes the assignment: charges it, and says so."""
 
-Preempt = Callable[[Queue, Member, Sequence[Victim]], bool]
-"""Tells the victims to go, those that have not been told yet. True: there were any."""
+Preempt = Callable[[Queue, Member, Sequence[Victim], Assignment], bool]
+"""Tells the victims to go, those that have not been told yet, for what would be assigned. True:
+there were any."""
 
 
 class Entry:
@@ -91,7 +92,7 @@ class Turn:
             return self._admit(entry)
         self._claimed.update((one.member, None) for one in entry.victims)
         self._hold(assignment.usage.items())
-        told = self._preempt(entry.queue, entry.member, entry.victims)
+        told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
         return Outcome.PREEMPTS if told else Outcome.WAITS
 
     def end(self) -> None:

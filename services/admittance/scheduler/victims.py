@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler.picture import Member, Ranked
@@ -17,10 +18,11 @@ FAIR_SHARING: Final = "InCohortFairSharing"
 
 
 class Victim(NamedTuple):
-    """Who has to go, and under which rule."""
+    """Who has to go, and under which rule; where shares decided, which."""
 
     member: Member
     reason: str
+    shares: Shares | None = None
 
 
 def allows(policy: str, preemptor: Member, other: Member) -> bool:
