@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from admittance.api.workload import CheckState
 from admittance.events import facts
+from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, put, revoke
 from admittance.workload.leave import evict, no_wait, release, withdraw
@@ -32,6 +33,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         admission_checks=rows,
         requeue_state=no_wait(workload.status.requeue_state),
         evicted_revision=0,
+        preempted_by=None,
     )
     says = [Say(what="quota_reserved", reason="QuotaReserved", message=message)]
     if not required:
@@ -112,7 +114,13 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
 
 def preempt(workload: StoredWorkload, fact: facts.Preempted, at: Occasion) -> Change:
     """T12: in favor of another workload."""
-    return evict(workload, "Preempted", fact.message, at, preempted_as=fact.reason)
+    noted = with_status(
+        workload,
+        preempted_by=PreemptedBy(
+            by=fact.by, by_uid=fact.by_uid, rule=fact.reason, at=at.now, grounds=fact.grounds
+        ),
+    )
+    return evict(noted, "Preempted", fact.message, at, preempted_as=fact.reason)
 
 
 def revoke_reservation(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:

@@ -18,7 +18,7 @@ from admittance.api.workload import (
     RequeueState,
     SchedulingStats,
 )
-from admittance.events.shapes import Admission
+from admittance.events.shapes import Admission, PreemptedBy
 
 
 class Say(Kept, frozen=True, kw_only=True):
@@ -43,7 +43,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     """Kueue's status plus the fields of the proposals.
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
-    ``evicted_revision`` are the facts' revisions that a runner names.
+    ``evicted_revision`` are the facts' revisions that a runner names. ``preempted_by``: who took
+    its quota last, until it has quota again.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -57,6 +58,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     accumulated_past_execution_time_seconds: int | None = None
     scheduling_stats: SchedulingStats | None = None
     pending_preemption: Any = None
+    preempted_by: PreemptedBy | None = None
     variants: tuple[Any, ...] = ()
     admitted_revision: int = 0
     evicted_revision: int = 0
