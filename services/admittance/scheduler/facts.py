@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from admittance.api.meta import Condition
 from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY
-from admittance.events.shapes import Admission
+from admittance.events.shapes import Admission, PreemptedBy
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Needs, Shapes
 from admittance.scheduler.picture import Aside
@@ -20,7 +20,7 @@ class Facts(NamedTuple):
     """``admission``: quota that it holds, since ``reserved_at``; None: none. ``competes``: it may
     be in a queue at all. ``waits``: it may not compete before something is done about it.
     ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
-    make a difference."""
+    make a difference. ``checks``: name and state of those that a reservation waits for."""
 
     needs: Needs
     finished: bool
@@ -37,6 +37,8 @@ class Facts(NamedTuple):
     state: str
     reclaimable: tuple[tuple[str, int], ...]
     signature: int
+    preempted_by: PreemptedBy | None = None
+    checks: tuple[tuple[str, str], ...] = ()
 
 
 def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
@@ -115,6 +117,10 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
                 _mark(requeued),
             )
         ),
+        preempted_by=status.preempted_by,
+        checks=tuple([(row.name, row.state) for row in status.admission_checks])
+        if holds and status.admission_checks and not _true(admitted)
+        else (),
     )
 
 

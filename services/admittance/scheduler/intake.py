@@ -49,6 +49,8 @@ def apply_workload(
     if member.inflight:
         world.landed(member, _domain_of(member))
     member.said = facts.said
+    member.preempted_by = facts.preempted_by
+    member.checks = facts.checks
     held_before = member.charge
     if facts.admission is not None:
         _hold(world, member, facts)

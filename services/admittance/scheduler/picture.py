@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from admittance.events.shapes import Admission
+from admittance.events.shapes import Admission, PreemptedBy
 from admittance.quota.cell import Cell
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.needs import Shape
@@ -62,13 +62,16 @@ class Member:
     ``charge``: the quota that it holds or is assumed to hold. ``inflight``: what was decided and
     not yet seen applied, from ``seen``. ``competes``: it may be in a queue. ``said``:
     the reason that its status gives for waiting. ``ranked``: its place among the possible victims
-    of the queue that it holds quota of; None: it has none.
+    of the queue that it holds quota of; None: it has none. ``preempted_by``: who told it to go, as
+    long as it has no new quota. ``checks``: the admission checks of its reservation, name and
+    state, until it is admitted.
     Invariant: at most one of entry, aside, charge is set.
     """
 
     __slots__ = (
         "aside",
         "charge",
+        "checks",
         "cls",
         "competes",
         "created",
@@ -77,6 +80,7 @@ class Member:
         "inflight",
         "key",
         "local",
+        "preempted_by",
         "priority",
         "problem",
         "queue",
@@ -118,6 +122,8 @@ class Member:
         self.cursor: SavedCursor | None = None
         self.charge: Charge | None = None
         self.ranked: Ranked | None = None
+        self.preempted_by: PreemptedBy | None = None
+        self.checks: tuple[tuple[str, str], ...] = ()
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
