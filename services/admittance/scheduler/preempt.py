@@ -93,8 +93,8 @@ def search(
                         del lack[cell.fr]
             if not lack and fits(need, borrowing=borrowing):
                 return fill_back(taken, need, borrowing=borrowing)
-        for _, amounts in taken:
-            for cell, amount in amounts:
+        for _, held in taken:
+            for cell, amount in held:
                 cell.charge(amount)
     return []
 
