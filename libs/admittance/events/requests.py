@@ -11,7 +11,8 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.events.shapes import Shortfall
+from admittance.events.shapes import PreemptedBy, Shortfall
+from admittance.events.why import Ahead, Barrier, Going, Holder, OpenCheck, Outlook, Room
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -117,21 +118,35 @@ class Explain(Request, frozen=True, kw_only=True):
 
 
 class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one flavor says to one pod set. ``fits``, or the reason it does not."""
+    """What one flavor says to one pod set; ``flavor`` is empty where a resource has none at all.
+
+    ``fits``, or the reason it does not. ``outcome``: Fits, Preempts, NoCandidates, NoFit,
+    Ineligible. ``rooms``: resource by resource. ``victims``: who would have to go for this flavor
+    alone; ``barriers``: whose policies leave whom in place.
+    """
 
     pod_set: str
     flavor: str
     resources: tuple[str, ...] = ()
     fits: bool = False
+    outcome: str = ""
+    level: int = 0
     reason: str = ""
     message: str = ""
     shortfalls: tuple[Shortfall, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    victims: tuple[Going, ...] = ()
+    victims_left_out: int = 0
+    barriers: tuple[Barrier, ...] = ()
 
 
 class ExplainReply(Reply, frozen=True, kw_only=True):
     """``position`` counts from 1 within the ClusterQueue; 0: it is not queued.
 
-    ``unblocked_by`` are sentences: what would let it go on.
+    ``ahead``: the first of those in front; ``waiting_since``: the time that its place goes by.
+    ``outlook``: what the next cycle would say of it. ``holders`` are the names in ``held_by``.
+    ``waits_for``: who was told to go for it. ``preempted_by``: who took its quota. ``checks``:
+    what its reservation waits for. ``unblocked_by`` are sentences: what would let it go on.
     """
 
     phase: str = ""
@@ -139,24 +154,41 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     message: str = ""
     cluster_queue: str = ""
     local_queue: str = ""
+    cohort: str = ""
+    strategy: str = ""
     position: int = 0
+    pending: int = 0
     parked: bool = False
     priority: int = 0
+    waiting_since: datetime | None = None
+    requeue_at: datetime | None = None
+    outlook: Outlook | None = None
+    ahead: tuple[Ahead, ...] = ()
     flavors: tuple[FlavorVerdict, ...] = ()
     holders: tuple[str, ...] = ()
+    held_by: tuple[Holder, ...] = ()
+    waits_for: tuple[Going, ...] = ()
+    preempted_by: PreemptedBy | None = None
+    checks: tuple[OpenCheck, ...] = ()
     unblocked_by: tuple[str, ...] = ()
+    seen: int = 0
 
 
 class PendingQuery(Request, frozen=True, kw_only=True):
-    """``admit.api.pending[.<ns>]``: who waits, in order."""
+    """``admit.api.pending[.<ns>]``: who waits, in order; ``limit`` of them behind the first
+    ``skip``."""
 
     local_queue: str = ""
     cluster_queue: str = ""
     limit: int = 1000
+    skip: int = 0
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``position`` is that in the ClusterQueue, from 1; 0: its LocalQueue leads to none."""
+    """``position`` is that in the ClusterQueue, from 1; 0: its LocalQueue leads to none.
+
+    ``waiting_since``: the time that its place goes by. ``flavors``: those that were tried for it.
+    """
 
     namespace: str
     name: str
@@ -168,6 +200,8 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     reason: str = ""
     message: str = ""
     created: datetime | None = None
+    waiting_since: datetime | None = None
+    flavors: tuple[str, ...] = ()
 
 
 class PendingReply(Reply, frozen=True, kw_only=True):
@@ -176,9 +210,11 @@ class PendingReply(Reply, frozen=True, kw_only=True):
 
 
 class Queues(Request, frozen=True, kw_only=True):
-    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues."""
+    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
+    everything in its tree."""
 
     cluster_queue: str = ""
+    cohort: str = ""
 
 
 class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -210,9 +246,46 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     usage: tuple[FlavorUsage, ...] = ()
 
 
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One flavor and resource at one place of a tree. ``nominal``: its own quota; ``subtree``: that
+    with what is lent by all below; ``usage``: of a cohort, what is not covered by what those below
+    keep to themselves; ``borrowed``: used beyond ``subtree``; ``lendable``: what
+    the parent may use of ``subtree``."""
+
+    flavor: str
+    resource: str
+    nominal: int = 0
+    subtree: int = 0
+    usage: int = 0
+    available: int = 0
+    borrowed: int = 0
+    lendable: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A cohort or ClusterQueue in its tree, the root first and children behind their parent.
+
+    ``depth``: 0 is the root. ``share``: weighted share of what it borrows, in thousandths.
+    """
+
+    name: str
+    kind: str
+    depth: int = 0
+    parent: str = ""
+    weight: float = 1.0
+    share: int = 0
+    in_cycle: bool = False
+    pending: int = 0
+    reserving: int = 0
+    usage: tuple[NodeUsage, ...] = ()
+
+
 class QueuesReply(Reply, frozen=True, kw_only=True):
     cluster_queues: tuple[QueueStatus, ...] = ()
     local_queues: tuple[QueueStatus, ...] = ()
+    tree: tuple[NodeStatus, ...] = ()
 
 
 # Runners answer. ------------------------------------------------------------------------

@@ -48,25 +48,40 @@ class Nominator:
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
 
+    def search(self, queue: Queue, member: Member) -> Search:
+        """The searches of one nomination, for whoever wants to ask more of them."""
+        return Search(self._queues, queue, member, self.gone, self._fair)
+
     def nominate(
-        self, queue: Queue, member: Member, cursor: Cursor | None = None, only: Only | None = None
+        self,
+        queue: Queue,
+        member: Member,
+        cursor: Cursor | None = None,
+        only: Only | None = None,
+        search: Search | None = None,
     ) -> Nomination:
         """The best there is now: all of it; else all of it once others have gone; else as much of
         it as there is, now or once others have gone; else what stands in the way of all of it."""
         shape = member.shape
         assert shape is not None
-        whole = self._try(queue, member, shape, cursor, only)
+        whole = self._try(queue, member, shape, cursor, only, search)
         if not self._partial or not shape.is_flexible or _serves(whole):
             return whole
 
         def attempt(counts: list[int]) -> Nomination | None:
-            tried = self._try(queue, member, shape.scaled(counts), cursor, only)
+            tried = self._try(queue, member, shape.scaled(counts), cursor, only, search)
             return tried if _serves(tried) else None
 
         return most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt) or whole
 
     def _try(
-        self, queue: Queue, member: Member, shape: Shape, cursor: Cursor | None, only: Only | None
+        self,
+        queue: Queue,
+        member: Member,
+        shape: Shape,
+        cursor: Cursor | None,
+        only: Only | None,
+        search: Search | None,
     ) -> Nomination:
         plan = queue.plan
         assert plan is not None
@@ -74,7 +89,7 @@ class Nominator:
         if plan.policy is NOBODY:
             found = assign(plan, shape, cursor, only=only, ignore_undeclared=undeclared)
             return found, NO_VICTIMS
-        search = _Search(self._queues, queue, member, self.gone, self._fair)
+        search = search or self.search(queue, member)
         found = assign(
             plan, shape, cursor, oracle=search.ask, only=only, ignore_undeclared=undeclared
         )
@@ -114,7 +129,7 @@ def most_of(
     return found[1] if found is not None and found[0] == low else None
 
 
-class _Search:
+class Search:
     """The searches of one nomination. They all see the same picture, so none is made twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_member", "_queue", "_queues")
