@@ -17,14 +17,30 @@ class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
 
 
+class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
+    """LocalQueues that used less go first, in ClusterQueues that say so.
+
+    ``usage_half_life_time``: after so long half of what was consumed counts no more; zero: nothing
+    consumed is remembered. ``usage_sampling_interval``: how often usages are compared anew.
+    ``resource_weights``: how much a whole unit of a resource counts; 1 where none is given.
+    """
+
+    usage_half_life_time: timedelta = timedelta(0)
+    usage_sampling_interval: timedelta = timedelta(minutes=5)
+    resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """``requeuing_timestamp``: where a workload queues after its pods were not ready in time,
     Eviction or Creation. ``quota_check_strategy``: IgnoreUndeclared lets resources that a queue
     does not cover go free. ``refusal_delay``: how long a workload is parked before it is said why.
     ``idle_cycles``: how often heads that nothing came of are looked at again without an event.
     ``preemption``: queues' preemption policies count; off, all of them mean Never.
-    ``fair_sharing``: None: off.
+    ``fair_sharing``, ``admission_fair_sharing``: None: off.
     ``partial_admission``: where there is not room for all pods, fewer are tried, down to minCount.
+    ``as_kueue``: play as Kueue does where ours differs. Victims that merely hold a reservation are
+    evicted, and what they held is handed on a cycle later; and a head that fits is measured as if
+    victims of the same cycle were gone already, so that quota may be exceeded until they are.
     """
 
     refusal_delay: timedelta = timedelta(seconds=1)
@@ -33,6 +49,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     exclude_resource_prefixes: tuple[str, ...] = ()
     refusals_per_call: int = 256
     idle_cycles: int = 10
-    preemption: bool = False
+    preemption: bool = True
     fair_sharing: FairSharing | None = None
-    partial_admission: bool = False
+    admission_fair_sharing: AdmissionFairSharing | None = None
+    partial_admission: bool = True
+    as_kueue: bool = False
