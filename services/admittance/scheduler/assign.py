@@ -195,7 +195,8 @@ def assign(
 
 
 class Verdict(NamedTuple):
-    """What one flavor says to one pod set, looked at alone."""
+    """What one flavor says to one pod set, looked at alone. ``rooms``: mode and borrowing level of
+    each amount; none where the flavor is not eligible. ``before``: what pod sets before it take."""
 
     pod_set: str
     option: Option
@@ -203,27 +204,45 @@ class Verdict(NamedTuple):
     mode: int
     level: int
     obstacles: list[Obstacle]
+    rooms: list[tuple[int, int]]
+    before: Mapping[Cell, int]
 
 
-def examine(plan: Plan, shape: Shape) -> list[Verdict]:
-    """What every flavor says to every pod set, wherever a scan would have stopped."""
+def examine(
+    plan: Plan,
+    shape: Shape,
+    oracle: Oracle | None = None,
+    before: Sequence[Mapping[Cell, int]] = (),
+) -> list[Verdict]:
+    """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
+    pod set, what those before it would take."""
     verdicts: list[Verdict] = []
     for index, ps in enumerate(shape.pod_sets):
+        totals = shape.totals[index]
+        if plan.covers_pods:
+            totals = [*(one for one in totals if one[0] != "pods"), ("pods", ps.count)]
         groups = {
             group.at: group
-            for resource, _ in shape.totals[index]
+            for resource, _ in totals
             if (group := plan.groups.get(resource)) is not None
         }
+        taken = before[index] if index < len(before) else {}
         for group in groups.values():
-            amounts = [one for one in shape.totals[index] if one[0] in group.resources]
+            amounts = [one for one in totals if one[0] in group.resources]
             for option in group.options:
                 alone = Assignment()
+                alone.usage.update(taken)
                 mode, level = NO_FIT, 0
+                rooms: list[tuple[int, int]] = []
                 if _is_eligible(option, shape, ps, alone):
-                    rooms = [_room(plan, option, one, much, ps, alone) for one, much in amounts]
+                    rooms = [
+                        _room(plan, option, one, much, ps, alone, oracle) for one, much in amounts
+                    ]
                     mode = min((got for got, _ in rooms), default=_FIT)
                     level = max((far for _, far in rooms), default=0)
-                verdicts.append(Verdict(ps.name, option, amounts, mode, level, alone.obstacles))
+                verdicts.append(
+                    Verdict(ps.name, option, amounts, mode, level, alone.obstacles, rooms, taken)
+                )
     return verdicts
 
 
