@@ -12,7 +12,7 @@ from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduler.assign import NO_FIT, Cursor
 from admittance.scheduler.config import Config
-from admittance.scheduler.nominate import Nominator
+from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.reasons import refusal_of
@@ -50,7 +50,7 @@ class Cycle:
                 queue.set_aside(member, hindrance, now)
                 moved = True
                 continue
-            cursor = self._cursor(domain, queue, member)
+            cursor = self._cursor(domain, queue, member, self.number)
             entry = Entry(queue, member, self._nominator.nominate(queue, member, cursor))
             if entry.assignment.mode == NO_FIT:
                 moved |= self._rest(domain, entry, now)
@@ -73,6 +73,17 @@ class Cycle:
         for queue, _ in heads:
             domain.note(queue)
         return moved
+
+    def consider(self, queue: Queue, member: Member) -> tuple[Aside | None, Nomination, Search]:
+        """What the next cycle would make of the member if it looked at it, and nobody before it:
+        why it would not, else what it would get. Nothing is changed. ``Search``: to ask more."""
+        search = self._nominator.search(queue, member)
+        hindrance = self._hindrance(queue, member)
+        domain = queue.domain
+        cursor = None
+        if hindrance is None and domain is not None and queue in domain.ready:
+            cursor = self._cursor(domain, queue, member, self.number + 1)
+        return hindrance, self._nominator.nominate(queue, member, cursor, search=search), search
 
     def settle(self, domain: Domain, entry: Entry, outcome: Outcome, now: datetime) -> bool:
         """Where the entry waits from now on, if it still does. True: that is news."""
@@ -97,14 +108,16 @@ class Cycle:
             return namespace_mismatch(namespace)
         return None
 
-    def _cursor(self, domain: Domain, queue: Queue, member: Member) -> Cursor | None:
+    def _cursor(
+        self, domain: Domain, queue: Queue, member: Member, number: int
+    ) -> Cursor | None:
         """Where the member's last scan stopped, if that still counts."""
         saved = member.cursor
         if (
             saved is not None
             and saved.owner is member.cls
             and (
-                saved.cycle >= self.number - 1
+                saved.cycle >= number - 1
                 or saved.generation == queue.generation + domain.generation
             )
         ):
