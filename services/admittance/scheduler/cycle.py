@@ -108,9 +108,7 @@ class Cycle:
             return namespace_mismatch(namespace)
         return None
 
-    def _cursor(
-        self, domain: Domain, queue: Queue, member: Member, number: int
-    ) -> Cursor | None:
+    def _cursor(self, domain: Domain, queue: Queue, member: Member, number: int) -> Cursor | None:
         """Where the member's last scan stopped, if that still counts."""
         saved = member.cursor
         if (
