@@ -77,6 +77,7 @@ class Member:
         "created",
         "cursor",
         "entry",
+        "filed",
         "inflight",
         "key",
         "local",
@@ -127,6 +128,7 @@ class Member:
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
+        self.filed: dict[Member, datetime] | None = None
         self.state = "Pending"
 
     def is_due(self, now: datetime) -> bool:

@@ -26,8 +26,8 @@ ClassKey = tuple[int, Shape]
 
 
 class Loud:
-    """When somebody parked is to be told why, soonest first: a class or a single workload, and
-    since when it had been parked then. An item that is out of date says nothing."""
+    """When somebody parked is to be told why, soonest first: a class (at most once), or a single
+    workload, and since when it had been parked then. An item that is out of date says nothing."""
 
     __slots__ = ("_number", "items")
 
@@ -38,17 +38,28 @@ class Loud:
     def put(self, since: datetime, who: EqClass | Member) -> None:
         """Somebody is parked, and its status does not say why."""
         self._number += 1
+        if isinstance(who, EqClass):
+            who.listed = True
         heappush(self.items, (since, self._number, who))
+
+    def pop(self) -> EqClass | Member:
+        """Whose turn it is."""
+        who = heappop(self.items)[2]
+        if isinstance(who, EqClass):
+            who.listed = False
+        return who
 
 
 class EqClass:
     """The waiting workloads of one queue that are equal but for their age.
 
     ``members`` are sorted, from ``start`` on. ``parked``: why none of them can be placed; None:
-    they compete. ``unsaid``: those whose status does not say so yet, and since when they wait.
+    they compete. ``said``: all members but those that are just being told, by the reason that their
+    status gives for waiting, and since when each has been here with it. ``listed``: it has an item
+    in `Loud`.
     """
 
-    __slots__ = ("item", "key", "members", "parked", "since", "start", "unsaid")
+    __slots__ = ("item", "key", "listed", "members", "parked", "said", "since", "start")
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
@@ -57,7 +68,8 @@ class EqClass:
         self.item: Item | None = None
         self.parked: Refusal | None = None
         self.since: datetime | None = None
-        self.unsaid: dict[Member, datetime] = {}
+        self.said: dict[str, dict[Member, datetime]] = {}
+        self.listed = False
 
     @property
     def live(self) -> int:
@@ -91,6 +103,47 @@ class EqClass:
     def waiting(self) -> Iterator[Member]:
         """All members, oldest first."""
         return (entry[3] for entry in self.members[self.start :])
+
+    def file(self, member: Member, now: datetime) -> None:
+        """Notes what the member's status says, so that parking need not ask everybody."""
+        group = self.said.get(member.said)
+        if group is None:
+            group = self.said[member.said] = {}
+        if member.filed is not group:
+            unfile(member)
+            group[member] = now
+            member.filed = group
+
+    def untold(self, latest: datetime) -> Iterator[Member]:
+        """Who has been parked since latest or longer, and has a status that does not say why.
+        Nobody may be filed while this is read."""
+        if self.parked is None or self.since is None or self.since > latest:
+            return
+        for reason, group in self.said.items():
+            if reason != self.parked.reason:
+                # In the order in which they came.
+                for member, joined in group.items():
+                    if joined > latest:
+                        break
+                    yield member
+
+    def loud_since(self) -> datetime | None:
+        """Since when the longest parked of the untold has been; None: all know. No look at each."""
+        if self.parked is None or self.since is None:
+            return None
+        firsts = [
+            next(iter(group.values()))
+            for reason, group in self.said.items()
+            if group and reason != self.parked.reason
+        ]
+        return max(min(firsts), self.since) if firsts else None
+
+
+def unfile(member: Member) -> None:
+    """Nothing is noted about what the member's status says."""
+    if member.filed is not None:
+        del member.filed[member]
+        member.filed = None
 
 
 class Queue:
@@ -198,6 +251,7 @@ class Queue:
         member.queue, member.cls, member.entry = self, cls, entry
         cls.insert(entry)
         self.live += 1
+        cls.file(member, now)
         if cls.parked is None:
             self._place(cls)
         else:
@@ -210,7 +264,7 @@ class Queue:
             cls.delete(member.entry)
             member.entry = None
             self.live -= 1
-            cls.unsaid.pop(member, None)
+            unfile(member)
             if not cls.live:
                 cls.item = None
                 self.parked.pop(cls, None)
@@ -269,16 +323,11 @@ class Queue:
 
     def park_class(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
         """None of the class can be placed until the tree is flushed."""
-        before = cls.parked
         cls.parked = refusal
         cls.item = None
         cls.since = now
         self.parked[cls] = None
-        if before is None or before.reason != refusal.reason:
-            reason = refusal.reason
-            cls.unsaid = {one: now for one in cls.waiting() if one.said != reason}
-        if cls.unsaid:
-            self.loud.put(now, cls)
+        self.list_untold(cls)
 
     def set_aside(self, member: Member, aside: Aside, now: datetime) -> None:
         """This member alone waits until the tree is flushed, or what is wrong with it changes."""
@@ -291,15 +340,18 @@ class Queue:
     def note_untold(self, member: Member, now: datetime) -> None:
         """The parked member is to be told why, unless its status says so already."""
         cls, aside = member.cls, member.aside
-        if cls is not None and cls.parked is not None:
-            if member.said == cls.parked.reason:
-                cls.unsaid.pop(member, None)
-            elif member not in cls.unsaid:
-                cls.unsaid[member] = now
-                self.loud.put(now, cls)
+        if cls is not None:
+            cls.file(member, now)
+            self.list_untold(cls)
         elif aside is not None and aside is not BACKOFF and member.said != aside.reason:
             member.since = now
             self.loud.put(now, member)
+
+    def list_untold(self, cls: EqClass) -> None:
+        """Whoever of the class does not know why it is parked is to be told in time."""
+        since = None if cls.listed else cls.loud_since()
+        if since is not None:
+            self.loud.put(since, cls)
 
     def wake(self, cls: EqClass) -> None:
         """The class competes again."""
@@ -322,11 +374,13 @@ class Domain:
     """One cohort tree, or a ClusterQueue alone: the unit of flushing, deciding and leading.
 
     ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
-    ``flush``: wake what is parked before the next cycle. ``idle``: cycles in a row that nothing
-    came of. ``generation``: rises with every edit of a quota or an edge.
+    ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
+    somebody looked whether all still fits. ``idle``: cycles in a row that nothing came of.
+    ``generation``: rises with every edit of a quota or an edge.
     """
 
     __slots__ = (
+        "cut",
         "flush",
         "generation",
         "idle",
@@ -346,6 +400,7 @@ class Domain:
         self.resting: dict[Queue, None] = {}
         self.inflight: dict[Member, None] = {}
         self.flush = False
+        self.cut = True
         self.idle = 0
         self.generation = 0
 

@@ -7,14 +7,13 @@ untrue by the time it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
-from heapq import heappop
+from itertools import islice
 
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal
 from admittance.scheduler.picture import BACKOFF, Member, Say
-from admittance.scheduler.queue import Domain, EqClass
+from admittance.scheduler.queue import EqClass, unfile
 from admittance.scheduler.world import World
 
 
@@ -24,43 +23,42 @@ def due(world: World, now: datetime) -> list[Refused]:
     loud = world.loud
     latest = now - world.config.refusal_delay
     while loud.items and loud.items[0][0] <= latest:
-        if len(refused) >= world.config.refusals_per_call:
+        room = world.config.refusals_per_call - len(refused)
+        if room <= 0:
             break
-        since, _, who = heappop(loud.items)
-        for member, refusal in _untold(who, latest):
-            if len(refused) >= world.config.refusals_per_call:
-                loud.put(since, who)
-                break
-            domain = member.queue.domain if member.queue is not None else None
-            if member.inflight or domain is None or not domain.owned:
-                continue
-            if member.cls is not None:
-                member.cls.unsaid.pop(member, None)
-            refused.append(_refused(world, member, domain, refusal, now))
+        who = loud.pop()
+        if isinstance(who, EqClass):
+            for member in list(islice(who.untold(latest), room)):
+                unfile(member)
+                assert who.parked is not None, "only of a parked class somebody is untold"
+                refused += _refused(world, member, who.parked, now)
+            first = who.first()
+            queue = first[3].queue if first is not None else None
+            # Elsewhere whoever decides there says it; a domain that becomes ours is flushed.
+            if queue is not None and queue.domain is not None and queue.domain.owned:
+                queue.list_untold(who)
+        elif _is_untold(who, latest):
+            assert who.aside is not None, "it is set aside"
+            refusal = Refusal(reason=who.aside.reason, message=who.aside.message)
+            refused += _refused(world, who, refusal, now)
     return refused
 
 
-def _untold(who: EqClass | Member, latest: datetime) -> Iterator[tuple[Member, Refusal]]:
-    """Who has been parked since then and not been told."""
-    if isinstance(who, EqClass):
-        if who.parked is not None and who.since is not None and who.since <= latest:
-            for member in [one for one, since in who.unsaid.items() if since <= latest]:
-                yield member, who.parked
-        return
-    aside = who.aside
-    if aside is None or aside is BACKOFF or who.said == aside.reason:
-        return
-    if who.since is not None and who.since <= latest:
-        yield who, Refusal(reason=aside.reason, message=aside.message)
+def _is_untold(member: Member, latest: datetime) -> bool:
+    aside = member.aside
+    if aside is None or aside is BACKOFF or member.said == aside.reason:
+        return False
+    return member.since is not None and member.since <= latest
 
 
-def _refused(
-    world: World, member: Member, domain: Domain, refusal: Refusal, now: datetime
-) -> Refused:
+def _refused(world: World, member: Member, refusal: Refusal, now: datetime) -> tuple[Refused, ...]:
+    domain = member.queue.domain if member.queue is not None else None
+    if member.inflight or domain is None or not domain.owned:
+        return ()
     member.inflight = Say.REFUSED
     member.seen = world.seen
     domain.inflight[member] = None
-    return Refused(
+    said = Refused(
         namespace=member.key[0],
         name=member.key[1],
         uid=member.uid,
@@ -70,6 +68,7 @@ def _refused(
         domain=domain.name,
         refusal=refusal,
     )
+    return (said,)
 
 
 def earliest(world: World) -> datetime | None:
