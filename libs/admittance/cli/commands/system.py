@@ -1,4 +1,4 @@
-"""up, serve, doctor, bench, token, completion: the system itself."""
+"""up, serve, doctor, bench, replay, token, completion: the system itself."""
 
 from __future__ import annotations
 
@@ -157,6 +157,36 @@ def bench(
         raise typer.Exit(status)
 
 
+def replay(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SCENARIO.json[.gz]...", help="Differential scenarios."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write DIR/NAME.json for each instead of printing it."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare with the answers in the files; 1 if any differs."),
+    ] = False,
+) -> None:
+    """Play scenarios through the scheduler's core, without a bus, and print how they end.
+
+    One line of JSON for each, in the order of the files. Those that can be played are played,
+    whatever is wrong with others; the status is 2 then.
+    """
+    from admittance.cli import replaying
+
+    del ctx
+    if not files:
+        raise BadInput("no scenario to replay: name its file")
+    status = replaying.replay(files, out=out, check=check)
+    if status:
+        raise typer.Exit(status)
+
+
 def token(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to escape.")],
 ) -> None:
@@ -188,5 +218,5 @@ def completion(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (up, serve, doctor, bench, token, completion):
+    for command in (up, serve, doctor, bench, replay, token, completion):
         app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,102 @@
+"""`admit replay`: every file that can be played is played, and each of the others has its line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.cli import replaying
+from admittance.cli.main import invoke
+
+
+def put(folder: Path, name: str, **more: Any) -> str:
+    """A scenario without any object, in a file."""
+    file = folder / f"{name}.json.gz"
+    scenario = {"name": name, "objects": [], "steps": [{"settle": True}], **more}
+    file.write_bytes(gzip.compress(json.dumps(scenario).encode()))
+    return str(file)
+
+
+NOTHING = {"step": 0, "cycles": 0, "workloads": {}, "usage": {}, "trace": []}
+
+
+def test_each_scenario_is_one_line_in_the_order_of_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [put(tmp_path, name) for name in ("b", "a", "c")]
+    for crowd in (3, 100):  # by several processes, and by one
+        monkeypatch.setattr(replaying, "CROWD", crowd)
+        assert invoke(["replay", *files]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [json.loads(line) for line in lines] == [
+            {"name": name, "expected": [NOTHING]} for name in ("b", "a", "c")
+        ]
+
+
+def test_what_cannot_be_played_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "half.json.gz"
+    half.write_bytes(b"\x1f\x8b\x08")
+    odd = put(tmp_path, "odd", steps=[{"explode": True}])
+    files = [str(tmp_path / "nowhere"), str(tmp_path), str(half), odd, put(tmp_path, "good")]
+    assert invoke(["replay", *files]) == 2
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["good"]
+    lines = err.splitlines()
+    assert len(lines) == 4
+    for line, file, why in zip(
+        lines,
+        files,
+        ("No such file", "is a folder", "broken gzip", "no step 'explode'"),
+        strict=False,
+    ):
+        assert line.startswith(f"error: {file}: ")
+        assert why in line
+
+
+def test_answers_are_written_where_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "out"
+    (tmp_path / "again").mkdir()
+    files = [put(tmp_path, "a"), put(tmp_path / "again", "a")]
+    assert invoke(["replay", *files, "--out", str(out)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "is a scenario a, too" in told.err
+    assert json.loads((out / "a.json").read_text()) == {"name": "a", "expected": [NOTHING]}
+
+
+def test_what_differs_from_the_answers_in_the_file_is_told_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = {**NOTHING, "workloads": {"w": {"state": "Pending"}}}
+    same, other = put(tmp_path, "same", expected=[NOTHING]), put(tmp_path, "o", expected=[wrong])
+    assert invoke(["replay", same, other]) == 0
+    capsys.readouterr()
+    assert invoke(["replay", same, "--check"]) == 0
+    assert capsys.readouterr().out == "agree 1/1 scenarios\n"
+    assert invoke(["replay", same, other, "--check"]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("o: step 0, workload w: expected")
+    assert last == "agree 1/2 scenarios"
+    assert invoke(["replay", put(tmp_path, "none"), "--check"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["replay"], id="nothing to replay"),
+        pytest.param(["replay", "x", "--out", "/dev/null/x"], id="a place that cannot be"),
+    ],
+)
+def test_what_was_typed_wrong_is_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
