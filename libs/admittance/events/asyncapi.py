@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.events import facts, requests, system
+from admittance.events import facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     BARRIER,
@@ -59,6 +59,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("pending", requests.PendingQuery, requests.PendingReply, "both"),
     ("queues", requests.Queues, requests.QueuesReply, "both"),
+    ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),
     ("logs", requests.Logs, requests.LogsReply, "namespace"),
     ("health", requests.Health, requests.HealthReply, "all"),
 )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import nats.errors
@@ -21,7 +21,15 @@ from admittance.events.requests import Reply
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
 
-Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct]]
+
+class Parts(NamedTuple):
+    """An answer in several messages, for whoever asked from an inbox of its own; who waits for one
+    message gets the first."""
+
+    messages: tuple[msgspec.Struct | msgspec.Raw, ...]
+
+
+Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct | Parts]]
 """Takes the request's bytes and subject. What it raises becomes the answer's error: a
 `msgspec.MsgspecError` or ValueError is the asker's fault (400), Unavailable ours (503)."""
 
@@ -99,8 +107,11 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
 
     async def answer(request: Request) -> None:
         headers: dict[str, str] | None = None
+        more: list[bytes] = []
         try:
-            reply = _encode(await handler(request.data, request.subject))
+            found = await handler(request.data, request.subject)
+            parts = found.messages if isinstance(found, Parts) else (found,)
+            reply, *more = map(_encode, parts)
         except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:
             reply, headers = _failure("400", str(error) or type(error).__name__)
         except Unavailable as error:
@@ -111,10 +122,13 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
             # A request is no fact: nothing is lost by answering, and others still want answers.
             log.exception("request_failed", service=service, subject=request.subject)
             reply, headers = _failure("500", "internal error; the service's log has the reason")
-        if len(reply) > bus_limit(request):
+        if max(map(len, (reply, *more))) > bus_limit(request):
+            more = []
             reply, headers = _failure("413", "the answer is too long; ask for less at once")
         try:
             await request.respond(reply, headers)
+            for part in more:
+                await request.respond(part)
         except (ValueError, nats.errors.Error):
             # It named no reply subject, or a broken one, or the connection is gone.
             return

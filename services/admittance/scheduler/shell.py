@@ -41,7 +41,9 @@ from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import fence
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, follow, trace_id
+from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
+from admittance.scheduler.simulating import Simulations
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 
@@ -53,8 +55,10 @@ log = structlog.get_logger()
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Schedules the domains that are ours, until stop is set."""
+    config = Config()
     leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
-    shell = Shell(bus, leading)
+    shell = Shell(bus, leading, config)
+    simulations = Simulations(settings, config)
     service = await micro.serve(
         bus,
         SERVICE,
@@ -65,6 +69,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             "admit.api.pending.*": shell.pending,
             "admit.api.queues": shell.queues,
             "admit.api.queues.*": shell.queues,
+            "admit.api.simulate": simulations.simulate,
+            "admit.api.simulate.*": simulations.simulate,
         },
         everyone={"admit.api.health": shell.health},
     )
@@ -90,10 +96,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 class Shell:
     """One scheduler: its picture, and what it is about to state."""
 
-    def __init__(self, bus: Bus, leading: Leading) -> None:
+    def __init__(self, bus: Bus, leading: Leading, config: Config | None = None) -> None:
         self._bus = bus
         self._leading = leading
-        self._core = Scheduler()
+        self._core = Scheduler(config)
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._traces: dict[tuple[str, str], str] = {}

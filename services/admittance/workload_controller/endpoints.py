@@ -83,7 +83,7 @@ class Endpoints:
 
     async def _apply(self, data: bytes, subject: str) -> ApplyReply:
         request = msgspec.json.decode(data, type=Apply)
-        proposed = proposal(request.objects, _namespace(subject))
+        proposed = proposal(enumerate(request.objects, 1), _namespace(subject))
         if proposed.problems:
             return ApplyReply(error=proposed.problems[0], problems=tuple(proposed.problems))
         await self._active.caught_up.wait()

@@ -5,7 +5,7 @@ The endpoints ask before they write, and whoever wants to know what would follow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -32,10 +32,11 @@ class Proposal(NamedTuple):
     problems: list[str]
 
 
-def proposal(raws: Sequence[msgspec.Raw], namespace: str) -> Proposal:
-    """The manifests as typed values; ``namespace`` "": of any namespace."""
+def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
+    """The manifests, each with the number that errors call it by, as typed values. ``namespace``
+    "": of any namespace."""
     found = Proposal([], [], [])
-    for number, raw in enumerate(raws, 1):
+    for number, raw in numbered:
         try:
             accepted = accept(raw, namespace=namespace, document=f"object {number}")
         except ManifestError as error:

@@ -1,0 +1,72 @@
+"""``python -m admittance.whatif``: an errand on standard input, the answer on standard output, a
+message of it on each line.
+
+A process of its own, started by a scheduler for each question: with many workloads to copy it is
+busy for seconds, and meanwhile others want quota. It reads the bucket by itself, and says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from admittance.events.whatif import Errand, SimulateReply
+from admittance.runtime import clock, logs
+from admittance.runtime.bucket import BucketReader
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.settings import Settings
+from admittance.scheduler.config import Config
+from admittance.whatif.copy import Entry
+from admittance.whatif.simulate import in_parts, simulate
+
+NICE = 10
+"""Whoever decides goes first."""
+
+
+def main() -> int:
+    """Runs one errand; the exit status."""
+    with suppress(OSError):
+        os.nice(NICE)
+    settings = Settings.from_env("whatif")
+    logs.configure("whatif", settings.instance, settings.json_logs, level="error")
+    errand = msgspec.json.decode(sys.stdin.buffer.read(), type=Errand)
+    config = msgspec.json.decode(errand.config, type=Config)
+    try:
+        entries = asyncio.run(_bucket(settings))
+    except AdmittanceError as error:
+        parts = [SimulateReply(error=f"the bucket cannot be read: {error}")]
+    else:
+        reply = simulate(
+            entries, errand.request, config, now=clock.now(), namespace=errand.namespace
+        )
+        parts = in_parts(reply)
+    for part in parts:
+        sys.stdout.buffer.write(msgspec.json.encode(part) + b"\n")
+    return 0
+
+
+async def _bucket(settings: Settings) -> list[Entry]:
+    """Every key as of one moment, deleted ones included, in the order of revisions."""
+    bus = await Bus.connect(settings.url, name="admit-whatif", creds=settings.creds)
+    reader = BucketReader(bus)
+    found: dict[str, Entry] = {}
+    try:
+        async for batch in reader.batches():
+            for entry in batch:
+                found.pop(entry.key, None)
+                found[entry.key] = Entry(*entry)
+            if reader.loaded.is_set():
+                break
+    finally:
+        await reader.close()
+        await bus.close()
+    return list(found.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

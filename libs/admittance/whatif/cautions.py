@@ -1,0 +1,87 @@
+"""What the user should know of the change beside who starts, waits, or is evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from admittance.api.quantity import render
+from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import Cell
+from admittance.quota.tree import Node
+from admittance.whatif.copy import Copy
+
+
+class Health(NamedTuple):
+    """What is wrong with queues: object to sentence. ``queues``: all that there are."""
+
+    queues: frozenset[str]
+    inactive: dict[str, str]
+    astray: dict[tuple[str, str], str]
+    over: dict[tuple[str, str, str], str]
+
+
+def health(copy: Copy) -> Health:
+    """Of the copy as it is now."""
+    catalog = copy.core.catalog
+    inactive = {}
+    for name in catalog.cluster_queues:
+        activity = catalog.activity(name)
+        if not activity.active:
+            inactive[name] = activity.message
+        elif catalog.in_cycle(name):
+            inactive[name] = "Can't admit new workloads: its cohorts form a cycle."
+    astray = {}
+    for key in catalog.local_queues:
+        found = catalog.local_queue_activity(*key)
+        if found.reason == "ClusterQueueDoesNotExist":
+            astray[key] = found.message
+    return Health(frozenset(catalog.cluster_queues), inactive, astray, dict(_over(copy)))
+
+
+def _over(copy: Copy) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Where more is used than may be: of a whole tree, or beyond a queue's borrowing limit."""
+    roots: dict[int, Node] = {}
+    for name, node in copy.core.catalog.tree.queues.items():
+        root = node.root()
+        roots[id(root)] = root
+        if node is root:
+            continue
+        for fr, cell in node.cells.items():
+            if cell.borrow is not None and cell.usage > cell.subtree + cell.borrow:
+                limit = cell.subtree + cell.borrow
+                yield (name, *fr), _excess(f"ClusterQueue {name}", cell, limit)
+    for root in roots.values():
+        for fr, cell in root.cells.items():
+            if cell.usage > cell.subtree and cell.subtree < UNLIMITED:
+                whose = f"{'cohort' if root.is_cohort else 'ClusterQueue'} {root.name}"
+                yield (root.name, *fr), _excess(whose, cell, cell.subtree)
+
+
+def _excess(whose: str, cell: Cell, limit: int) -> str:
+    flavor, resource = cell.fr
+    used, most = render(resource, cell.usage), render(resource, limit)
+    return (
+        f"{whose} would use {used} of {resource} in flavor {flavor}, more than its {most}: "
+        "what runs goes on, and nothing new starts there until enough has ended"
+    )
+
+
+def cautions(copy: Copy, before: Health) -> Iterator[str]:
+    """What is wrong with the change, and not without it."""
+    now = health(copy)
+    for name, message in now.inactive.items():
+        if name not in before.inactive:
+            what = "becomes" if name in before.queues else "would be"
+            yield f"ClusterQueue {name} {what} inactive: {message}"
+    for key, message in now.astray.items():
+        if key not in before.astray:
+            yield f"LocalQueue {'/'.join(key)}: {message}"
+    for where, message in now.over.items():
+        if where not in before.over:
+            yield message
+    if copy.cut_off:
+        yield "the system would not come to rest: what follows is where it was cut off"
+    if copy.unreadable:
+        some = ", ".join(copy.unreadable[:3])
+        yield f"{len(copy.unreadable)} keys of the bucket cannot be read, such as {some}"

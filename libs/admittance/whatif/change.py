@@ -1,0 +1,170 @@
+"""The change that is tried: manifests and deletions as values, and how they are done to a copy.
+
+What is wrong with them is found by the same functions that the workload-controller asks, and said
+in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.from_job import named, workload_of
+from admittance.api.job import Job
+from admittance.api.kinds import kind_named
+from admittance.api.manifest import decode_object, encode
+from admittance.api.problems import ManifestError
+from admittance.api.workload import Workload
+from admittance.events import facts
+from admittance.events.requests import Applied, Delete
+from admittance.events.subjects import object_key
+from admittance.events.whatif import Simulate
+from admittance.whatif.copy import Copy
+from admittance.workload_controller.objects import Kept, plan
+from admittance.workload_controller.proposals import Proposal, objections, proposal, users
+from admittance.workload_controller.statement import statement
+
+SUFFIX = "simulated"
+"""Ends names that are only begun: what they would be is up to chance."""
+WORKLOAD_KINDS = frozenset({"Workload", "Job"})
+
+
+class Wrong(Exception):
+    """The change cannot be. ``problems``: manifests that are wrong, a line each; without any, the
+    text says what is in its way."""
+
+    def __init__(self, *problems: str, because: str = "") -> None:
+        super().__init__(because or problems[0])
+        self.problems = problems
+
+
+class Change(NamedTuple):
+    """``objects``: everything but workloads. ``submissions``: with the number of each."""
+
+    objects: Proposal
+    submissions: list[Workload]
+    deletes: tuple[Delete, ...]
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def change_of(request: Simulate, namespace: str = "") -> Change:
+    """What the request asks to try. ``namespace``: all of it is in that one. Raises Wrong."""
+    objects: list[tuple[int, msgspec.Raw]] = []
+    submissions: list[Workload] = []
+    problems: list[str] = []
+    for number, raw in enumerate(request.objects, 1):
+        try:
+            kind = msgspec.json.decode(raw, type=_Kind).kind
+        except msgspec.MsgspecError:
+            kind = ""
+        if kind not in WORKLOAD_KINDS:
+            objects.append((number, raw))
+            continue
+        try:
+            workload = _submission(raw, namespace, f"object {number}")
+        except ManifestError as error:
+            problems += error.lines()
+            continue
+        if namespace and workload.metadata.namespace != namespace:
+            problems.append(f"object {number}: is not of the namespace {namespace}")
+        submissions.append(workload)
+    proposed = proposal(objects, namespace)
+    problems += proposed.problems
+    for one in request.deletes:
+        if namespace and one.namespace != namespace:
+            problems.append(f"{one.kind} {one.name}: is not of the namespace {namespace}")
+    if problems:
+        raise Wrong(*problems)
+    return Change(proposed, submissions, request.deletes)
+
+
+def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
+    """Raises ManifestError. Whether it is valid is for the door to say, as at a submission."""
+    manifest = decode_object(raw, namespace=namespace or "default", document=document).manifest
+    if isinstance(manifest, Job):
+        return workload_of(manifest, suffix=SUFFIX)
+    assert isinstance(manifest, Workload), manifest.kind
+    return replace(manifest, metadata=named(manifest.metadata, SUFFIX))
+
+
+def perform(copy: Copy, change: Change) -> list[Applied]:
+    """Does all of it to the copy, and tells what became of each object, in the order in which it
+    is done: manifests, submissions, deletions. Raises Wrong; the copy is of no use then."""
+    results = list(_apply(copy, change.objects))
+    results += _submit(copy, change.submissions)
+    results += [_delete(copy, one) for one in change.deletes]
+    return results
+
+
+def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
+    objects = copy.controller.objects
+    planned = list(plan(objects, proposed.manifests, now=copy.now))
+    problems = objections(objects, planned)
+    if problems:
+        raise Wrong(*problems)
+    written: list[Kept] = []
+    for one, warnings in zip(planned, proposed.warnings, strict=True):
+        revision = one.told.revision
+        if one.value is not None:
+            revision = copy.put_object(one.key, one.object, one.value)
+            written.append(Kept(one.object, one.value, revision))
+        yield replace(one.told, revision=0, warnings=warnings)
+    # All of them are there before anything follows from one.
+    for kept in written:
+        said = statement(copy.controller, kept)
+        copy.state(said.subject, said.data)
+
+
+def _submit(copy: Copy, submissions: list[Workload]) -> Iterator[Applied]:
+    submitted = [
+        facts.Submitted(
+            namespace=one.metadata.namespace,
+            name=one.metadata.name,
+            time=copy.now,
+            workload=msgspec.Raw(encode(one)),
+        )
+        for one in submissions
+    ]
+    for fact, reply in zip(submitted, copy.say(submitted), strict=True):
+        told = Applied(kind="Workload", namespace=fact.namespace, name=fact.name, outcome="created")
+        if reply.outcome == "ignored":
+            told = replace(told, outcome="unchanged")
+        elif reply.outcome != "applied":
+            told = replace(told, outcome="refused", warnings=(f"{reply.reason}: {reply.message}",))
+        yield told
+
+
+def _delete(copy: Copy, request: Delete) -> Applied:
+    kind = kind_named(request.kind)
+    prefix = kind.token if kind is not None else request.kind.lower()
+    told = Applied(
+        kind=kind.name if kind is not None else request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        outcome="deleted",
+    )
+    about = f"{told.kind} {f'{told.namespace}/' if told.namespace else ''}{told.name}"
+    if prefix == "workload":
+        if copy.workload((request.namespace, request.name)) is None:
+            raise Wrong(because=f"{about} not found")
+        copy.say([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
+        return told
+    key = object_key(prefix, request.namespace, request.name)
+    controller = copy.controller
+    kept = controller.objects.get(key)
+    if kept is None:
+        raise Wrong(because=f"{about} not found")
+    needed = users(controller.objects, controller.workloads, prefix, request.name)
+    if needed:
+        sentence = f"still in use by {', '.join(needed[:5])}"
+        raise Wrong(because=f"{about} would not be deleted: {sentence}")
+    revision = copy.put_object(key, None, b"")
+    said = statement(controller, kept._replace(revision=revision), deleted=True)
+    copy.state(said.subject, said.data)
+    return told

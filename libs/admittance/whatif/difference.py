@@ -1,0 +1,245 @@
+"""What is different between two copies that came to rest: one with the change, one without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.events.requests import PendingQuery, PendingRow
+from admittance.events.whatif import (
+    Counts,
+    Standing,
+    WouldBeEvicted,
+    WouldStart,
+    WouldWait,
+)
+from admittance.quota.activity import Activity
+from admittance.whatif.copy import Copy, Eviction, Key
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.phase import Phase, holds_quota, phase
+from admittance.workload.stored import StoredWorkload, head
+
+ALL: Final = 1_000_000_000
+BACKOFF: Final = "Backoff"
+"""Says less than what the workload has to tell of its wait."""
+_RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
+_OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
+
+
+class Baseline(NamedTuple):
+    """How all would stand without the change. ``moved``: those that something happens to, as they
+    are in the end; ``evicted``: for which reason; ``rows``: who waits."""
+
+    moved: dict[Key, StoredWorkload | None]
+    evicted: dict[Key, str]
+    rows: dict[Key, PendingRow]
+
+    def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
+        """The workload in the end, which is ``start`` now."""
+        return self.moved.get(key, start)
+
+
+def baseline(copy: Copy) -> Baseline:
+    """The copy at rest, as values: it may go on afterwards."""
+    return Baseline(
+        {key: copy.workload(key) for key in copy.before},
+        {key: one.reason for key, one in copy.evictions.items()},
+        rows_of(copy),
+    )
+
+
+def rows_of(copy: Copy) -> dict[Key, PendingRow]:
+    """Everybody that waits in a queue, or for one, in order. What keeps a whole queue waiting is
+    the reason of all in it, whatever was found when somebody was looked at last."""
+    closed: dict[Key, Activity] = {}
+    found: dict[Key, PendingRow] = {}
+    for row in copy.core.pending(PendingQuery(limit=ALL)).rows:
+        local = row.namespace, row.local_queue
+        activity = closed.get(local)
+        if activity is None:
+            activity = closed[local] = _activity(copy, *local)
+        if not activity.active:
+            why = {"reason": activity.reason, "message": activity.message}
+            found[row.namespace, row.name] = replace(row, **why)
+            continue
+        found[row.namespace, row.name] = row
+    return found
+
+
+def _activity(copy: Copy, namespace: str, name: str) -> Activity:
+    """Of the ClusterQueue behind the LocalQueue, unless it is the latter that is closed."""
+    catalog = copy.core.catalog
+    found = catalog.local_queue_activity(namespace, name)
+    if found.reason != "ClusterQueueIsInactive":
+        return found
+    return catalog.activity(catalog.local_queues[namespace, name].spec.cluster_queue)
+
+
+class Difference:
+    """``copy`` with the change against ``without``. Rows of ``namespace`` only, unless it is "";
+    the counts are of all."""
+
+    def __init__(self, copy: Copy, without: Baseline, *, namespace: str = "") -> None:
+        self._copy = copy
+        self._without = without
+        self._namespace = namespace
+        self._rows = rows_of(copy)
+        self._evicted = {
+            key: one
+            for key, one in copy.evictions.items()
+            if without.evicted.get(key) != one.reason
+        }
+        self._starting = [key for key in self._moved() if self._starts(key)]
+        self._waiting = [key for key in self._rows if self._waits(key)]
+
+    # Who. ---------------------------------------------------------------------------------------
+
+    def _moved(self) -> dict[Key, None]:
+        """Whoever something happens to with or without the change; in the order of the former."""
+        return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.moved))
+
+    def _otherwise(self, key: Key) -> StoredWorkload | None:
+        """The workload as it would be in the end without the change."""
+        before = self._copy.before
+        start = before[key] if key in before else self._copy.workload(key)
+        return self._without.workload(key, start)
+
+    def _starts(self, key: Key) -> bool:
+        here, there = self._copy.workload(key), self._otherwise(key)
+        if here is None or not holds_quota(here) or is_true(here, Type.EVICTED):
+            return False
+        if there is None or not holds_quota(there) or key in self._evicted:
+            return True
+        if here.status.admission != there.status.admission:
+            return True
+        return is_true(here, Type.ADMITTED) and not is_true(there, Type.ADMITTED)
+
+    def _waits(self, key: Key) -> bool:
+        row, was = self._rows[key], self._without.rows.get(key)
+        if was is None or key in self._evicted or row.cluster_queue != was.cluster_queue:
+            return True
+        return bool(row.reason) and bool(was.reason) and row.reason != was.reason
+
+    # The lists. ---------------------------------------------------------------------------------
+
+    def starts(self) -> Iterator[WouldStart]:
+        """In the order in which they get their quota."""
+        for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
+            if self._namespace in ("", key[0]):
+                yield self._start(key)
+
+    def _start(self, key: Key) -> WouldStart:
+        copy = self._copy
+        workload = copy.workload(key)
+        assert workload is not None and workload.status.admission is not None, "it holds quota"
+        spec = head(workload)
+        admitted = is_true(workload, Type.ADMITTED)
+        return WouldStart(
+            namespace=key[0],
+            name=key[1],
+            local_queue=spec.queue_name,
+            priority=spec.priority or 0,
+            admission=workload.status.admission,
+            checks=()
+            if admitted
+            else tuple(r.name for r in workload.status.admission_checks if r.state != "Ready"),
+            after=copy.reserved.get(key, 0),
+            preempts=tuple(copy.preempted.get(key, ())),
+            again=key in self._evicted,
+            otherwise=self._standing_without(key),
+        )
+
+    def waits(self) -> Iterator[WouldWait]:
+        """Queue by queue, in order."""
+        for key in self._waiting:
+            if self._namespace in ("", key[0]):
+                yield self._wait(key)
+
+    def _wait(self, key: Key) -> WouldWait:
+        row = self._rows[key]
+        why = self._copy.core.explain(*key, now=self._copy.now)
+        return WouldWait(
+            namespace=key[0],
+            name=key[1],
+            cluster_queue=row.cluster_queue,
+            local_queue=row.local_queue,
+            priority=row.priority,
+            position=row.position,
+            reason=why.reason or row.reason,
+            message=why.message or row.message,
+            shortfalls=tuple(short for flavor in why.flavors for short in flavor.shortfalls),
+            otherwise=self._standing_without(key),
+        )
+
+    def evictions(self) -> Iterator[WouldBeEvicted]:
+        """In the order in which they lose their quota."""
+        for key, one in self._evicted.items():
+            if self._namespace in ("", key[0]):
+                yield self._eviction(key, one)
+
+    def _eviction(self, key: Key, one: Eviction) -> WouldBeEvicted:
+        admission = one.held.status.admission
+        spec = head(one.held)
+        workload = self._copy.workload(key)
+        return WouldBeEvicted(
+            namespace=key[0],
+            name=key[1],
+            cluster_queue=admission.cluster_queue if admission is not None else "",
+            local_queue=spec.queue_name,
+            priority=spec.priority or 0,
+            reason=one.reason,
+            message=one.message,
+            rule=one.rule,
+            by=one.by,
+            ran=is_true(one.held, Type.ADMITTED),
+            after=one.wave,
+            then=self._standing(workload, self._rows.get(key)),
+        )
+
+    def _standing_without(self, key: Key) -> Standing | None:
+        return self._standing(self._otherwise(key), self._without.rows.get(key))
+
+    def _standing(self, workload: StoredWorkload | None, row: PendingRow | None) -> Standing | None:
+        if workload is None:
+            return None
+        where = phase(workload, self._copy.now)
+        if holds_quota(workload):
+            return Standing(phase=where, admission=workload.status.admission)
+        reserved = find(workload, Type.QUOTA_RESERVED)
+        reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
+        if row is not None and row.reason and row.reason != BACKOFF:
+            reason, message = row.reason, row.message
+        return Standing(
+            phase=where,
+            reason=reason,
+            message=message,
+            position=row.position if row is not None else 0,
+        )
+
+    # The counts. --------------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        """How many there are in each list, and of everybody else."""
+        told = {*self._starting, *self._waiting, *self._evicted}
+        others = Counter(
+            phase(workload, self._copy.now)
+            for key, workload in self._copy.workloads()
+            if key not in told
+        )
+        gone = sum(
+            self._copy.workload(key) is None and self._otherwise(key) is not None
+            for key in self._copy.before
+        )
+        return Counts(
+            starts=len(self._starting),
+            waits=len(self._waiting),
+            evictions=len(self._evicted),
+            gone=gone,
+            run=sum(others[where] for where in _RUN),
+            reserved=others[Phase.QUOTA_RESERVED],
+            pending=others[Phase.PENDING] + others[Phase.BACKOFF],
+            off=sum(others[where] for where in _OFF),
+        )

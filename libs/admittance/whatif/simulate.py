@@ -1,0 +1,108 @@
+"""The whole question: entries of the bucket and a change in, what would follow out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.events.whatif import Simulate, SimulateReply
+from admittance.scheduler.config import Config
+from admittance.whatif.cautions import cautions, health
+from admittance.whatif.change import Change, Wrong, change_of, perform
+from admittance.whatif.copy import Copy, Entry
+from admittance.whatif.difference import Difference, baseline
+
+PART_BYTES: Final = 500_000
+"""Of rows in one message of an answer: the bus takes a mebibyte, and the rest needs room, too."""
+_LISTS: Final = ("evictions", "starts", "waits")
+T = TypeVar("T")
+
+
+def simulate(
+    entries: Sequence[Entry],
+    request: Simulate,
+    config: Config,
+    *,
+    now: datetime,
+    namespace: str = "",
+) -> SimulateReply:
+    """What would follow. ``entries``: all of the bucket as of one moment. ``namespace``: who asks
+    may change and see only that; "": all."""
+    try:
+        change = change_of(request, namespace)
+        return _try(entries, change, config, now, namespace, request.limit)
+    except Wrong as wrong:
+        return SimulateReply(error=str(wrong), problems=wrong.problems)
+
+
+def _try(
+    entries: Sequence[Entry],
+    change: Change,
+    config: Config,
+    now: datetime,
+    namespace: str,
+    limit: int,
+) -> SimulateReply:
+    copy = Copy(entries, config, now)
+    revision = copy.revision
+    copy.settle()
+    without, before = baseline(copy), health(copy)
+    if copy.before:
+        # Something would have happened anyway: the change does not wait for that.
+        copy = Copy(entries, config, now)
+    copy.begin()
+    results = perform(copy, change)
+    copy.settle()
+    found = Difference(copy, without, namespace=namespace)
+    return SimulateReply(
+        revision=revision,
+        results=tuple(results),
+        warnings=tuple(cautions(copy, before)),
+        counts=found.counts(),
+        starts=_some(found.starts(), limit),
+        waits=_some(found.waits(), limit),
+        evictions=_some(found.evictions(), limit),
+        settled=not copy.cut_off,
+    )
+
+
+def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
+    return tuple(islice(rows, limit) if limit > 0 else rows)
+
+
+def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
+    """The reply in as many messages as its rows need, in their order; each says how many."""
+    rest: dict[str, tuple[Any, ...]] = {name: getattr(reply, name) for name in _LISTS}
+    parts: list[dict[str, tuple[Any, ...]]] = [{}]
+    room = size
+    for name, rows in rest.items():
+        start = 0
+        for index, row in enumerate(rows):
+            room -= len(msgspec.json.encode(row))
+            if room < 0 and index:
+                parts[-1][name] = rows[start:index]
+                parts.append({})
+                start, room = index, size
+        parts[-1][name] = rows[start:]
+    first = replace(reply, **dict.fromkeys(_LISTS, ()))
+    return [
+        replace(
+            first if number == 1 else SimulateReply(),
+            part=number,
+            parts=len(parts),
+            **rows,
+        )
+        for number, rows in enumerate(parts, 1)
+    ]
+
+
+def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
+    """The reply that came in parts, in any order."""
+    ordered = sorted(parts, key=lambda one: one.part)
+    lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
+    return replace(ordered[0], part=1, parts=1, **lists)

@@ -1,0 +1,99 @@
+"""``admit.api.simulate``: questions what would follow, each answered by a process of its own.
+
+To copy everything and decide on it takes seconds where there is much of it, and in our loop nothing
+would be decided meanwhile. So another process reads the bucket by itself and decides by the same
+configuration as we do; of what it finds, nothing reaches our picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.events.names import plain
+from admittance.events.whatif import Errand, Simulate
+from admittance.runtime.errors import Unavailable
+from admittance.runtime.micro import Parts
+from admittance.runtime.settings import Settings
+from admittance.scheduler.config import Config
+
+PROGRAM: Final = ("-m", "admittance.whatif")
+AT_ONCE: Final = 1
+"""It takes a core, and as much memory as we do."""
+WAITING_MAX: Final = 4
+SECONDS: Final = 100.0
+"""For one answer. The command waits a little longer, and for those before it."""
+
+log = structlog.get_logger()
+
+
+class Simulations:
+    """Answers questions one after the other, a few of them waiting. ``program``: the arguments that
+    make Python run an errand."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        config: Config,
+        *,
+        program: Sequence[str] = PROGRAM,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._config = msgspec.Raw(msgspec.json.encode(config))
+        self._program = program
+        self._seconds = seconds
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._asked = 0
+
+    async def simulate(self, data: bytes, subject: str) -> Parts:
+        """The answer, in as many messages as it takes. Raises Unavailable when others ask, too, or
+        when it takes too long."""
+        request = msgspec.json.decode(data or b"{}", type=Simulate)
+        parts = subject.split(".")
+        namespace = plain(parts[3]) if len(parts) > 3 else ""
+        errand = Errand(request=request, config=self._config, namespace=namespace)
+        if self._asked >= AT_ONCE + WAITING_MAX:
+            raise Unavailable(f"{self._asked} simulations are asked for already: try again soon")
+        self._asked += 1
+        try:
+            async with self._room:
+                return await self._run(msgspec.json.encode(errand))
+        finally:
+            self._asked -= 1
+
+    async def _run(self, errand: bytes) -> Parts:
+        environ = {**os.environ, "ADMIT_NATS_URL": self._settings.url}
+        if self._settings.creds:
+            environ["ADMIT_NATS_CREDS"] = self._settings.creds
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self._program,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environ,
+            # Ctrl-C at the terminal is for us; we end what we started.
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer, _ = await process.communicate(errand)
+        except TimeoutError:
+            raise Unavailable(
+                f"the simulation was not done after {self._seconds:g} s, and was stopped"
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        lines = answer.splitlines()
+        if process.returncode or not lines:
+            log.error("simulation_failed", status=process.returncode)
+            raise RuntimeError(f"the simulation ended with status {process.returncode}")
+        return Parts(tuple(msgspec.Raw(line) for line in lines))
