@@ -20,17 +20,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import Headers
-from admittance.runtime.errors import Refused, SetupError, Superseded
+from admittance.runtime.consumers import Consumers
+from admittance.runtime.errors import Refused, Superseded
+from admittance.runtime.pace import Pace
 from admittance.runtime.standing import Raw, StandingPull
 
-NO_CONSUMER: Final = 10014
-MAX_ACK_PENDING: Final = 20_000
+NOTE_SECONDS: Final = 0.05
+"""How long an acknowledgement that nobody waits for may be on its way to being sent."""
 
 
 class Delivery(NamedTuple):
@@ -74,11 +76,10 @@ class Puller:
     ) -> None:
         self._bus = bus
         self._name = name
-        self._filters = list(filters)
         self._stream = stream
+        self._consumers = Consumers(bus, stream, name, filters, ack_wait=ack_wait)
         self._ack_all = ack == "all"
         self._generation = generation
-        self._ack_wait = ack_wait
         self._start_at = start_at
         self._batch = batch
         self.floor = start_at - 1 if start_at else 0
@@ -94,6 +95,9 @@ class Puller:
         self._buffer: list[Raw] = []
         self._ready = asyncio.Event()
         self._pull: StandingPull | None = None
+        self._pace = Pace()
+        self._noted = ""
+        self._noting: asyncio.TimerHandle | None = None
 
     @property
     def consumer(self) -> str:
@@ -120,7 +124,8 @@ class Puller:
         pull.failed.add_done_callback(lambda _: self._ready.set())
 
     async def batch(self) -> list[Delivery]:
-        """What has come, at least one, at most a batch. Waits as long as it takes.
+        """What has come, at least one, at most a batch. Waits as long as it takes, and a little
+        longer for more while they come in crowds.
 
         Raises Superseded when a newer generation reads in our place.
         """
@@ -134,8 +139,12 @@ class Puller:
                 break
             self._ready.clear()
             await self._ready.wait()
+        pause = self._pace.pause(clock.monotonic())
+        if pause and len(self._buffer) < self._batch:
+            await asyncio.sleep(pause)
         raws, self._buffer = self._buffer[: self._batch], self._buffer[self._batch :]
         pull.taken(len(raws))
+        self._pace.came(len(raws), clock.monotonic())
         deliveries = [_delivery(raw) for raw in raws]
         self.last = deliveries[-1].sequence
         return deliveries
@@ -152,6 +161,22 @@ class Puller:
                 return
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
+    def note(self, delivery: Delivery) -> None:
+        """Only "all": everything up to delivery is dealt with; the server is told within
+        `NOTE_SECONDS`, together with what is noted until then. Nobody waits for it: where it gets
+        lost, whoever goes on reads some facts again, and finds them applied."""
+        self.floor = max(self.floor, delivery.sequence)
+        self._noted = delivery.reply
+        if self._noting is None:
+            loop = asyncio.get_running_loop()
+            self._noting = loop.call_later(NOTE_SECONDS, self._tell_noted)
+
+    def _tell_noted(self) -> None:
+        self._noting = None
+        if self._is_present(self._noted):
+            self._say_done(self._noted)
+        self._ack_late()
+
     async def again(self, delivery: Delivery, delay_seconds: float) -> None:
         """Only "explicit": delivery comes again after a delay of seconds, not of minutes."""
         if self._ack_all:
@@ -165,6 +190,9 @@ class Puller:
 
     async def close(self) -> None:
         """Stops reading. The consumer stays, for whoever goes on."""
+        if self._noting is not None:
+            self._noting.cancel()
+            self._tell_noted()
         pull, self._pull = self._pull, None
         if pull is not None:
             await pull.stop()
@@ -199,14 +227,17 @@ class Puller:
         done = [reply for sequence, reply in self._late if sequence <= self.floor]
         if done:
             self._late = [late for late in self._late if late[0] > self.floor]
-            said = asyncio.ensure_future(self._bus.nc.publish(done[-1].decode(), b"+ACK"))
-            said.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._say_done(done[-1].decode())
+
+    def _say_done(self, reply: str) -> None:
+        said = asyncio.ensure_future(self._bus.nc.publish(reply, b"+ACK"))
+        said.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     # Consumers. -------------------------------------------------------------------------
 
     async def _make_behind(self) -> str:
         """A new consumer behind the acknowledged floor, in place of all older ones."""
-        found = await self._family()
+        found = await self._consumers.family()
         newer = [name for generation, _, name, _ in found if generation > self._generation]
         if newer:
             raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
@@ -223,7 +254,7 @@ class Puller:
         self._consumed = 0
         self._late = []
         start = self.floor + 1
-        await self._create(
+        self.pending = await self._consumers.create(
             name,
             {
                 "ack_policy": "all",
@@ -233,69 +264,12 @@ class Puller:
         )
         for _, _, old, _ in found:
             with suppress(Refused):
-                await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{old}")
+                await self._consumers.delete(old)
         return name
 
     async def _make_lasting(self) -> str:
-        """The one consumer of this name; its settings are brought up to date."""
-        start = (
-            {"deliver_policy": "all"}
-            if not self._start_at
-            else {
-                "deliver_policy": "by_start_sequence",
-                "opt_start_seq": self._start_at,
-            }
-        )
-        try:
-            info = await self._bus.api(f"CONSUMER.INFO.{self._stream}.{self._name}")
-            kept = ("deliver_policy", "opt_start_seq")
-            start = {key: info["config"][key] for key in kept if key in info["config"]}
-        except Refused as error:
-            if error.code != NO_CONSUMER:
-                raise
-        await self._create(self._name, {"ack_policy": "explicit", **start})
+        self.pending = await self._consumers.last(self._start_at)
         return self._name
-
-    async def _create(self, name: str, settings: dict[str, Any]) -> None:
-        config = {
-            "durable_name": name,
-            "name": name,
-            "filter_subjects": self._filters,
-            "ack_wait": int(self._ack_wait * 1e9),
-            "max_ack_pending": MAX_ACK_PENDING,
-            "max_waiting": 512,
-            "max_deliver": -1,
-            **settings,
-        }
-        try:
-            info = await self._bus.api(
-                f"CONSUMER.CREATE.{self._stream}.{name}",
-                {"stream_name": self._stream, "config": config},
-            )
-        except Refused as error:
-            if error.code == 10059:
-                raise SetupError(f"stream {self._stream} is missing: start `admit up`") from None
-            raise
-        self.pending = info.get("num_pending", 0)
-
-    async def _family(self) -> list[tuple[int, int, str, int]]:
-        """Generation, round, name and floor of every consumer with our stem."""
-        found: list[tuple[int, int, str, int]] = []
-        offset = 0
-        while True:
-            page = await self._bus.api(f"CONSUMER.LIST.{self._stream}", {"offset": offset})
-            consumers = page.get("consumers") or []
-            for info in consumers:
-                stem, _, tail = info["name"].rpartition("-")
-                stem, _, generation = stem.rpartition("-")
-                if stem == self._name and generation.isdigit() and tail.isdigit():
-                    floor = info["ack_floor"]["stream_seq"]
-                    start = info["config"].get("opt_start_seq", 1)
-                    # Without any acknowledgement so far, it stands where it started.
-                    found.append((int(generation), int(tail), info["name"], max(floor, start - 1)))
-            offset += len(consumers)
-            if not consumers or offset >= page["total"]:
-                return found
 
 
 def _delivery(raw: Raw) -> Delivery:

@@ -40,6 +40,10 @@ START_TIMEOUT: Final = 30.0
 """Seconds. A store of millions of messages is read before the port opens."""
 ROOM_NEEDED: Final = 64 * 1024 * 1024
 """Bytes that must be free on the disk, or JetStream would refuse the first facts."""
+SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
+"""What ours says to the server's runtime, where the environment says nothing. Facts come one by
+one, and waking a second thread for each costs more than the work on it: on two cores a third of the
+server's CPU, for no more messages a second."""
 
 log = structlog.get_logger()
 
@@ -221,6 +225,7 @@ class EmbeddedServer:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
+                    env=SERVER_ENVIRONMENT | os.environ,
                     # A session of its own: Ctrl-C at the terminal reaches us, who end it in order.
                     start_new_session=True,
                 )

@@ -193,9 +193,7 @@ class Active:
             batch = await self._puller.batch()
             async with self._lock:
                 await self._perform(controller, [_heard(delivery) for delivery in batch])
-            with suppress(Unavailable):
-                # Not noted: it is read again, found applied, and acknowledged then.
-                await self._puller.ack(batch[-1])
+            self._puller.note(batch[-1])
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             if self._puller.idle or controller.read >= end:

@@ -140,3 +140,33 @@ async def test_a_single_fact_does_not_wait_for_company(bus: Bus) -> None:
     await say(bus, 1)
     assert len(await within(waiting)) == 1
     await puller.close()
+
+
+async def test_what_is_noted_is_acknowledged_together_a_moment_later(bus: Bus) -> None:
+    await say(bus, 20)
+    puller = Puller(bus, "reader", FACTS)
+    found = await read(puller, 20)
+    for delivery in found:
+        puller.note(delivery)
+
+    async def acknowledged() -> None:
+        floor = 0
+        while floor != 20:
+            info = await bus.api(f"CONSUMER.INFO.ADMITTANCE.{puller.consumer}")
+            floor = info["ack_floor"]["stream_seq"]
+        # One word for all of them.
+        assert info["ack_floor"]["consumer_seq"] == 20
+
+    await within(acknowledged())
+    await puller.close()
+
+
+async def test_what_was_noted_is_told_before_the_reader_goes(bus: Bus) -> None:
+    await say(bus, 20)
+    first = Puller(bus, "reader", FACTS, generation=1)
+    first.note((await read(first, 20))[-1])
+    await first.close()
+    await say(bus, 1, start=20)
+    second = Puller(bus, "reader", FACTS, generation=2)
+    assert [d.sequence for d in await read(second, 21)] == [21]
+    await second.close()

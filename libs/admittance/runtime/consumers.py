@@ -1,0 +1,92 @@
+"""The durable consumers that one reader has at the server: made, found, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, SetupError
+
+NO_CONSUMER: Final = 10014
+NO_STREAM: Final = 10059
+MAX_ACK_PENDING: Final = 20_000
+
+
+class Consumers:
+    """Consumers of one stream under one name, or under that name and two numbers.
+
+    ``filters``: the subjects they read. ``ack_wait``: seconds until what nobody acknowledged comes
+    again.
+    """
+
+    def __init__(
+        self, bus: Bus, stream: str, name: str, filters: Sequence[str], *, ack_wait: float
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._name = name
+        self._filters = list(filters)
+        self._ack_wait = ack_wait
+
+    async def last(self, start_at: int) -> int:
+        """Makes the one lasting consumer, or brings its settings up to date; it begins at start_at
+        when it is new (0: at the first fact). How many facts are before it. Raises Refused, and
+        SetupError when there is no stream."""
+        start: dict[str, Any] = {"deliver_policy": "all"}
+        if start_at:
+            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start_at}
+        try:
+            info = await self._bus.api(f"CONSUMER.INFO.{self._stream}.{self._name}")
+            kept = ("deliver_policy", "opt_start_seq")
+            start = {key: info["config"][key] for key in kept if key in info["config"]}
+        except Refused as error:
+            if error.code != NO_CONSUMER:
+                raise
+        return await self.create(self._name, {"ack_policy": "explicit", **start})
+
+    async def create(self, name: str, settings: Mapping[str, Any]) -> int:
+        """Makes a consumer of that name; how many facts are before it. Raises as `last`."""
+        config = {
+            "durable_name": name,
+            "name": name,
+            "filter_subjects": self._filters,
+            "ack_wait": int(self._ack_wait * 1e9),
+            "max_ack_pending": MAX_ACK_PENDING,
+            "max_waiting": 512,
+            "max_deliver": -1,
+            **settings,
+        }
+        try:
+            info = await self._bus.api(
+                f"CONSUMER.CREATE.{self._stream}.{name}",
+                {"stream_name": self._stream, "config": config},
+            )
+        except Refused as error:
+            if error.code == NO_STREAM:
+                raise SetupError(f"stream {self._stream} is missing: start `admit up`") from None
+            raise
+        return int(info.get("num_pending", 0))
+
+    async def delete(self, name: str) -> None:
+        """Deletes the consumer of that name. Raises Refused."""
+        await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
+
+    async def family(self) -> list[tuple[int, int, str, int]]:
+        """Generation, round, name and floor of every consumer ``<name>-<generation>-<round>``."""
+        found: list[tuple[int, int, str, int]] = []
+        offset = 0
+        while True:
+            page = await self._bus.api(f"CONSUMER.LIST.{self._stream}", {"offset": offset})
+            consumers = page.get("consumers") or []
+            for info in consumers:
+                stem, _, tail = info["name"].rpartition("-")
+                stem, _, generation = stem.rpartition("-")
+                if stem == self._name and generation.isdigit() and tail.isdigit():
+                    floor = info["ack_floor"]["stream_seq"]
+                    start = info["config"].get("opt_start_seq", 1)
+                    # Without any acknowledgement so far, it stands where it started.
+                    found.append((int(generation), int(tail), info["name"], max(floor, start - 1)))
+            offset += len(consumers)
+            if not consumers or offset >= page["total"]:
+                return found
