@@ -14,9 +14,12 @@ from admittance.events.base import Fact, null
 from admittance.events.shapes import (
     Admission,
     Grounds,
+    HandedOn,
     PodSetToRun,
     PodSetUpdate,
+    PreemptedBy,
     Refusal,
+    Shortfall,
     Taken,
 )
 
@@ -119,6 +122,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
 
     ``taken``: per flavor and resource, with what there was before. ``level``: how high in the tree
     of cohorts it borrows; 0: it does not. ``waited_seconds``: since it took its place in the queue.
+    ``preempts``: whose quota it gets; the decision holds of all of them, or not at all.
     """
 
     admission: Admission
@@ -126,6 +130,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     taken: tuple[Taken, ...] = ()
     level: int = 0
     waited_seconds: int = 0
+    preempts: tuple[HandedOn, ...] = ()
 
 
 class Refused(Decision, frozen=True, kw_only=True):
@@ -139,10 +144,13 @@ class Confirmed(Decision, frozen=True, kw_only=True):
 
 
 class Revoked(Decision, frozen=True, kw_only=True):
-    """The recheck before Admitted failed, or the reservation fits no longer."""
+    """The recheck before Admitted failed, or the reservation fits no longer: QuotaChanged, or
+    FlavorsChanged. Of an admitted workload: its ClusterQueue says ``onQuotaCut: evict``.
+    ``shortfalls``: of what there is too little now, and how much of what it holds is left."""
 
     reason: str
     message: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
 
 
 class Preempted(Decision, frozen=True, kw_only=True):
@@ -181,7 +189,11 @@ class Admitted(Said, frozen=True, kw_only=True):
 
 
 class Evicted(Said, frozen=True, kw_only=True):
-    """The workload loses its reservation. A runner stops the job and says `Stopped`."""
+    """The workload loses its reservation. A runner stops the job and says `Stopped`.
+
+    ``preempted_by``: in favor of whom, when that is why."""
+
+    preempted_by: PreemptedBy | None = None
 
 
 class Requeued(Said, frozen=True, kw_only=True):

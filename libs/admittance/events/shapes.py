@@ -124,6 +124,19 @@ class Grounds(Shape, frozen=True, kw_only=True):
     short: tuple[Taken, ...] = ()
 
 
+class HandedOn(Shape, frozen=True, kw_only=True):
+    """A workload, as of ``revision``, that merely holds a reservation, and whose quota is handed on
+    in the same commit: under which rule (``reason``), and with which numbers."""
+
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    reason: str
+    message: str = ""
+    grounds: Grounds | None = None
+
+
 class PreemptedBy(Shape, frozen=True, kw_only=True):
     """By whom (``namespace/name``) a workload lost its quota last, under which rule, and with
     which numbers. Gone with the next reservation."""
@@ -133,3 +146,12 @@ class PreemptedBy(Shape, frozen=True, kw_only=True):
     rule: str = ""
     at: datetime | None = None
     grounds: Grounds | None = None
+
+
+class ConsumedUsage(Shape, frozen=True, kw_only=True):
+    """What a LocalQueue has consumed, faded by age, as of ``last_update``: quantities by resource.
+    Kueue's ``status.fairSharing.admissionFairSharingStatus``, and the value of its key in the
+    bucket."""
+
+    consumed_resources: dict[str, str] = msgspec.field(default_factory=dict)
+    last_update: datetime

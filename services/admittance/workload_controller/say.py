@@ -93,7 +93,8 @@ class Speaker:
             case "admitted":
                 return self._admitted(workload, common, said)
             case "evicted":
-                return facts.Evicted(**common, **said)
+                by = workload.status.preempted_by if say.reason == "Preempted" else None
+                return facts.Evicted(**common, **said, preempted_by=by)
             case "requeued":
                 return facts.Requeued(**common, **said)
             case "rejected":
