@@ -1,0 +1,248 @@
+"""A scheduler and a workload-controller side by side, without a bus: what one decides the other
+applies at once, and the first hears of it. For stories that need the whole life of workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.api.manifest import decode_object
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import decode, encode
+from admittance.events.names import token
+from admittance.events.subjects import applied_subject, subject_of, workload_key
+from admittance.events.system import ObjectApplied
+from admittance.scheduler.config import Config
+from admittance.scheduler.decide import Scheduler
+from admittance.workload import stored
+from admittance.workload.conditions import find
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.objects import key_of
+
+from builders import NOON, a_manifest
+
+API = "kueue.x-k8s.io/v1beta2"
+NS = "ns"
+
+
+class Life:
+    """Both cores on one clock. Jobs start when admitted and stop as soon as they are told to,
+    unless ``stubborn`` names them.
+
+    ``decided``: every decision so far. ``said``: every fact of the controller about a workload.
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config
+        self.core = Scheduler(config)
+        self.controller = Controller(b"secret")
+        self.now: datetime = NOON
+        self.revision = 0
+        self.sequence = 0
+        self.decided: list[facts.Decision] = []
+        self.said: list[Fact] = []
+        self.stubborn: set[str] = set()
+        self._objects: dict[tuple[str, str, str], Any] = {}
+        self.put("ResourceFlavor", "default")
+
+    # Configuration. -------------------------------------------------------------------------
+
+    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
+        """An object of that kind is now so."""
+        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+        meta.update(more.pop("metadata", {}))
+        version = "v1" if kind == "Namespace" else API
+        value = {"apiVersion": version, "kind": kind, "metadata": meta, **more}
+        if spec is not None:
+            value["spec"] = spec
+        self._keep(kind, namespace, name, decode_object(value).manifest, msgspec.json.encode(value))
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """An object is gone."""
+        self._keep(kind, namespace, name, None, b"")
+
+    def _keep(self, kind: str, namespace: str, name: str, manifest: Any, value: bytes) -> None:
+        self.revision += 1
+        key = kind, namespace, name
+        about = manifest if manifest is not None else self._objects[key]
+        self._objects[key] = about
+        self.controller.keep_object(key_of(about), manifest, value, self.revision)
+        self.core.apply_object(kind, namespace, name, manifest, self.revision)
+        for domain in self.core.domains() - self.core.owned():
+            self.core.own(domain)
+        applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
+        subject = applied_subject(kind.lower(), namespace, name, deleted=manifest is None)
+        self._hear(subject, msgspec.json.encode(applied))
+
+    def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
+        """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
+        spec.setdefault("namespaceSelector", {})
+        if cohort:
+            spec["cohortName"] = cohort
+        self.put("ClusterQueue", name, spec)
+        if self.core.catalog.local_queues.get((NS, name)) is None:
+            self.put("LocalQueue", name, {"clusterQueue": name}, namespace=NS)
+
+    def check(self, name: str) -> None:
+        """An AdmissionCheck, answered by whoever goes by its name."""
+        self.put("AdmissionCheck", name, {"controllerName": f"ctl-{name}"})
+
+    # Facts. ---------------------------------------------------------------------------------
+
+    def submit(self, name: str, queue: str, cpu: str = "1", *, age: float = 0, **spec: Any) -> None:
+        """A workload of one pod; the older, the larger its age."""
+        manifest = a_manifest(name, NS, requests={"cpu": cpu}, queue=queue, **spec)
+        fact = facts.Submitted(
+            namespace=NS, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
+        )
+        self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
+
+    def say(self, kind: type[Fact], name: str, **fields: Any) -> None:
+        """Somebody states a fact about the workload."""
+        fact = kind(namespace=NS, name=name, **fields)
+        self._hear(subject_of(fact), encode(fact))
+
+    def verdict(self, name: str, check: str, state: str, **fields: Any) -> None:
+        """The check's controller answers."""
+        cycle = self.stored(name).status.admission_cycle
+        controller = f"ctl-{check}"
+        more = {"controller": controller, "check": check, "cycle": cycle, "state": state}
+        self.say(facts.CheckReported, name, **more, **fields)
+
+    def finish(self, name: str) -> None:
+        """The job has ended."""
+        self.say(facts.Finished, name)
+
+    def stop(self, name: str) -> None:
+        """The runner has stopped the job."""
+        self.stubborn.discard(name)
+        status = self.stored(name).status
+        self.say(facts.Stopped, name, revision=status.evicted_revision or status.admitted_revision)
+
+    def _hear(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        self.sequence += 1
+        rest = [Heard(self.sequence, subject, data, headers or {}, at or self.now)]
+        to_stop: list[str] = []
+        while rest:
+            commit = self.controller.fold(rest, self.now)
+            assert not commit.dead, commit.dead[0].reason
+            for put in commit.puts:
+                self.revision += 1
+                for message in self.controller.committed(put, self.revision, self.now):
+                    if message.subject.startswith("admit.workload."):
+                        fact = decode(message.subject, message.data)
+                        self.said.append(fact)
+                        if isinstance(fact, facts.Evicted) and fact.name not in self.stubborn:
+                            to_stop.append(fact.name)
+                name = put.key.rpartition(".")[2]
+                value = None if put.value is None else stored.decode(put.value)
+                self.core.apply_workload(NS, name, value, self.revision, now=self.now)
+            rest = commit.rest
+        for name in to_stop:
+            if self.has(name) and self.stored(name).status.admission is not None:
+                self.stop(name)
+
+    # Decisions. -----------------------------------------------------------------------------
+
+    def cycle(self, *, apply: bool = True) -> list[facts.Decision]:
+        """One cycle, a second later: what was decided, applied."""
+        self.now += timedelta(seconds=1)
+        decisions: list[facts.Decision] = []
+        if self.core.has_work():
+            decisions += self.core.cycle(now=self.now)
+        decisions += self.core.refusals(now=self.now)
+        self.decided += decisions
+        if apply:
+            for decision in decisions:
+                self.apply(decision)
+        return decisions
+
+    def apply(self, decision: facts.Decision) -> None:
+        """The workload-controller hears the decision."""
+        fence = {
+            "Nats-Expected-Last-Subject-Sequence": "1",
+            "Nats-Expected-Last-Subject-Sequence-Subject": (
+                f"admit.lease.epoch.{token(decision.domain)}"
+            ),
+        }
+        self._hear(subject_of(decision), encode(decision), fence)
+
+    def settle(self, cycles: int = 100) -> int:
+        """Cycles until nothing is to be done: how many. Raises AssertionError after as many as
+        are given."""
+        for number in range(cycles):
+            wake = self.core.next_wake()
+            soon = wake is not None and wake <= self.now + timedelta(seconds=2)
+            if not self.core.has_work() and not soon:
+                return number
+            self.cycle()
+        raise AssertionError("it does not come to rest")
+
+    def restart(self) -> None:
+        """The scheduler starts anew from what is stored."""
+        self.core = Scheduler(self.config)
+        for (kind, namespace, name), manifest in self._objects.items():
+            key = key_of(manifest)
+            kept = self.controller.objects.get(key)
+            if kept is not None:
+                self.core.apply_object(kind, namespace, name, kept.object, kept.revision)
+        for key, known in self.controller.workloads.items():
+            name = key.rpartition(".")[2]
+            self.core.apply_workload(NS, name, known.workload, known.revision, now=self.now)
+        self.core.seen(self.revision)
+        for domain in self.core.domains():
+            self.core.own(domain)
+
+    # Looking. -------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """There is such a workload."""
+        return self.controller.workloads.get(workload_key(NS, name)).workload is not None
+
+    def stored(self, name: str) -> StoredWorkload:
+        """The workload as it is kept."""
+        found = self.controller.workloads.get(workload_key(NS, name)).workload
+        assert found is not None
+        return found
+
+    def phase(self, name: str) -> Phase:
+        """Where the workload is in its life."""
+        return phase(self.stored(name), self.now)
+
+    def phases(self, *names: str) -> list[str]:
+        """The phases of several."""
+        return [str(self.phase(name)) for name in names]
+
+    def reason(self, name: str, condition: str) -> str:
+        """``True: Reason`` of a condition; "" when it is absent."""
+        found = find(self.stored(name), condition)
+        return f"{found.status}: {found.reason}" if found is not None else ""
+
+    def revoked(self) -> list[tuple[str, str]]:
+        """Who was told so far that its quota is taken back, and why."""
+        return [(one.name, one.reason) for one in self.decided if isinstance(one, facts.Revoked)]
+
+    def preempted(self) -> list[tuple[str, str]]:
+        """Who was told so far to go, and for whom."""
+        return [
+            (one.name, one.by.removeprefix(f"{NS}/"))
+            for one in self.decided
+            if isinstance(one, facts.Preempted)
+        ]
+
+
+__all__ = ["Life"]
