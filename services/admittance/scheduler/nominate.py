@@ -149,6 +149,10 @@ class Search:
         self._gone = gone
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
 
+    def knows(self, cell: Cell, amount: int) -> bool:
+        """This was searched for already, so that asking again costs nothing."""
+        return (cell, amount) in self._found
+
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
         """How well preemption would serve one flavor and resource, looked at alone."""
         victims = self.victims({cell: amount}, {cell.fr: None})
