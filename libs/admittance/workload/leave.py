@@ -19,7 +19,9 @@ from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.rows import Rows, cleared, without_counts
 from admittance.workload.stored import Say, StoredWorkload, head
 
-COMES_BACK_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures", "QuotaChanged"})
+COMES_BACK_AT_ONCE: Final = frozenset(
+    {"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"}
+)
 """Eviction reasons after which the workload competes again as soon as it is released."""
 
 RESTARTED: Final = {
@@ -177,6 +179,9 @@ def withdraw(workload: StoredWorkload, reason: str, message: str, at: Occasion) 
     conditions = put(
         change.workload.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now
     )
+    requeued = find(change.workload, Type.REQUEUED)
+    if reason in COMES_BACK_AT_ONCE and requeued is not None and requeued.status == "True":
+        conditions = put(conditions, Type.REQUEUED, True, reason, message, now=at.now)
     return applied(
         with_status(change.workload, conditions=conditions),
         *says,

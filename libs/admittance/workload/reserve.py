@@ -128,6 +128,12 @@ def revoke_reservation(workload: StoredWorkload, fact: facts.Revoked, at: Occasi
     return withdraw(workload, fact.reason or "QuotaChanged", fact.message, at)
 
 
+def evict_for_cut(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+    """``onQuotaCut: evict``: what runs fits no longer. The job stops first, as for a preemption,
+    but nobody takes its place."""
+    return evict(workload, fact.reason or "QuotaChanged", fact.message, at)
+
+
 def stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
     """T19: nothing runs any more; the quota is free."""
     evicted_at = workload.status.evicted_revision
