@@ -5,11 +5,12 @@ Whatever goes wrong on the way becomes one line that says what to do.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,6 +31,16 @@ from admittance.runtime.streams import NO_STREAM
 
 R = TypeVar("R", bound=Reply)
 
+
+class InParts(Protocol):
+    """A message of a long answer, which says how many there are."""
+
+    @property
+    def parts(self) -> int: ...
+
+
+P = TypeVar("P", bound=InParts)
+
 ASK_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 30.0
 
@@ -41,6 +52,7 @@ ANSWERED_BY: Final = {
     "explain": "scheduler",
     "pending": "scheduler",
     "queues": "scheduler",
+    "simulate": "scheduler",
     "logs": "runner",
 }
 """Which service answers ``admit.api.<what>``."""
@@ -73,16 +85,40 @@ class Link:
         subject = f"admit.api.{what}"
         if namespace is not None:
             subject += f".{token(namespace)}"
-        service = ANSWERED_BY[what]
-        data = encode(request)
-        if len(data) > MAX_PAYLOAD:
-            raise BadInput(
-                f"{len(data):,} bytes at once are more than the bus takes ({MAX_PAYLOAD:,}); "
-                "split the manifests over several calls"
-            )
-        try:
+        data = _data(request)
+        with self._sentences(subject, timeout):
             # Not `Bus.request`: nobody there and no answer in time are different sentences here.
             answer = await self.bus.nc.request(subject, data, timeout=timeout)
+            return msgspec.json.decode(answer.data, type=reply)
+
+    async def ask_at_length(
+        self, what: str, request: Request, reply: type[P], *, timeout: float
+    ) -> list[P]:
+        """Like `ask`, for an answer that comes in several messages: all of them."""
+        subject = f"admit.api.{what}"
+        data = _data(request)
+        inbox = self.bus.nc.new_inbox()
+        subscription = await self.bus.nc.subscribe(inbox)
+        found: list[P] = []
+        try:
+            with self._sentences(subject, timeout):
+                await self.bus.nc.publish(subject, data, reply=inbox)
+                async with asyncio.timeout(timeout):
+                    while not found or len(found) < found[0].parts:
+                        message = await subscription.next_msg(timeout=timeout)
+                        if (message.headers or {}).get("Status") == "503":
+                            raise nats.errors.NoRespondersError
+                        found.append(msgspec.json.decode(message.data, type=reply))
+        finally:
+            await subscription.unsubscribe()
+        return found
+
+    @contextmanager
+    def _sentences(self, subject: str, timeout: float) -> Iterator[None]:
+        """Turns what goes wrong with a request into what to do about it."""
+        service = ANSWERED_BY[subject.split(".")[2]]
+        try:
+            yield
         except nats.errors.NoRespondersError:
             raise Nobody(
                 f"nobody answers {subject} at {self.call.url}: the {service} is not running; "
@@ -93,8 +129,6 @@ class Link:
                 f"no answer to {subject} within {timeout:g} s: the {service} is busy or gone; "
                 "`admit doctor` tells"
             ) from None
-        try:
-            return msgspec.json.decode(answer.data, type=reply)
         except msgspec.MsgspecError as error:
             raise AnswerIsNo(
                 f"the answer to {subject} is not understood ({error}); are the {service} and this "
@@ -197,6 +231,16 @@ class Link:
                     raise AnswerIsNo(
                         f"kept on the log as {sequence}, but not applied yet: {error}"
                     ) from None
+
+
+def _data(request: Request) -> bytes:
+    data = encode(request)
+    if len(data) > MAX_PAYLOAD:
+        raise BadInput(
+            f"{len(data):,} bytes at once are more than the bus takes ({MAX_PAYLOAD:,}); "
+            "split the manifests over several calls"
+        )
+    return data
 
 
 @asynccontextmanager

@@ -103,7 +103,37 @@ def delete(
     run(applying.delete(call_of(ctx, nats, namespace), targets))
 
 
+def simulate(
+    ctx: typer.Context,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
+    ] = None,
+    deletes: Annotated[
+        list[str] | None,
+        typer.Option("--delete", metavar="KIND/NAME", help="As if it were deleted; repeatable."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Rows of each list; 0: all. Default: 20; of JSON and YAML all", min=0
+        ),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Tell what would start, wait, or be evicted if manifests were applied now; changes nothing.
+
+    Told is what differs from what would happen anyway: at once, and once evicted jobs have stopped.
+    """
+    from admittance.cli import simulating
+
+    call = call_of(ctx, nats, namespace, output)
+    run(simulating.simulate(call, file or [], deletes or [], limit))
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (apply, get, describe, delete):
+    for command in (apply, get, describe, delete, simulate):
         app.command(rich_help_panel=PANEL)(command)
