@@ -1,0 +1,1 @@
+"""What the scheduler's pure core costs: one Python process, no bus. See `__main__`."""

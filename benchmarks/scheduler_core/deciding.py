@@ -1,0 +1,125 @@
+"""Decisions where all heads fit, arrivals, and what many pending workloads make of their cost."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from admittance.events.facts import Assigned
+
+from .bench import START, Bench, a_workload, condition, with_status
+
+
+def arrivals(queues: int, count: int) -> float:
+    """Microseconds for a new pending workload."""
+    bench = Bench(queues)
+    made = bench.workloads(count)
+    before = time.perf_counter()
+    bench.apply_all(made)
+    return (time.perf_counter() - before) / count * 1e6
+
+
+def decisions(queues: int, count: int) -> tuple[float, float]:
+    """Microseconds for a decision where all heads fit: the cycles alone, and with the echo."""
+    bench = Bench(queues)
+    made = {one.metadata.name: one for one in bench.workloads(count)}
+    bench.apply_all(list(made.values()))
+    cycling = echoing = 0.0
+    decided = 0
+    reserved = condition("QuotaReserved", START)
+    while bench.core.has_work():
+        before = time.perf_counter()
+        assigned = bench.core.cycle(now=START)
+        cycling += time.perf_counter() - before
+        decided += len(assigned)
+        echoes = [
+            with_status(made[one.name], reserved, admission=one.admission)
+            for one in assigned
+            if isinstance(one, Assigned)
+        ]
+        before = time.perf_counter()
+        bench.apply_all(echoes)
+        echoing += time.perf_counter() - before
+    assert decided == count, (decided, count)
+    return cycling / count * 1e6, (cycling + echoing) / count * 1e6
+
+
+def among(pending: int, *, rounds: int = 3_000) -> float:
+    """Microseconds for an admission in one of 30 full queues while so many wait: one finishes,
+    the next is admitted, and the picture hears of that. The median, in the middle of the rest."""
+    bench = Bench(30, nominal="60")
+    made = {one.metadata.name: one for one in bench.workloads(pending)}
+    bench.apply_all(list(made.values()))
+    gc.collect()
+    gc.freeze()
+    finished = condition("Finished", START)
+    reserved = condition("QuotaReserved", START)
+    now = START
+    running: list[str] = []
+    times: list[float] = []
+    newest = pending
+    for _ in range(rounds):
+        spent = 0.0
+        admitted = 0
+        events = [with_status(made.pop(name), finished) for name in running[:1]]
+        del running[:1]
+        # As many come as go, so that the number of those that wait stays.
+        for _ in range(len(events)):
+            one = a_workload(newest, newest % 30, "1", 50)
+            made[one.metadata.name] = one
+            events.append(one)
+            newest += 1
+        now += timedelta(milliseconds=1)
+        while True:
+            before = time.perf_counter()
+            for one in events:
+                bench.apply(one, now)
+            decided = bench.core.cycle(now=now) if bench.core.has_work() else []
+            spent += time.perf_counter() - before
+            admitted += len(decided)
+            events = []
+            for each in decided:
+                assert isinstance(each, Assigned)
+                running.append(each.name)
+                events.append(with_status(made[each.name], reserved, admission=each.admission))
+            if not events and not bench.core.has_work():
+                break
+        if admitted:
+            times.append(spent / admitted)
+    gc.unfreeze()
+    return statistics.median(times[len(times) // 4 :]) * 1e6
+
+
+def explaining(queues: int, count: int) -> float:
+    """Milliseconds to explain one workload in the middle of many pending ones."""
+    bench = Bench(queues, nominal="0")
+    bench.apply_all(bench.workloads(count))
+    bench.core.cycle(now=START)
+    times = []
+    for n in range(count // 2, count // 2 + 50):
+        before = time.perf_counter()
+        assert bench.core.explain("ns", f"w-{n}", now=START).position
+        times.append(time.perf_counter() - before)
+    return statistics.median(times) * 1e3
+
+
+def _resident() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def memory(queues: int, count: int) -> float:
+    """Bytes for a pending workload: growth of the process while it hears of them one by one."""
+    bench = Bench(queues)
+    bench.apply_all(bench.workloads(1_000))
+    gc.collect()
+    before = _resident()
+    for first in range(1_000, count + 1_000, 1_000):
+        bench.apply_all(bench.workloads(1_000, first))
+    gc.collect()
+    return (_resident() - before) / count

@@ -1,0 +1,103 @@
+"""A cycle whose head needs others to go: how long until they are told, in every shape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from admittance.scheduler.config import Config, FairSharing
+
+from .bench import START, Bench, a_workload, an_admission, condition, with_status
+
+PRIORITIES: Final = 7
+
+
+def preempting(
+    candidates: int,
+    victims: int,
+    *,
+    own: bool = False,
+    fair: bool = False,
+    lenders: int = 1,
+    parents: int = 0,
+) -> float:
+    """Milliseconds for a cycle whose head needs so many of all candidates to go: workloads of its
+    own queue, or of so many others that borrow, with shares or without. ``parents``: cohorts of
+    three queues each, so many to a parent."""
+    config = Config(preemption=True, fair_sharing=FairSharing() if fair else None)
+    per_cohort = 3 if parents else lenders + 1
+    queues = 1 + lenders if not parents else 3 * parents * 2
+    nominal = candidates // queues
+    bench = Bench(
+        queues,
+        nominal=str(nominal if lenders > 1 or parents else candidates // 2),
+        config=config,
+        per_cohort=per_cohort,
+        parents=parents,
+    )
+    if lenders > 1 or parents:
+        # What the head asks for, so that it may take it back; and what the others borrow.
+        _nominal(bench, 0, victims, per_cohort)
+        for n in range(1, queues):
+            _nominal(bench, n, (candidates - victims) // (queues - 1), per_cohort)
+    for n in range(candidates):
+        queue = 0 if own else 1 + n % (queues - 1)
+        usage = {"cpu": "1", "memory": "1Gi"}
+        since = START + timedelta(seconds=n % 97)
+        reserved = condition("QuotaReserved", since)
+        one = a_workload(n, queue, "1", n % PRIORITIES)
+        bench.apply(with_status(one, reserved, admission=an_admission(f"cq-{queue}", usage)))
+    bench.apply(a_workload(candidates, 0, str(victims), PRIORITIES + 2))
+    before = time.perf_counter()
+    decided = bench.core.cycle(now=START + timedelta(seconds=100))
+    after = time.perf_counter()
+    assert abs(len(decided) - victims) <= queues, (len(decided), victims)
+    return (after - before) * 1e3
+
+
+def _nominal(bench: Bench, n: int, nominal: int, per_cohort: int) -> None:
+    resources = [
+        {"name": "cpu", "nominalQuota": str(nominal)},
+        {"name": "memory", "nominalQuota": "1000000Gi"},
+    ]
+    group = {
+        "coveredResources": ["cpu", "memory"],
+        "flavors": [{"name": "default", "resources": resources}],
+    }
+    spec = {
+        "cohortName": f"cohort-{n // per_cohort}",
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+        "resourceGroups": [group],
+    }
+    bench.put("ClusterQueue", f"cq-{n}", spec)
+    bench.own_all()
+
+
+def in_vain(candidates: int, *, own: bool = True) -> float:
+    """Milliseconds for a cycle whose head finds that all the candidates hold too little."""
+    bench = Bench(2, nominal=str(candidates), config=Config(preemption=True))
+    queue = 0 if own else 1
+    for n in range(candidates * 2):
+        one = a_workload(n, queue, "1", n % PRIORITIES if n < candidates else 100)
+        usage = {"cpu": "1", "memory": "1Gi"}
+        reserved = condition("QuotaReserved", START)
+        bench.apply(with_status(one, reserved, admission=an_admission(f"cq-{queue}", usage)))
+    bench.apply(a_workload(candidates * 2, 0, str(candidates + (0 if not own else 0)), 50))
+    before = time.perf_counter()
+    bench.core.cycle(now=START + timedelta(seconds=100))
+    return (time.perf_counter() - before) * 1e3
+
+
+SHAPES: Final[Mapping[str, Mapping[str, int | bool]]] = {
+    "ownQueue": {"own": True},
+    "oneLender": {},
+    "thirtyLenders": {"lenders": 30},
+    "threeLevels": {"parents": 5},
+    "sharesOneLender": {"fair": True},
+    "sharesThirtyLenders": {"fair": True, "lenders": 30},
+    "sharesThreeLevels": {"fair": True, "parents": 5},
+}
+"""By name: the arguments of `preempting`."""
