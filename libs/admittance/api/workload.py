@@ -86,6 +86,14 @@ class CheckState(Kept, frozen=True, kw_only=True):
     pod_set_updates: tuple[Any, ...] = ()
 
 
+class GatePosition(Kept, frozen=True, kw_only=True):
+    """One row of ``status.preemptionGates``. A gate of the spec without a row is closed."""
+
+    name: str
+    position: str = "Closed"
+    last_transition_time: datetime | None = None
+
+
 class EvictionCount(Kept, frozen=True, kw_only=True):
     reason: str
     underlying_cause: str = ""

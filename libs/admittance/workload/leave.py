@@ -11,7 +11,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.api.workload import EvictionCount, RequeueState, SchedulingStats
+from admittance.api.workload import (
+    EvictionCount,
+    GatePosition,
+    RequeueState,
+    SchedulingStats,
+)
 from admittance.workload.change import Change, applied, with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.occasion import Occasion
@@ -82,6 +87,7 @@ def evict(
     fields = {
         "conditions": conditions,
         "scheduling_stats": _counted(workload, reason),
+        "preemption_gates": closed(workload.status.preemption_gates, at),
         "evicted_revision": 0,
     }
     if not keep_rows:
@@ -235,7 +241,18 @@ def deactivate(workload: StoredWorkload, reason: str, message: str, at: Occasion
             rounds_since=cycle,
             requeue_state=None,
             check_retry_counts={},
+            preemption_gates=closed(change.workload.status.preemption_gates, at),
         )
+    )
+
+
+def closed(gates: tuple[GatePosition, ...], at: Occasion) -> tuple[GatePosition, ...]:
+    """The gates, all of them closed: whoever is evicted has to ask again before it preempts."""
+    return tuple(
+        gate
+        if gate.position == "Closed"
+        else GatePosition(name=gate.name, position="Closed", last_transition_time=at.now)
+        for gate in gates
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
@@ -91,6 +93,10 @@ def admit_if_ready(workload: StoredWorkload, at: Occasion) -> Change:
     return applied(admit(workload, at), Say(what="admitted", reason="Admitted"))
 
 
+PREEMPTION_GATED: Final = "AdmissionGated"
+"""Reason of a refusal: others would have to go, and a gate on preemption is closed."""
+
+
 def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Change:
     """The scheduler looked at it, and this is why it waits."""
     refusal = fact.refusal
@@ -106,6 +112,15 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
         refusal.message,
         now=at.now,
     )
+    if refusal.reason == PREEMPTION_GATED:
+        conditions = put(
+            conditions,
+            Type.BLOCKED_ON_PREEMPTION_GATES,
+            True,
+            "PreemptionGated",
+            refusal.message,
+            now=at.now,
+        )
     return applied(
         with_status(workload, conditions=conditions),
         Say(what="pending", reason=refusal.reason, message=refusal.message),

@@ -13,6 +13,7 @@ import msgspec
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import (
     CheckState,
+    GatePosition,
     Kept,
     ReclaimablePod,
     RequeueState,
@@ -52,6 +53,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     requeue_state: RequeueState | None = None
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     admission_checks: tuple[CheckState, ...] = ()
+    preemption_gates: tuple[GatePosition, ...] = ()
     admission_cycle: int = 0
     rounds_since: int = 0
     check_retry_counts: dict[str, int] = msgspec.field(default_factory=dict)

@@ -17,6 +17,7 @@ from admittance.api import needs as spec_needs
 from admittance.api.meta import Toleration
 from admittance.api.pods import NodeSelectorTerm
 from admittance.quota.amounts import times
+from admittance.quota.transform import Transformation, transformed
 
 _CACHE_MAX: Final = 8_192
 
@@ -62,13 +63,14 @@ class Shape:
 
 
 class Needs(NamedTuple):
-    """What the scheduler reads of a spec."""
+    """What the scheduler reads of a spec. ``gates``: those on preemption, open or not."""
 
     queue: str
     priority: int
     active: bool
     shape: Shape
     role: str
+    gates: tuple[str, ...] = ()
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,6 +81,10 @@ class _Constraints(_Part, frozen=True, kw_only=True):
     allowed_resource_flavors: tuple[str, ...] | None = None
 
 
+class _Gate(_Part, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class _Head(_Part, frozen=True, kw_only=True):
     pod_sets: msgspec.Raw = msgspec.Raw(b"[]")
     queue_name: str = ""
@@ -86,16 +92,21 @@ class _Head(_Part, frozen=True, kw_only=True):
     active: bool = True
     admission_constraints: _Constraints | None = None
     role: str = "regular"
+    preemption_gates: tuple[_Gate, ...] = ()
 
 
 _head = msgspec.json.Decoder(_Head)
 
 
 class Shapes:
-    """The shapes that are in use, each once."""
+    """The shapes that are in use, each once. ``exclude``: prefixes of resources that do not count.
+    ``transformations``: those that count in other units."""
 
-    def __init__(self, exclude: Sequence[str] = ()) -> None:
+    def __init__(
+        self, exclude: Sequence[str] = (), transformations: Sequence[Transformation] = ()
+    ) -> None:
         self._exclude = tuple(exclude)
+        self._transformations = tuple(transformations)
         self._interned: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
         self._read: dict[tuple[bytes, frozenset[str] | None], Shape] = {}
 
@@ -115,7 +126,8 @@ class Shapes:
             if len(self._read) >= _CACHE_MAX:
                 self._read.clear()
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
-        return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role)
+        gates = tuple([gate.name for gate in head.preemption_gates])
+        return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
 
     def reduced(self, shape: Shape, reclaimable: Mapping[str, int]) -> Shape:
         """The shape less the pods that are not needed any more."""
@@ -133,11 +145,7 @@ class Shapes:
                     ps.name,
                     ps.count,
                     ps.min_count,
-                    tuple(
-                        (resource, max(0, amount))
-                        for resource, amount in sorted(ps.requests.items())
-                        if not resource.startswith(self._exclude)
-                    ),
+                    self._requests(ps.requests),
                     tuple(sorted(ps.node_selector.items())),
                     ps.affinity or (),
                     ps.tolerations,
@@ -146,6 +154,16 @@ class Shapes:
             ),
             allowed,
         )
+
+    def _requests(self, requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        counted = {
+            resource: amount
+            for resource, amount in requests.items()
+            if not resource.startswith(self._exclude)
+        }
+        if self._transformations:
+            counted = transformed(counted, self._transformations)
+        return tuple((resource, max(0, amount)) for resource, amount in sorted(counted.items()))
 
     def _intern(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> Shape:
         key = (pod_sets, allowed)
