@@ -170,9 +170,10 @@ def assign(
                 stopped[group.at] = stop
                 if option.checks:
                     result.checks.update(option.checks)
-                if got != _FIT:
-                    # The worst resource stands for the flavor in the scan; in the assignment
-                    # each counts as what it is.
+                if got != _FIT or plan.preemption_first:
+                    # The worst resource stands for the flavor in the scan (one that fits by
+                    # borrowing can be worse than one that preempts, if that is preferred); in the
+                    # assignment each counts as what it is.
                     for (one, _), room in zip(of_group, rooms, strict=True):
                         level = max(level, room[1])
                         if room[0] != _FIT:

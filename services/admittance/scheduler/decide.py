@@ -24,7 +24,7 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, grounds, intake
 from admittance.scheduler.assign import Assignment
 from admittance.scheduler.config import Config
-from admittance.scheduler.cycle import Cycle
+from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.grounds import waited
 from admittance.scheduler.ledger import admission_of
@@ -81,10 +81,18 @@ class Scheduler:
         """The picture is as new as this revision of the bucket."""
         self._world.seen = max(self._world.seen, revision)
 
+    def flush(self, cluster_queue: str) -> None:
+        """Whoever is parked in the ClusterQueue's tree competes again, as if room had come free."""
+        queue = self._world.queues.get(cluster_queue)
+        if queue is not None:
+            self._world.flush(queue.domain)
+
     # Who decides. ---------------------------------------------------------------------------
 
     def own(self, domain: str) -> None:
-        """Decide for the domain from now on."""
+        """Decide for the domain from now on. One that is owned already is left as it is."""
+        if domain in self._world.owned:
+            return
         self._world.owned.add(domain)
         found = self._world.domains.get(domain)
         if found is not None:
@@ -116,14 +124,26 @@ class Scheduler:
         """One cycle over the owned domains in which something happened: at most one head of each
         ClusterQueue. What is returned is assumed already; who is preempted keeps its quota until
         the picture hears that it has none."""
+        decided: list[Assigned | Preempted] = []
+        # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
+        if self.rouse(now=now):
+            self._cycle.number += 1
+            for domain in list(self._world.busy):
+                self._one(domain, decided, now)
+        return decided
+
+    def rouse(self, *, now: datetime) -> bool:
+        """Wakes whoever a flush or its time is due for. True: somebody competes, so that a cycle
+        would look at heads."""
         world = self._world
         self._now = max(self._now, now)
         self._come_back(now)
-        self._cycle.number += 1
-        decided: list[Assigned | Preempted] = []
         for domain in list(world.busy):
-            self._one(domain, decided, now)
-        return decided
+            if domain.flush:
+                flush(domain, world.catalog, now)
+            if not domain.ready:
+                world.busy.pop(domain)
+        return bool(world.busy)
 
     def _one(self, domain: Domain, decided: list[Assigned | Preempted], now: datetime) -> None:
         world = self._world

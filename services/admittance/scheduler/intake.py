@@ -89,15 +89,17 @@ def drop(world: World, member: Member) -> None:
     if waited is not None:
         waited.forget_preemptor(member)
     world.take_out(member)
-    if waited is not None:
-        # Upstream wakes the tree for any workload that goes; one that waited held nothing back,
-        # but heads that lost to it may go on.
-        world.flush(waited.domain)
-    world.members.pop(member.key, None)
-    here = world.locals.get(member.local)
+    # Upstream wakes the tree for any workload that goes; one that waited held nothing back, but
+    # heads that lost to it may go on.
+    local = world.catalog.local_queues.get(member.local)
+    here = waited or (world.queues.get(local.spec.cluster_queue) if local is not None else None)
     if here is not None:
-        here.pop(member, None)
-        if not here:
+        world.flush(here.domain)
+    world.members.pop(member.key, None)
+    fellows = world.locals.get(member.local)
+    if fellows is not None:
+        fellows.pop(member, None)
+        if not fellows:
             del world.locals[member.local]
 
 

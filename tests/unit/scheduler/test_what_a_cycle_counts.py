@@ -1,0 +1,85 @@
+"""What counts as a cycle, what wakes the parked, and what a search leaves of a flavor."""
+
+from __future__ import annotations
+
+from admittance.scheduler.config import Config
+
+from scheduling import Story, groups
+
+
+def parked_story() -> Story:
+    """One workload too large for its queue, parked."""
+    story = Story()
+    story.queue("cq", resourceGroups=groups(default="1"))
+    story.submit("large", "cq", "5")
+    story.settle()
+    assert story.parked() == ["large"]
+    return story
+
+
+def test_owning_a_domain_once_more_wakes_nobody() -> None:
+    story = parked_story()
+    story.core.own("queue-cq")
+    assert not story.core.rouse(now=story.now)
+    assert story.parked() == ["large"]
+
+
+def test_who_is_woken_competes_before_the_cycle_and_not_only_in_it() -> None:
+    story = parked_story()
+    story.core.flush("cq")
+    assert story.core.rouse(now=story.now)
+    assert story.active() == ["large"]
+
+
+def test_a_stopped_queue_gives_no_cycle_anything_to_look_at() -> None:
+    story = parked_story()
+    story.queue("cq", resourceGroups=groups(default="1"), stopPolicy="Hold")
+    assert not story.core.rouse(now=story.now)
+
+
+def test_a_cycle_without_heads_does_not_age_what_is_remembered_of_a_search() -> None:
+    """Where a scan stopped counts in the next cycle, and calls that look at nobody are none."""
+    story = parked_story()
+    number = story.core._cycle.number
+    story.core.cycle(now=story.now)
+    story.core.cycle(now=story.now)
+    assert story.core._cycle.number == number
+
+
+def test_a_workload_that_waits_nowhere_wakes_the_tree_when_it_is_deleted_as_any_other() -> None:
+    story = parked_story()
+    story.put("LocalQueue", "held", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
+    story.submit("off", "held")
+    assert not story.core.rouse(now=story.now)
+    story.gone("off")
+    assert story.core.rouse(now=story.now)
+
+
+def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() -> None:
+    """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
+    as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
+    story = Story(Config(preemption=True))
+
+    def group(cpu: str, memory: str) -> list[dict[str, object]]:
+        rows = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]
+        flavor = {"name": "default", "resources": rows}
+        return [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}]
+
+    story.queue("lender", "co", resourceGroups=group("0", "8"))
+    story.queue(
+        "cq",
+        "co",
+        resourceGroups=group("4", "1"),
+        preemption={"withinClusterQueue": "LowerPriority"},
+        flavorFungibility={
+            "whenCanBorrow": "TryNextFlavor",
+            "whenCanPreempt": "TryNextFlavor",
+            "preference": "PreemptionOverBorrowing",
+        },
+    )
+    story.submit("low", "cq", pods=[{"requests": {"cpu": "4", "memory": "1"}}])
+    assert story.settle() == ["low"]
+    story.submit("high", "cq", pods=[{"requests": {"cpu": "4", "memory": "4"}}], priority=1)
+    assert story.cycle() == []
+    assert [one.name for one in story.preempted] == ["low"]
+    assert story.settle() == ["high"]
