@@ -1,0 +1,500 @@
+"""Quota is cut under what holds it: LIFECYCLE T09 and 6, and ``onQuotaCut``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.scheduler.config import Config
+from living import Life
+
+from scheduling import groups, quota
+
+CHECKED = {"admissionChecks": ["c"]}
+
+
+def a_life(nominal: str = "10", **spec: Any) -> Life:
+    """One queue, whose workloads wait for a check once they have quota."""
+    life = Life()
+    life.check("c")
+    life.queue("cq", resourceGroups=groups(default=nominal), **{**CHECKED, **spec})
+    return life
+
+
+def cut(life: Life, nominal: str, **spec: Any) -> None:
+    life.queue("cq", resourceGroups=groups(default=nominal), **{**CHECKED, **spec})
+    life.settle()
+
+
+def test_a_reservation_that_fits_no_longer_goes_back_and_comes_again_when_the_quota_does() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    assert life.phase("w") == "QuotaReserved"
+    cut(life, "5")
+    assert life.revoked() == [("w", "QuotaChanged")]
+    stored = life.stored("w")
+    assert stored.status.admission is None
+    assert life.reason("w", "QuotaReserved").startswith("False")
+    assert life.reason("w", "Requeued") == "True: QuotaChanged"
+    assert life.reason("w", "Evicted") == ""
+    assert [row.state for row in stored.status.admission_checks] == ["Pending"]
+    cut(life, "8")
+    assert life.phase("w") == "QuotaReserved"
+
+
+def test_what_was_revoked_tells_the_numbers() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    cut(life, "5")
+    (one,) = [one for one in life.decided if isinstance(one, facts.Revoked)]
+    assert one.message == (
+        "cpu in flavor default: ClusterQueue cq may use 5, and 8 are reserved; 8 of it by this "
+        "workload"
+    )
+    (short,) = one.shortfalls
+    assert (short.flavor, short.resource, short.requested, short.available) == (
+        "default", "cpu", 8_000, 5_000,
+    )  # fmt: skip
+    assert one.revision < one.seen
+
+
+def test_the_worst_goes_first_the_lowest_priority_and_then_the_newest() -> None:
+    life = a_life()
+    for name, priority in (("first", 0), ("second", 0), ("low", -1), ("high", 1)):
+        life.submit(name, "cq", "2", priority=priority)
+        life.settle()
+    cut(life, "7")
+    assert life.revoked() == [("low", "QuotaChanged")]
+    cut(life, "5")
+    assert life.revoked()[1:] == [("second", "QuotaChanged")]
+    assert life.phases("first", "high") == ["QuotaReserved", "QuotaReserved"]
+
+
+def test_nobody_goes_who_need_not() -> None:
+    life = a_life()
+    life.submit("small", "cq", "1", priority=-1)
+    life.settle()
+    life.submit("big", "cq", "8", priority=1)
+    life.settle()
+    cut(life, "3")
+    assert life.revoked() == [("big", "QuotaChanged")]
+    assert life.phase("small") == "QuotaReserved"
+
+
+def test_what_is_admitted_runs_on_above_the_quota_and_nobody_new_is_let_in() -> None:
+    life = a_life()
+    life.submit("runs", "cq", "6")
+    life.settle()
+    life.verdict("runs", "c", "Ready")
+    life.submit("waits", "cq", "3")
+    life.settle()
+    cut(life, "5")
+    assert life.phases("runs", "waits") == ["Admitted", "Pending"]
+    assert life.revoked() == [("waits", "QuotaChanged")]
+    life.finish("runs")
+    life.settle()
+    assert life.phase("waits") == "QuotaReserved"
+
+
+def test_a_verdict_that_comes_first_makes_the_decision_void_and_the_workload_runs_on() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
+    (decision,) = life.cycle(apply=False)
+    assert isinstance(decision, facts.Revoked)
+    life.verdict("w", "c", "Ready")
+    life.apply(decision)
+    life.settle()
+    assert life.phase("w") == "Admitted"
+
+
+def test_it_is_said_again_when_the_workload_moved_meanwhile() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
+    (decision,) = life.cycle(apply=False)
+    life.verdict("w", "c", "Pending", message="still looking")
+    life.apply(decision)
+    life.settle()
+    assert life.revoked() == [("w", "QuotaChanged")] * 2
+    assert life.phase("w") == "Pending"
+
+
+def test_it_is_said_again_when_the_log_did_not_take_it() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
+    (decision,) = life.cycle(apply=False)
+    life.core.forget("ns", "w", decision.revision)
+    life.settle()
+    assert life.phase("w") == "Pending"
+
+
+def test_a_scheduler_that_takes_over_after_the_cut_finds_it() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
+    life.restart()
+    life.settle()
+    assert life.phase("w") == "Pending"
+
+
+def test_two_cuts_at_once_say_it_once() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
+    life.queue("cq", resourceGroups=groups(default="4"), **CHECKED)
+    life.settle()
+    assert life.revoked() == [("w", "QuotaChanged")]
+
+
+def test_nothing_is_looked_at_as_long_as_no_quota_is_edited() -> None:
+    life = a_life()
+    life.submit("w", "cq", "8")
+    life.settle()
+    (domain,) = life.core._world.domains.values()
+    assert not domain.cut
+    life.put("Namespace", "ns")
+    life.put("LocalQueue", "more", {"clusterQueue": "cq"}, namespace="ns")
+    life.check("c")
+    assert not domain.cut
+
+
+def test_played_as_kueue_the_reservation_stays() -> None:
+    life = Life(Config(as_kueue=True))
+    life.check("c")
+    life.queue("cq", resourceGroups=groups(default="10"), **CHECKED)
+    life.submit("w", "cq", "8")
+    life.settle()
+    cut(life, "5")
+    assert life.revoked() == []
+    assert life.phase("w") == "QuotaReserved"
+
+
+# Flavors. -----------------------------------------------------------------------------------
+
+
+def test_a_reservation_on_a_flavor_that_is_offered_no_more_moves_to_another() -> None:
+    life = a_life()
+    life.put("ResourceFlavor", "other")
+    life.queue("cq", resourceGroups=groups(default="10", other="10"), **CHECKED)
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.verdict("w", "c", "Pending", message="half way")
+    life.queue("cq", resourceGroups=groups(other="10"), **CHECKED)
+    life.settle()
+    assert life.revoked() == [("w", "FlavorsChanged")]
+    assert life.reason("w", "Requeued") == "True: FlavorsChanged"
+    admission = life.stored("w").status.admission
+    assert admission is not None
+    assert admission.pod_set_assignments[0].flavors == {"cpu": "other"}
+    assert life.stored("w").status.admission_checks[0].message == ""
+
+
+def test_a_flavor_that_is_taken_away_goes_on_counting_for_what_runs_on_it() -> None:
+    life = a_life(admissionChecks=[])
+    life.put("ResourceFlavor", "other")
+    life.queue("cq", resourceGroups=groups(default="10", other="0"))
+    life.submit("w", "cq", "8")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(other="0"))
+    life.settle()
+    assert life.revoked() == []
+    assert life.phase("w") == "Admitted"
+    life.queue("cq", resourceGroups=groups(default="10", other="0"))
+    life.submit("next", "cq", "8")
+    life.settle()
+    assert life.phase("next") == "Pending"
+
+
+def test_a_flavor_of_another_queue_of_the_cohort_does_not_make_up_for_it() -> None:
+    life = a_life()
+    life.put("ResourceFlavor", "other")
+    life.queue("cq", "co", resourceGroups=groups(default="5", other="5"), **CHECKED)
+    life.queue("rich", "co", resourceGroups=groups(default="50"))
+    life.submit("w", "cq", "4")
+    life.settle()
+    life.queue("cq", "co", resourceGroups=groups(other="5"), **CHECKED)
+    life.settle()
+    assert life.revoked() == [("w", "FlavorsChanged")]
+
+
+# Trees. -------------------------------------------------------------------------------------
+
+
+def a_cohort(**cq: Any) -> Life:
+    """cq has nothing of its own and borrows what rich does not use."""
+    life = Life()
+    life.check("c")
+    life.queue("cq", "co", resourceGroups=groups(default="0"), **{**CHECKED, **cq})
+    life.queue("rich", "co", resourceGroups=groups(default="10"), **CHECKED)
+    life.submit("borrows", "cq", "6")
+    life.settle()
+    return life
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(
+            lambda life: life.queue("rich", "co", resourceGroups=groups(default="5"), **CHECKED),
+            id="the lender has less",
+        ),
+        pytest.param(
+            lambda life: life.queue(
+                "rich", "co", resourceGroups=groups(default=quota("10", lend="5")), **CHECKED
+            ),
+            id="the lender lends less",
+        ),
+        pytest.param(
+            lambda life: life.queue(
+                "cq", "co", resourceGroups=groups(default=quota("0", borrow="5")), **CHECKED
+            ),
+            id="the borrower may borrow less",
+        ),
+        pytest.param(
+            lambda life: life.queue("rich", "away", resourceGroups=groups(default="10"), **CHECKED),
+            id="the lender moves to another cohort",
+        ),
+        pytest.param(
+            lambda life: life.queue("cq", "away", resourceGroups=groups(default="0"), **CHECKED),
+            id="the borrower moves to another cohort",
+        ),
+        pytest.param(
+            lambda life: life.queue("cq", resourceGroups=groups(default="0"), **CHECKED),
+            id="the borrower leaves its cohort",
+        ),
+        pytest.param(
+            lambda life: life.delete("ClusterQueue", "rich"), id="the lender is deleted"
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_borrowed_goes_back_when(edit: Any) -> None:
+    life = a_cohort()
+    assert life.phase("borrows") == "QuotaReserved"
+    edit(life)
+    life.settle()
+    assert life.revoked() == [("borrows", "QuotaChanged")]
+    assert life.phase("borrows") == "Pending"
+
+
+@pytest.mark.parametrize("how", ["cut", "deleted", "moved"])
+def test_what_a_cohort_shared_goes_back_when_it_is(how: str) -> None:
+    life = Life()
+    life.check("c")
+    life.put("Cohort", "co", {"resourceGroups": groups(default="10")})
+    life.queue("cq", "co", resourceGroups=groups(default="0"), **CHECKED)
+    life.submit("w", "cq", "6")
+    life.settle()
+    assert life.phase("w") == "QuotaReserved"
+    if how == "cut":
+        life.put("Cohort", "co", {"resourceGroups": groups(default="5")})
+    elif how == "deleted":
+        life.delete("Cohort", "co")
+    else:
+        life.put("Cohort", "up", {})
+        limited = groups(default=quota("4", borrow="0"))
+        life.put("Cohort", "co", {"parentName": "up", "resourceGroups": limited})
+    life.settle()
+    assert life.revoked() == [("w", "QuotaChanged")]
+
+
+def test_who_borrows_goes_before_who_is_within_its_own_whatever_the_priorities() -> None:
+    life = Life()
+    life.check("c")
+    life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
+    life.queue("borrower", "co", resourceGroups=groups(default="0"), **CHECKED)
+    life.queue("owner", "co", resourceGroups=groups(default="10"), **CHECKED)
+    life.submit("mine", "owner", "10", priority=-9)
+    life.submit("borrows", "borrower", "6", priority=9)
+    life.settle()
+    life.put("Cohort", "co", {})
+    life.settle()
+    assert life.revoked() == [("borrows", "QuotaChanged")]
+    assert life.phase("mine") == "QuotaReserved"
+
+
+def test_a_reservation_within_its_own_goes_back_while_what_runs_leaves_no_room() -> None:
+    life = Life()
+    life.check("c")
+    life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
+    life.queue("borrower", "co", resourceGroups=groups(default="0"))
+    life.queue("owner", "co", resourceGroups=groups(default="10"), **CHECKED)
+    life.submit("mine", "owner", "10")
+    life.submit("runs", "borrower", "6")
+    life.settle()
+    life.put("Cohort", "co", {})
+    life.settle()
+    assert life.revoked() == [("mine", "QuotaChanged")]
+    assert life.phases("mine", "runs") == ["Pending", "Admitted"]
+
+
+def test_private_quota_is_touched_by_nobodys_debt() -> None:
+    life = Life()
+    life.check("c")
+    life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
+    life.queue("borrower", "co", resourceGroups=groups(default="0"))
+    life.queue("owner", "co", resourceGroups=groups(default=quota("10", lend="0")), **CHECKED)
+    life.submit("mine", "owner", "10")
+    life.submit("runs", "borrower", "6")
+    life.settle()
+    life.put("Cohort", "co", {})
+    life.settle()
+    assert life.revoked() == []
+    assert life.phase("mine") == "QuotaReserved"
+
+
+def test_in_a_cycle_of_cohorts_whoever_has_quota_keeps_it() -> None:
+    life = Life()
+    life.check("c")
+    life.put("Cohort", "up", {"resourceGroups": groups(default="10")})
+    life.put("Cohort", "co", {"parentName": "up"})
+    life.queue("cq", "co", resourceGroups=groups(default="0"), **CHECKED)
+    life.submit("w", "cq", "6")
+    life.settle()
+    life.put("Cohort", "up", {"resourceGroups": groups(default="10"), "parentName": "co"})
+    life.settle()
+    assert life.phase("w") == "QuotaReserved"
+    life.put("Cohort", "up", {"resourceGroups": groups(default="5")})
+    life.settle()
+    assert life.revoked() == [("w", "QuotaChanged")]
+
+
+# onQuotaCut. --------------------------------------------------------------------------------
+
+EVICT = {"onQuotaCut": "evict", "admissionChecks": []}
+
+
+def running(life: Life, *workloads: tuple[str, str, int]) -> None:
+    for name, cpu, priority in workloads:
+        life.submit(name, "cq", cpu, priority=priority)
+        life.settle()
+        assert life.phase(name) == "Admitted"
+
+
+def test_by_default_and_as_kueue_nothing_that_runs_is_evicted() -> None:
+    life = a_life(admissionChecks=[])
+    running(life, ("one", "5", 0), ("two", "5", 0))
+    cut(life, "5", admissionChecks=[])
+    assert life.phases("one", "two") == ["Admitted", "Admitted"]
+
+
+def test_with_evict_the_worst_go_until_the_rest_fits_and_they_come_back() -> None:
+    life = a_life(**EVICT)
+    running(life, ("old", "3", 0), ("new", "3", 0), ("high", "3", 5))
+    cut(life, "6", **EVICT)
+    assert life.revoked() == [("new", "QuotaChanged")]
+    assert life.phases("old", "new", "high") == ["Admitted", "Pending", "Admitted"]
+    assert life.reason("new", "Evicted") == "True: QuotaChanged"
+    assert life.reason("new", "Requeued") == "True: QuotaChanged"
+    cut(life, "9", **EVICT)
+    assert life.phase("new") == "Admitted"
+
+
+def test_with_evict_no_more_go_than_need_be() -> None:
+    life = a_life(**EVICT)
+    running(life, ("small", "1", -1), ("big", "8", 0))
+    cut(life, "2", **EVICT)
+    assert life.revoked() == [("big", "QuotaChanged")]
+    assert life.phase("small") == "Admitted"
+
+
+def test_with_evict_the_quota_counts_until_the_job_has_stopped() -> None:
+    life = a_life(**EVICT)
+    running(life, ("one", "5", 0), ("two", "5", 0))
+    life.stubborn.add("two")
+    cut(life, "5", **EVICT)
+    assert life.phase("two") == "Evicting"
+    assert life.stored("two").status.admission is not None
+    assert life.revoked() == [("two", "QuotaChanged")]
+    cut(life, "5", **{**EVICT, "queueingStrategy": "StrictFIFO"})
+    assert life.revoked() == [("two", "QuotaChanged")]
+    life.stop("two")
+    life.settle()
+    assert life.phases("one", "two") == ["Admitted", "Pending"]
+
+
+def test_with_evict_reservations_go_before_what_runs() -> None:
+    life = a_life(onQuotaCut="evict")
+    life.submit("runs", "cq", "5", priority=-5)
+    life.settle()
+    life.verdict("runs", "c", "Ready")
+    life.submit("reserved", "cq", "5", priority=5)
+    life.settle()
+    cut(life, "5", onQuotaCut="evict")
+    assert life.revoked() == [("reserved", "QuotaChanged")]
+    assert life.phase("runs") == "Admitted"
+
+
+def test_with_evict_what_runs_on_a_flavor_that_is_offered_no_more_goes() -> None:
+    life = a_life(**EVICT)
+    life.put("ResourceFlavor", "other")
+    running(life, ("w", "5", 0))
+    life.queue("cq", resourceGroups=groups(other="10"), **EVICT)
+    life.settle()
+    assert life.revoked() == [("w", "FlavorsChanged")]
+    assert life.reason("w", "Requeued") == "True: FlavorsChanged"
+    assert life.phase("w") == "Admitted"
+
+
+def test_evict_spares_queues_that_do_not_say_so_and_those_within_their_own() -> None:
+    life = Life()
+    life.put("Cohort", "co", {"resourceGroups": groups(default="12")})
+    life.queue("keeps", "co", resourceGroups=groups(default="0"))
+    life.queue("gives", "co", resourceGroups=groups(default="0"), onQuotaCut="evict")
+    life.queue("within", "co", resourceGroups=groups(default="6"), onQuotaCut="evict")
+    for name in ("keeps", "gives", "within"):
+        life.submit(name, name, "6", priority={"gives": 9}.get(name, 0))
+    life.settle()
+    life.put("Cohort", "co", {})
+    life.settle()
+    assert life.revoked() == [("gives", "QuotaChanged")]
+    assert life.phases("keeps", "gives", "within") == ["Admitted", "Pending", "Admitted"]
+
+
+def test_saying_evict_while_over_quota_evicts_now() -> None:
+    life = a_life(admissionChecks=[])
+    running(life, ("one", "5", 0), ("two", "5", 0))
+    cut(life, "5", admissionChecks=[])
+    cut(life, "5", **EVICT)
+    assert life.revoked() == [("two", "QuotaChanged")]
+
+
+def test_unlimited_quota_is_never_exceeded() -> None:
+    huge = str(2**63)
+    life = a_life(huge)
+    life.submit("w", "cq", str(2**60))
+    life.settle()
+    assert life.phase("w") == "QuotaReserved"
+    cut(life, huge)
+    assert life.revoked() == []
+
+
+# A standby. ---------------------------------------------------------------------------------
+
+
+def test_a_standby_learns_what_others_reserved_and_cuts_it_once_it_takes_over() -> None:
+    life = a_life()
+    standby = Life()
+    standby.controller = life.controller
+    standby._objects = life._objects
+    standby.restart()
+    for domain in standby.core.domains():
+        standby.core.disown(domain)
+    life.submit("w", "cq", "8")
+    for _ in range(3):
+        known = life.controller.workloads.get("workload.ns.w")
+        standby.core.apply_workload("ns", "w", known.workload, known.revision, now=life.now)
+        life.settle()
+    (queue,) = standby.core._world.queues.values()
+    assert [entry[3] for entry in queue.ranked] == [("ns", "w")]
+    assert [one.state for one in queue.holding] == ["QuotaReserved"]
