@@ -22,6 +22,7 @@ from admittance.runtime.errors import Refused, Unavailable
 STREAMS: Final = (
     subjects.STREAM,
     subjects.TIMERS,
+    subjects.CHECKPOINTS,
     f"KV_{subjects.BUCKET}",
     f"KV_{subjects.CLAIMS}",
 )

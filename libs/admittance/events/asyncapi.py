@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.events import facts, requests, system, whatif
+from admittance.events import checkpoints, facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     BARRIER,
     CHECK_FACTS,
+    CHECKPOINT_MADE,
+    COMMITS,
     DEADLETTER,
     EPOCH,
     FENCED,
@@ -37,6 +39,7 @@ PARAMETERS: Final = {
     "controller": "Name of the check controller, escaped into one token.",
     "domain": "A cohort tree or a ClusterQueue without cohort, escaped into one token.",
     "kind": "Kind of the object or of the timer, escaped into one token.",
+    "id": "Name of the checkpoint.",
     "service": "Name of the service that could not use the message.",
 }
 
@@ -91,6 +94,8 @@ def channels() -> list[Channel]:
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),
         Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
         Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
+        Channel("checkpoint.commits", COMMITS, checkpoints.Commits, "send"),
+        Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", checkpoints.CheckpointMade, "send"),
         Channel("deadletter", f"{DEADLETTER}{{service}}", system.DeadLetter, "send"),
     ]
     found += [

@@ -16,6 +16,7 @@ STREAM: Final = "ADMITTANCE"
 TIMERS: Final = "ADMITTANCE_TIMERS"
 BUCKET: Final = "admittance"
 CLAIMS: Final = "admittance_claims"
+CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 
 WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "submitted": facts.Submitted,
@@ -65,6 +66,9 @@ INPUTS: Final = frozenset(WORKLOAD_FACTS) - OUTPUTS
 EPOCH: Final = "admit.lease.epoch."
 BARRIER: Final = "admit.lease.barrier."
 DEADLETTER: Final = "admit.deadletter."
+COMMITS: Final = "admit.checkpoint.commits"
+CHECKPOINT_MADE: Final = "admit.checkpoint.made."
+CHECKPOINT_PART: Final = "admit.checkpoint.part."
 TIMER_AT: Final = "admit.timer.at."
 TIMER_DUE: Final = "admit.timer.due."
 

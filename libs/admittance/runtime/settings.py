@@ -11,6 +11,10 @@ from typing import Final
 
 import msgspec
 
+from admittance.api.configuration import Configuration
+from admittance.api.durations import seconds
+from admittance.api.problems import ManifestError
+from admittance.api.read_configuration import read_file
 from admittance.events.names import token
 from admittance.runtime.errors import SetupError
 
@@ -23,7 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``instance`` is a token and tells apart the instances of a service; a runner keeps its own over
     restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
     are stored; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
-    bucket; its story stays on the log.
+    bucket; its story stays on the log. ``checkpoint_seconds``: how often a checkpoint is written,
+    if anything happened since the last one.
     """
 
     service: str
@@ -35,8 +40,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = 5.0
     claim_seconds: float = 300.0
     finished_seconds: float = 7 * 86_400.0
+    checkpoint_seconds: float = 4 * 3600.0
     json_logs: bool | None = None
     log_level: str = "info"
+    configuration: Configuration = Configuration()
 
     @classmethod
     def from_env(
@@ -47,9 +54,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         url: str | None = None,
         data_dir: Path | None = None,
         instance: str | None = None,
+        config: Path | None = None,
     ) -> Settings:
-        """Settings of ``service``. Raises SetupError naming the variable that is wrong."""
+        """Settings of ``service``. Raises SetupError naming the variable, or the file and the
+        field, that is wrong."""
         env = os.environ if env is None else env
+        configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
         folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
         return cls(
             service=service,
@@ -60,15 +70,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=int(_number(env, "ADMIT_REPLICAS", 1, least=1)),
             lease_seconds=_number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=_number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
-            finished_seconds=_number(env, "ADMIT_FINISHED_SECONDS", 7 * 86_400.0, least=60.0),
+            finished_seconds=_number(
+                env, "ADMIT_FINISHED_SECONDS", _retention(configuration), least=60.0
+            ),
+            checkpoint_seconds=_number(env, "ADMIT_CHECKPOINT_SECONDS", 4 * 3600.0, least=1.0),
             json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
+            configuration=configuration,
         )
 
 
 def new_instance() -> str:
     """A name that no other instance has."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _configuration(path: Path | str | None) -> Configuration:
+    if path is None:
+        return Configuration()
+    try:
+        return read_file(Path(path)).configuration
+    except ManifestError as error:
+        raise SetupError(str(error)) from None
+    except OSError as error:
+        raise SetupError(f"{path}: {error.strerror}") from None
+
+
+def _retention(configuration: Configuration) -> float:
+    kept = configuration.object_retention_policies.workloads.after_finished
+    # Whoever waits for a workload must be able to see how it ended.
+    return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
 
 
 def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:

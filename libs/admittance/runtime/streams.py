@@ -87,6 +87,23 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
             },
         ),
         Stream(
+            subjects.CHECKPOINTS,
+            {
+                **common,
+                "subjects": ["admit.checkpoint.>"],
+                # Nothing hangs on it but what can be looked up: the oldest goes first.
+                "discard": "old",
+                "allow_rollup_hdrs": False,
+            },
+            {
+                "allow_direct": True,
+                "compression": "s2",
+                "num_replicas": replicas,
+                "duplicate_window": DEDUPE,
+                "max_age": LOG_AGE,
+            },
+        ),
+        Stream(
             KV_LOG,
             {**common, **bucket, "subjects": [f"$KV.{subjects.BUCKET}.>"], "allow_atomic": True},
             {

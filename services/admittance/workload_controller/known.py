@@ -124,6 +124,10 @@ class Workloads:
         """The held workloads that name a LocalQueue, in the order of their keys."""
         return sorted(self._by_queue.get((namespace, queue), ()))
 
+    def finished(self) -> list[tuple[str, int]]:
+        """The keys of those that have ended, with the last fact of each."""
+        return list(self._finished.items())
+
     def items(self) -> Iterator[tuple[str, Known]]:
         """All that is held."""
         return iter(self._known.items())

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
+from admittance.events.checkpoints import Adopted
 from admittance.events.system import ObjectApplied
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
@@ -16,20 +17,28 @@ from admittance.runtime.history import last
 from admittance.runtime.message_ids import deployment_secret
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.journal import told_so_far, untold
+from admittance.workload_controller.memory import Found
 from admittance.workload_controller.statement import learn, statements
 
 log = structlog.get_logger()
 _applied = msgspec.json.Decoder(ObjectApplied)
 
 
-async def open_controller(bus: Bus, floor: int) -> tuple[Controller, list[str], asyncio.Task[None]]:
-    """The controller with the bucket read, the keys of workloads with something unsaid, and a task
-    that goes on reading manifests: one that a predecessor wrote while it fell must not be missed.
-    """
+async def open_controller(
+    bus: Bus, floor: int
+) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
+    """The controller with the bucket read, the keys of workloads with something unsaid, a task
+    that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
+    and what nobody told of."""
     controller = Controller(await deployment_secret(bus))
+    told = await told_so_far(bus)
+    adopted: list[Adopted] = []
     everything = BucketReader(bus)
     async for entries in everything.batches():
         _load(controller, entries)
+        if told:
+            adopted += untold(entries, told)
         if everything.loaded.is_set():
             break
     await everything.close()
@@ -49,7 +58,8 @@ async def open_controller(bus: Bus, floor: int) -> tuple[Controller, list[str], 
         finally:
             await manifests.close()
 
-    return controller, unsaid, asyncio.create_task(follow(), name="manifests")
+    following = asyncio.create_task(follow(), name="manifests")
+    return controller, unsaid, following, Found(told, adopted, everything.last)
 
 
 def _load(controller: Controller, entries: list[Entry]) -> None:

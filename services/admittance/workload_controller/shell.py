@@ -40,6 +40,7 @@ from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import open_controller
 
 SERVICE: Final = "workload-controller"
@@ -133,6 +134,7 @@ class Active:
     def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
         self._bus = bus
         self._settings = settings
+        self._epoch = epoch
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self.guard = Guard(bus, epoch)
         self._lock = asyncio.Lock()
@@ -142,6 +144,7 @@ class Active:
         self._progress = asyncio.Event()
         self._endpoints: Endpoints | None = None
         self._config: asyncio.Task[None] | None = None
+        self._memory: Memory | None = None
         self._deaf: BaseException | None = None
         self.controller: Controller | None = None
         self.ready = False
@@ -167,7 +170,9 @@ class Active:
     async def _lead(self) -> None:
         await self._puller.start()
         await self.guard.take()
-        controller, unsaid, self._config = await open_controller(self._bus, self._puller.floor)
+        controller, unsaid, self._config, found = await open_controller(
+            self._bus, self._puller.floor
+        )
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
         self._config.add_done_callback(partial(self._on_deaf, leading))
@@ -185,6 +190,15 @@ class Active:
             )
         if self._puller.idle:
             self.caught_up.set()
+        self._memory = Memory(
+            self._bus,
+            self._lock,
+            controller,
+            found,
+            epoch=self._epoch,
+            every_seconds=self._settings.checkpoint_seconds,
+        )
+        self._memory.start(now)
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         await self._endpoints.start()
         self.ready = True
@@ -215,6 +229,8 @@ class Active:
             self._config.cancel()
             await asyncio.gather(self._config, return_exceptions=True)
         await self._puller.close()
+        if self._memory is not None:
+            await self._memory.close()
 
     @property
     def lock(self) -> asyncio.Lock:
@@ -272,6 +288,7 @@ class Active:
         """What the puts that went through have to say, and the keys that must be decided anew."""
         messages: list[Message] = []
         unsure: list[str] = []
+        written: list[tuple[str, int]] = []
         outcomes: list[int | Refused | None]
         try:
             puts = [self._put_of(put) for put in commit.puts]
@@ -281,6 +298,7 @@ class Active:
             outcomes = [None] * len(commit.puts)
         for put, outcome in zip(commit.puts, outcomes, strict=True):
             if isinstance(outcome, int):
+                written.append((put.key, outcome))
                 messages += controller.committed(put, outcome, now)
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
@@ -292,6 +310,8 @@ class Active:
                 unsure.append(put.key)
             else:
                 raise outcome
+        if self._memory is not None:
+            self._memory.note(commit.through, now, written, unsure)
         return messages, unsure
 
     def _put_of(self, put: Put) -> Outgoing:

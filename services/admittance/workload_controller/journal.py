@@ -1,0 +1,159 @@
+"""Tells which facts are in which revisions, so that what a decision saw can be rebuilt later.
+
+Told behind the commit and never waited for: what was committed is told together as soon as the word
+before it is on its way to nobody any more. What a leader could not tell because it fell, its heir
+tells when it reads the bucket, as adopted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.events import subjects
+from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
+from admittance.runtime.bucket import Entry
+from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.history import last
+from admittance.workload import stored
+from admittance.workload_controller.decide import HEADER_FACT
+
+PREFIX: Final = "workload."
+KEYS_MAX: Final = 4_000
+"""Keys in one message: even long ones stay below the server's limit."""
+UNTOLD_MAX: Final = 200_000
+"""Keys that wait to be told while the bus does not take them; more than that is a gap."""
+GATHER_SECONDS: Final = 0.05
+PAUSE_SECONDS: Final = 1.0
+
+log = structlog.get_logger()
+_encode = msgspec.json.Encoder().encode
+_commits = msgspec.json.Decoder(Commits)
+
+
+async def told_so_far(bus: Bus) -> int:
+    """The newest revision of a workload that any leader has told of; 0: nobody ever did."""
+    try:
+        found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
+    except (Refused, Unavailable):
+        return 0
+    return _commits.decode(found.data).newest if found is not None else 0
+
+
+def untold(entries: Iterable[Entry], after: int) -> list[Adopted]:
+    """The workloads that were written behind that revision, as they were found."""
+    found = []
+    for entry in entries:
+        if entry.revision <= after or not entry.key.startswith(PREFIX):
+            continue
+        if entry.value is None:
+            fact = int(entry.headers.get(HEADER_FACT, "0"))
+        else:
+            fact = stored.decode(entry.value).status.log.fact
+        found.append(Adopted(key=entry.key[len(PREFIX) :], revision=entry.revision, fact=fact))
+    return found
+
+
+class Journal:
+    """The word of one leader. ``through`` and ``newest``: how far the log is in the bucket, and the
+    newest revision of a workload there."""
+
+    def __init__(self, bus: Bus, epoch: int, floor: int, newest: int) -> None:
+        self._bus = bus
+        self._epoch = epoch
+        self._floor = floor
+        self.through = 0
+        self.newest = newest
+        self._told = newest
+        self._untold: list[Committed] = []
+        self._keys = 0
+        self._number = 0
+        self._gap = False
+        self._wake = asyncio.Event()
+
+    def note(
+        self,
+        through: int,
+        now: datetime,
+        written: Sequence[tuple[str, int]],
+        adopted: Sequence[Adopted] = (),
+        *,
+        unsure: bool = False,
+    ) -> None:
+        """A commit, by bucket keys and their revisions."""
+        if not unsure:
+            self.through = max(self.through, through)
+        revisions = [revision for _, revision in written]
+        for revision in (*revisions, *(one.revision for one in adopted)):
+            self.newest = max(self.newest, revision)
+        self._untold.append(
+            Committed(
+                through=through,
+                now=now,
+                keys=tuple([key[len(PREFIX) :] for key, _ in written]),
+                runs=runs_of(revisions),
+                adopted=tuple(adopted),
+                unsure=unsure,
+            )
+        )
+        self._keys += len(written) + len(adopted) + 1
+        if self._keys > UNTOLD_MAX:
+            log.warning("commits_not_told", keys=self._keys)
+            self._untold.clear()
+            self._keys = 0
+            self._gap = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Tells what is noted, until cancelled."""
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._wake.clear()
+            try:
+                await self.flush()
+            except (Refused, Unavailable) as error:
+                log.warning("commits_wait", error=str(error))
+                await asyncio.sleep(PAUSE_SECONDS)
+                self._wake.set()
+
+    async def flush(self) -> None:
+        """Tells all that is noted. Raises Refused or Unavailable: then it is still noted."""
+        while self._untold:
+            part, keys = self._part()
+            self._told = max(self._told, *(_newest(one) for one in part))
+            said = Commits(
+                epoch=self._epoch,
+                floor=self._floor,
+                newest=self._told,
+                commits=tuple(part),
+                gap=self._gap,
+            )
+            headers = {MESSAGE_ID: f"{self._epoch}/{self._number}"}
+            await self._bus.publish(Outgoing(subjects.COMMITS, _encode(said), headers))
+            self._number += 1
+            self._gap = False
+            if part and self._untold[: len(part)] == part:
+                del self._untold[: len(part)]
+                self._keys -= keys
+
+    def _part(self) -> tuple[list[Committed], int]:
+        keys = 0
+        for count, one in enumerate(self._untold):
+            more = len(one.keys) + len(one.adopted) + 1
+            if count and keys + more > KEYS_MAX:
+                return self._untold[:count], keys
+            keys += more
+        return list(self._untold), keys
+
+
+def _newest(one: Committed) -> int:
+    runs = one.runs
+    written = (first + count - 1 for first, count in zip(runs[::2], runs[1::2], strict=True))
+    return max((*written, *(found.revision for found in one.adopted)), default=0)
