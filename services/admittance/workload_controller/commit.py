@@ -1,7 +1,8 @@
 """A commit as a value, and the order in which it is performed.
 
     0. notes      what no object will remember: ends of workloads, rejections, dead letters
-    1. puts       every changed object, each expecting the revision it was decided from
+    1. puts       every changed object, each expecting the revision it was decided from; those of a
+                  group in one atomic batch
     2. said       what follows, under message ids made of uid, revision and what
     3. echoes     barriers that lie before the end of the batch
     4. ack        one acknowledgement for the whole batch
@@ -40,7 +41,8 @@ class Put(NamedTuple):
     """Write ``key`` of the bucket if its revision is still ``expected`` (0: no such key).
 
     ``value`` None deletes; else it is ``workload`` as bytes. ``fact``: the last fact that is in
-    it. ``trace``: W3C traceparent.
+    it. ``trace``: W3C traceparent. ``group``: those of one number are written all or none, in their
+    order; 0: each for itself.
     """
 
     key: str
@@ -49,6 +51,7 @@ class Put(NamedTuple):
     fact: int
     trace: str = ""
     workload: StoredWorkload | None = None
+    group: int = 0
 
 
 class Message(NamedTuple):

@@ -20,6 +20,7 @@ from admittance.workload.change import Change, Outcome, ignored, with_log
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import Say, StoredWorkload
+from admittance.workload_controller import joint
 from admittance.workload_controller.commit import Commit, Dead, Echo, Heard, Message, Put
 from admittance.workload_controller.door import Unfit, open_door
 from admittance.workload_controller.known import Known
@@ -41,7 +42,13 @@ _QUIET: Final = frozenset({"pending", "requeued"})
 """Said for people: of several in one put only the last matters. Anything else is heard by
 machines, and must be said before the workload moves on."""
 
-_MUST_MOVE: Final = (facts.Assigned, facts.Refused, facts.Confirmed, facts.Revoked)
+_MUST_MOVE: Final = (
+    facts.Assigned,
+    facts.Refused,
+    facts.Confirmed,
+    facts.Revoked,
+    facts.Preempted,
+)
 """Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
 
 
@@ -57,6 +64,7 @@ class Folding:
         self._now = now
         self._working: dict[str, Known] = {}
         self._says: dict[str, tuple[Say, ...]] = {}
+        self._groups: dict[str, int] = {}
         self._notes: list[Message] = []
         self._dead: list[Dead] = []
         self._echoes: list[Echo] = []
@@ -75,6 +83,8 @@ class Folding:
             return True
         key = workload_key(fact.namespace, fact.name)
         if self._is_loud(key):
+            return False
+        if isinstance(fact, facts.Assigned) and any(map(self._is_loud, joint.keys_of(fact))):
             return False
         known = self._known(key)
         if heard.sequence <= known.fact:
@@ -99,19 +109,33 @@ class Folding:
         change = transition(known.workload, fact, self._occasion(fact, heard))
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
+        givers: list[joint.Giver] = []
+        if isinstance(fact, facts.Assigned) and fact.preempts and change.says:
+            givers, fallen = self._givers(fact, heard)
+            if fallen:
+                # The one that was to get the quota moves, and with it the assumption ends.
+                self._note_outcome(heard, ignored(known.workload, "StaleGiver", fallen))
+                self._apply(key, known, Change(known.workload), heard)
+                return True
         length = self._excess(key, change, heard)
         if length:
             self._bury(heard, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
             if not holds:
                 return True
-            change = Change(known.workload)
+            change, givers = Change(known.workload), []
         self._note_outcome(heard, change)
         if change.outcome is Outcome.REFUSED and heard.subject.startswith(
             "admit.workload.submitted."
         ):
             self._reject(heard, fact, change.reason, change.message)
         if change.outcome is Outcome.APPLIED:
+            for giver in givers:
+                self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
             self._apply(key, known, change, heard)
+            if givers:
+                self._groups.update(
+                    dict.fromkeys([*(one.key for one in givers), key], heard.sequence)
+                )
         return True
 
     def commit(self, rest: list[Heard], through: int) -> Commit:
@@ -119,14 +143,15 @@ class Folding:
         puts = []
         for key, known in self._working.items():
             before = self._of.workloads.get(key)
+            group = self._groups.get(key, 0)
             if known.workload is None:
                 # Also where it came and went within the batch: a predecessor who got only half of
                 # it and is late would else bring it to life.
-                puts.append(Put(key, before.revision, None, known.fact, known.trace))
+                puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
             workload = with_log(known.workload, known.fact, self._says.get(key, ()))
             value = stored.encode(workload)
-            puts.append(Put(key, before.revision, value, known.fact, known.trace, workload))
+            puts.append(Put(key, before.revision, value, known.fact, known.trace, workload, group))
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
 
     # Steps. -------------------------------------------------------------------------
@@ -144,15 +169,26 @@ class Folding:
             now = max(now, fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC))
         return Occasion(now, heard.sequence, heard.time, self._of.around)
 
-    def _apply(self, key: str, known: Known, change: Change, heard: Heard) -> None:
+    def _givers(self, fact: facts.Assigned, heard: Heard) -> tuple[list[joint.Giver], str]:
+        return joint.givers(
+            fact,
+            self._known,
+            self._working.__contains__,
+            self._of.catalog.domain_of,
+            lambda known, said: transition(known.workload, said, self._occasion(said, heard)),
+        )
+
+    def _apply(
+        self, key: str, known: Known, change: Change, heard: Heard, trace: str | None = None
+    ) -> None:
         workload = change.workload
         if workload is None:
             self._says.pop(key, None)
         else:
             self._says[key] = change.says
-        self._working[key] = Known(
-            workload, known.revision, heard.sequence, heard.headers.get(HEADER_TRACE, known.trace)
-        )
+        if trace is None:
+            trace = heard.headers.get(HEADER_TRACE, known.trace)
+        self._working[key] = Known(workload, known.revision, heard.sequence, trace)
         if workload is None and change.says and known.workload is not None:
             # A deleted object has no outbox; what its end means to others is said at once.
             last = with_log(known.workload, heard.sequence, change.says)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -21,7 +22,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, S
 from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import bucket, clock, lease_io, micro
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.consume import Bad, bury, persist
 from admittance.runtime.errors import (
     Refused,
@@ -40,6 +41,7 @@ from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.joint import packed, parted
 from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import open_controller
 
@@ -289,14 +291,12 @@ class Active:
         messages: list[Message] = []
         unsure: list[str] = []
         written: list[tuple[str, int]] = []
-        outcomes: list[int | Refused | None]
-        try:
-            puts = [self._put_of(put) for put in commit.puts]
-            outcomes = list(await self._bus.publish_all(puts))
-        except Unavailable as error:
-            log.warning("commit_unknown", error=str(error), puts=len(commit.puts))
-            outcomes = [None] * len(commit.puts)
-        for put, outcome in zip(commit.puts, outcomes, strict=True):
+        alone, groups = parted(commit.puts)
+        outcomes = await self._put_alone(alone)
+        for batch in packed(groups, BATCH_MAX):
+            outcomes += await self._put_together(batch)
+        puts = [*alone, *chain.from_iterable(groups)]
+        for put, outcome in zip(puts, outcomes, strict=True):
             if isinstance(outcome, int):
                 written.append((put.key, outcome))
                 messages += controller.committed(put, outcome, now)
@@ -313,6 +313,29 @@ class Active:
         if self._memory is not None:
             self._memory.note(commit.through, now, written, unsure)
         return messages, unsure
+
+    async def _put_alone(self, puts: list[Put]) -> list[int | Refused | None]:
+        """The revision of each, why it was refused, or None: that is unknown."""
+        try:
+            return list(await self._bus.publish_all([self._put_of(put) for put in puts]))
+        except Unavailable as error:
+            log.warning("commit_unknown", error=str(error), puts=len(puts))
+            return [None] * len(puts)
+
+    async def _put_together(self, groups: list[list[Put]]) -> list[int | Refused | None]:
+        """Likewise of groups, each of which is written as a whole or not at all. They share a
+        batch; if that is refused each goes alone: the server does not say which key was stale."""
+        puts = list(chain.from_iterable(groups))
+        try:
+            last = await self._bus.atomic([self._put_of(put) for put in puts])
+        except Unavailable as error:
+            log.warning("commit_unknown", error=str(error), puts=len(puts))
+            return [None] * len(puts)
+        except Refused as refused:
+            if len(groups) == 1:
+                return [refused] * len(puts)
+            return [one for group in groups for one in await self._put_together([group])]
+        return list(range(last - len(puts) + 1, last + 1))
 
     def _put_of(self, put: Put) -> Outgoing:
         headers = {HEADER_TRACE: put.trace} if put.trace else {}
