@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.events.requests import Applied, Delete, Reply, Request
-from admittance.events.shapes import Admission, Shortfall
+from admittance.events.shapes import Admission, Grounds, Shortfall
 
 
 class Simulate(Request, frozen=True, kw_only=True):
@@ -79,7 +79,8 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
     """Loses its quota. ``reason`` as in the condition Evicted, or of QuotaReserved where it had
     only a reservation; ``ran``: it was admitted, so that its job is stopped.
 
-    ``by``, ``rule``: for whom and under which rule it is preempted. ``after`` as in WouldStart.
+    ``by``, ``rule``, ``grounds``: for whom it is preempted, under which rule, and with which
+    numbers. ``after`` as in WouldStart.
     ``then``: how it stands in the end; None: it is gone.
     """
 
@@ -92,6 +93,7 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
     message: str = ""
     rule: str = ""
     by: str = ""
+    grounds: Grounds | None = None
     ran: bool = False
     after: int = 0
     then: Standing | None = None

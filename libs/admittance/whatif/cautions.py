@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from admittance.api.quantity import render
-from admittance.quota.amounts import UNLIMITED
-from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
+from admittance.scheduler.cuts import overloaded
 from admittance.whatif.copy import Copy
 
 
@@ -40,31 +39,21 @@ def health(copy: Copy) -> Health:
 
 
 def _over(copy: Copy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Where more is used than may be: of a whole tree, or beyond a queue's borrowing limit."""
+    """Where more is used than may be, as the scheduler sees it."""
     roots: dict[int, Node] = {}
-    for name, node in copy.core.catalog.tree.queues.items():
+    for node in copy.core.catalog.tree.queues.values():
         root = node.root()
         roots[id(root)] = root
-        if node is root:
-            continue
-        for fr, cell in node.cells.items():
-            if cell.borrow is not None and cell.usage > cell.subtree + cell.borrow:
-                limit = cell.subtree + cell.borrow
-                yield (name, *fr), _excess(f"ClusterQueue {name}", cell, limit)
     for root in roots.values():
-        for fr, cell in root.cells.items():
-            if cell.usage > cell.subtree and cell.subtree < UNLIMITED:
-                whose = f"{'cohort' if root.is_cohort else 'ClusterQueue'} {root.name}"
-                yield (root.name, *fr), _excess(whose, cell, cell.subtree)
-
-
-def _excess(whose: str, cell: Cell, limit: int) -> str:
-    flavor, resource = cell.fr
-    used, most = render(resource, cell.usage), render(resource, limit)
-    return (
-        f"{whose} would use {used} of {resource} in flavor {flavor}, more than its {most}: "
-        "what runs goes on, and nothing new starts there until enough has ended"
-    )
+        for one in overloaded(root):
+            flavor, resource = one.fr
+            whose = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
+            used, limit = render(resource, one.usage), render(resource, one.limit)
+            yield (
+                (whose, flavor, resource),
+                f"{whose} would use {used} of {resource} in flavor {flavor}, more than its "
+                f"{limit}: what runs goes on, and nothing new starts there until enough has ended",
+            )
 
 
 def cautions(copy: Copy, before: Health) -> Iterator[str]:

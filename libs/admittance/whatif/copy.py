@@ -17,9 +17,10 @@ from admittance.api.kinds import KINDS
 from admittance.api.problems import ManifestError
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.facts import Decision, Preempted, Stopped
+from admittance.events.facts import Decision, Stopped
 from admittance.events.names import plain, token
 from admittance.events.requests import SettledReply
+from admittance.events.shapes import PreemptedBy
 from admittance.events.subjects import EPOCH, subject_of, workload_key
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
@@ -58,8 +59,7 @@ class Eviction(NamedTuple):
     held: StoredWorkload
     reason: str
     message: str
-    rule: str
-    by: str
+    preempted: PreemptedBy | None
     wave: int
 
 
@@ -67,8 +67,9 @@ class Copy:
     """Both cores over one bucket. ``wave`` counts how often evicted jobs have stopped.
 
     ``before``: of each workload that was written, how it stood when the copy was made; None: it was
-    not there. ``reserved``: in which wave it got the quota that it holds. ``cut_off``: it went on
-    and on. ``unreadable``: keys whose values make no sense.
+    not there. ``reserved``: in which wave it got the quota that it holds. ``preempted``: for whom
+    others lost their quota, and who they are. ``cut_off``: it went on and on. ``unreadable``: keys
+    whose values make no sense.
     """
 
     def __init__(self, entries: Iterable[Entry], config: Config, now: datetime) -> None:
@@ -85,7 +86,6 @@ class Copy:
         self.unreadable: list[str] = []
         self._stopping: dict[Key, None] = {}
         self._finished: dict[str, Entry] = {}
-        self._preemptors: dict[Key, tuple[str, str]] = {}
         self._load(entries)
         self._sequence = self.controller.newest_fact
         self._left = DECISIONS_PER_WORKLOAD_MAX * (len(self.controller.workloads) + 1_000)
@@ -165,8 +165,6 @@ class Copy:
             headers = {}
             if isinstance(fact, Decision):
                 headers = {FENCE: "1", FENCE_SUBJECT: f"{EPOCH}{token(fact.domain)}"}
-                if isinstance(fact, Preempted):
-                    self._note_preemption(fact)
             batch.append(self._heard(subject_of(fact), encode(fact), headers))
         return self.hear(batch)
 
@@ -220,23 +218,20 @@ class Copy:
             self.reserved[key] = self.wave
         lost = held and (not holds or stopping)
         if lost and old is not None and (new is None or not is_true(new, Type.FINISHED)):
-            self.evictions.setdefault(key, self._eviction(key, old, new))
+            self._lose(key, old, new)
 
-    def _eviction(self, key: Key, old: StoredWorkload, new: StoredWorkload | None) -> Eviction:
-        reason, message, rule, by = "Deleted", "The workload is deleted", "", ""
+    def _lose(self, key: Key, old: StoredWorkload, new: StoredWorkload | None) -> None:
+        reason, message = "Deleted", "The workload is deleted"
         evicted = find(new, Type.EVICTED) if new is not None else None
         if new is not None and (evicted is None or evicted.status != "True"):
             evicted = find(new, Type.QUOTA_RESERVED)
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
-        if reason == "Preempted":
-            rule, by = self._preemptors.get(key, ("", ""))
-        return Eviction(old, reason, message, rule, by, self.wave)
-
-    def _note_preemption(self, fact: Preempted) -> None:
-        self._preemptors[fact.namespace, fact.name] = fact.reason, fact.by
-        namespace, _, name = fact.by.partition("/")
-        self.preempted.setdefault((namespace, name), []).append(f"{fact.namespace}/{fact.name}")
+        by = new.status.preempted_by if new is not None and reason == "Preempted" else None
+        self.evictions.setdefault(key, Eviction(old, reason, message, by, self.wave))
+        if by is not None:
+            namespace, _, name = by.by.partition("/")
+            self.preempted.setdefault((namespace, name), []).append("/".join(key))
 
     # Deciding. ----------------------------------------------------------------------------------
 

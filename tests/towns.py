@@ -1,0 +1,143 @@
+"""A bucket that came to be by what users did, and questions what would follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.events.facts import CheckReported
+from admittance.events.requests import Delete
+from admittance.events.whatif import Simulate, SimulateReply
+from admittance.scheduler.config import Config
+from admittance.whatif.change import change_of, perform
+from admittance.whatif.copy import Copy, Entry
+from admittance.whatif.simulate import simulate
+from admittance.workload import stored
+
+from builders import a_manifest
+
+NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+API = "kueue.x-k8s.io/v1beta2"
+
+
+def an_object(kind: str, name: str, spec: Any = None, namespace: str = "") -> dict[str, Any]:
+    """A manifest."""
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": API,
+        "kind": kind,
+        "metadata": meta,
+        **({"spec": spec} if spec is not None else {}),
+    }
+
+
+def a_queue(name: str, cohort: str = "", *, cpu: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    """A ClusterQueue; ``cpu``: flavor to its nominal quota, in order."""
+    offered = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": much}]}
+        for flavor, much in cpu.items()
+    ]
+    made: dict[str, Any] = {
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": offered}],
+        **({"cohortName": cohort} if cohort else {}),
+        **spec,
+    }
+    return an_object("ClusterQueue", name, made)
+
+
+def raws(*objects: Mapping[str, Any]) -> tuple[msgspec.Raw, ...]:
+    """Manifests as a request has them."""
+    return tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+
+
+class Town:
+    """A system at rest, with the flavors ``spot`` and ``steady``; each step settles."""
+
+    def __init__(self, *objects: Mapping[str, Any], config: Config | None = None) -> None:
+        self.config = config or Config()
+        self.copy = Copy((), self.config, NOON)
+        self.apply(an_object("ResourceFlavor", "spot"), an_object("ResourceFlavor", "steady"))
+        self.apply(*objects)
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Users apply manifests, or submit workloads, one second after what came before."""
+        perform(self.copy, change_of(Simulate(objects=raws(*objects))))
+        self.copy.settle()
+        self.copy.now += timedelta(seconds=1)
+
+    def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
+        """A ClusterQueue and a LocalQueue of its name."""
+        self.apply(a_queue(name, cohort, **spec), a_local(name))
+
+    def submit(self, name: str, queue: str, cpu: int = 1, priority: int = 0) -> None:
+        """A workload."""
+        self.apply(a_job(name, queue, cpu, priority))
+
+    def ready(self, name: str, check: str) -> None:
+        """The check has said so of the workload."""
+        workload = self.copy.workload(("ns", name))
+        assert workload is not None
+        report = CheckReported(
+            namespace="ns",
+            name=name,
+            controller="example.com/check",
+            check=check,
+            cycle=workload.status.admission_cycle,
+            state="Ready",
+        )
+        self.copy.say([report])
+        self.copy.settle()
+
+    def entries(self) -> list[Entry]:
+        """The bucket as it is now."""
+        controller = self.copy.controller
+        found = [Entry(key, kept.value, kept.revision) for key, kept in controller.objects]
+        found += [
+            Entry(key, stored.encode(known.workload), known.revision)
+            for key, known in controller.workloads.items()
+            if known.workload is not None
+        ]
+        return sorted(found, key=lambda one: one.revision)
+
+    def simulate(
+        self,
+        *objects: Mapping[str, Any],
+        deletes: tuple[Delete, ...] = (),
+        limit: int = 0,
+        namespace: str = "",
+    ) -> SimulateReply:
+        """What would follow."""
+        request = Simulate(objects=raws(*objects), deletes=deletes, limit=limit)
+        return simulate(
+            self.entries(), request, self.config, now=self.copy.now, namespace=namespace
+        )
+
+
+def a_local(name: str, queue: str = "", **spec: Any) -> dict[str, Any]:
+    """A LocalQueue in ``ns``."""
+    return an_object("LocalQueue", name, {"clusterQueue": queue or name, **spec}, "ns")
+
+
+def a_job(name: str, queue: str, cpu: int = 1, priority: int = 0) -> dict[str, Any]:
+    """A workload of one pod."""
+    return a_manifest(name, queue=queue, requests={"cpu": str(cpu)}, priority=priority)
+
+
+def starts(reply: SimulateReply) -> dict[str, str]:
+    """Who would start, in which flavor."""
+    return {one.name: one.admission.pod_set_assignments[0].flavors["cpu"] for one in reply.starts}
+
+
+def waits(reply: SimulateReply) -> dict[str, str]:
+    """Who would wait, for what."""
+    return {one.name: one.reason for one in reply.waits}
+
+
+def evictions(reply: SimulateReply) -> dict[str, str]:
+    """Who would be evicted, for what."""
+    return {one.name: one.reason for one in reply.evictions}

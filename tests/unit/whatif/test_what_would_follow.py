@@ -1,0 +1,359 @@
+"""What a change would do, told against what would happen anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.events.requests import Delete
+
+from towns import Town, a_job, a_local, a_queue, an_object, evictions, starts, waits
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+RECLAIM = {"reclaimWithinCohort": "Any"}
+CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
+
+
+def a_town(**spec: Any) -> Town:
+    """One queue of two, a and b run, c and d wait."""
+    town = Town()
+    town.queue("cq", cpu={"spot": 2}, **spec)
+    for name in "abcd":
+        town.submit(name, "cq")
+    return town
+
+
+# Quotas. ------------------------------------------------------------------------------------
+
+
+def test_raising_a_quota_starts_those_that_wait_in_their_order() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}))
+    assert (starts(reply), waits(reply), evictions(reply)) == ({"c": "spot"}, {}, {})
+    [start] = reply.starts
+    assert start.after == 0
+    assert start.otherwise is not None
+    assert (start.otherwise.phase, start.otherwise.position) == ("Pending", 1)
+    assert start.otherwise.reason == "WaitingForQuota"
+    assert (reply.counts.run, reply.counts.pending) == (2, 1)
+    assert [(one.name, one.outcome) for one in reply.results] == [("cq", "changed")]
+
+
+def test_a_manifest_that_changes_nothing_makes_no_difference() -> None:
+    town = a_town()
+    reply = town.simulate(a_queue("cq", cpu={"spot": 2}), a_local("cq"))
+    assert (reply.starts, reply.waits, reply.evictions) == ((), (), ())
+    assert {one.outcome for one in reply.results} == {"unchanged"}
+    assert (reply.counts.run, reply.counts.pending) == (2, 2)
+
+
+def test_lowering_a_quota_stops_nothing_that_runs_and_says_that_it_is_exceeded() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 1}))
+    assert (starts(reply), evictions(reply)) == ({}, {})
+    [warning] = reply.warnings
+    assert "ClusterQueue cq would use 2 of cpu in flavor spot, more than its 1" in warning
+    assert (reply.counts.run, reply.counts.pending) == (2, 2)
+
+
+def test_lowering_a_quota_takes_it_back_from_reservations_the_newest_first() -> None:
+    town = Town(CHECK)
+    town.queue("cq", cpu={"spot": 2}, admissionChecks=["budget"])
+    town.submit("a", "cq")
+    town.submit("b", "cq")
+    reply = town.simulate(a_queue("cq", cpu={"spot": 1}, admissionChecks=["budget"]))
+    assert evictions(reply) == {"b": "QuotaChanged"}
+    [eviction] = reply.evictions
+    assert not eviction.ran
+    assert eviction.then is not None and eviction.then.position == 1
+    assert waits(reply) == {"b": "WaitingForQuota"}
+    assert reply.counts.reserved == 1
+
+
+def test_where_a_queue_asks_for_it_a_cut_evicts_what_runs() -> None:
+    town = a_town(onQuotaCut="evict")
+    reply = town.simulate(a_queue("cq", cpu={"spot": 1}, onQuotaCut="evict"))
+    assert evictions(reply) == {"b": "QuotaChanged"}
+    assert reply.evictions[0].ran
+    assert reply.warnings == ()
+
+
+def test_a_new_flavor_starts_those_that_wait_in_it() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 2, "steady": 1}))
+    assert starts(reply) == {"c": "steady"}
+
+
+def test_a_flavor_that_is_not_there_makes_its_queue_inactive() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 2, "gold": 4}))
+    assert starts(reply) == {}
+    assert waits(reply) == {"c": "FlavorNotFound", "d": "FlavorNotFound"}
+    assert "ClusterQueue cq becomes inactive" in reply.warnings[0]
+
+
+# Stopping queues. ---------------------------------------------------------------------------
+
+
+def test_hold_leaves_alone_what_runs_and_holds_back_the_rest() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="Hold"))
+    assert (starts(reply), evictions(reply)) == ({}, {})
+    assert waits(reply) == {"c": "Stopped", "d": "Stopped"}
+    assert reply.counts.run == 2
+    assert "becomes inactive" in reply.warnings[0]
+
+
+def test_hold_and_drain_evicts_what_runs() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="HoldAndDrain"))
+    assert evictions(reply) == {"a": "ClusterQueueStopped", "b": "ClusterQueueStopped"}
+    assert set(waits(reply)) == set("abcd")
+    assert reply.counts.run == 0
+
+
+def test_starting_a_queue_again_starts_what_was_held_back() -> None:
+    town = Town()
+    town.queue("cq", cpu={"spot": 2}, stopPolicy="Hold")
+    town.submit("a", "cq")
+    reply = town.simulate(a_queue("cq", cpu={"spot": 2}))
+    assert starts(reply) == {"a": "spot"}
+    assert reply.warnings == ()
+
+
+def test_a_stopped_local_queue_drains_its_own_workloads_only() -> None:
+    town = Town(a_queue("cq", cpu={"spot": 2}), a_local("one", "cq"), a_local("two", "cq"))
+    town.submit("a", "one")
+    town.submit("b", "two")
+    town.submit("c", "two")
+    reply = town.simulate(a_local("one", "cq", stopPolicy="HoldAndDrain"))
+    assert evictions(reply) == {"a": "LocalQueueStopped"}
+    assert starts(reply) == {"c": "spot"}
+    assert reply.starts[0].after == 1
+
+
+# Preemption. --------------------------------------------------------------------------------
+
+
+def test_a_new_workload_of_high_priority_preempts_and_starts_when_the_victim_has_stopped() -> None:
+    town = Town()
+    town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
+    town.submit("old", "cq")
+    town.submit("new", "cq")
+    reply = town.simulate(a_job("high", "cq", priority=10))
+    assert evictions(reply) == {"new": "Preempted"}
+    [eviction] = reply.evictions
+    assert (eviction.rule, eviction.by, eviction.after) == ("InClusterQueue", "ns/high", 0)
+    assert eviction.ran
+    assert eviction.then is not None and eviction.then.reason == "WaitingForQuota"
+    [start] = reply.starts
+    assert (start.name, start.after, start.preempts) == ("high", 1, ("ns/new",))
+    assert start.otherwise is None
+    assert waits(reply) == {"new": "WaitingForQuota"}
+    assert [(one.name, one.outcome) for one in reply.results] == [("high", "created")]
+
+
+def test_a_victim_that_finds_another_flavor_starts_again() -> None:
+    town = Town()
+    town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
+    town.submit("low", "cq", cpu=2)
+    wider = a_queue(
+        "cq",
+        cpu={"spot": 2, "steady": 2},
+        preemption=LOWER,
+        flavorFungibility={"whenCanPreempt": "MayStopSearch"},
+    )
+    reply = town.simulate(wider, a_job("high", "cq", cpu=2, priority=1))
+    assert evictions(reply) == {"low": "Preempted"}
+    assert starts(reply) == {"high": "spot", "low": "steady"}
+    again = {one.name: one.again for one in reply.starts}
+    assert again == {"high": False, "low": True}
+    [eviction] = reply.evictions
+    assert eviction.then is not None and eviction.then.admission is not None
+    assert waits(reply) == {}
+
+
+def test_a_queue_that_joins_a_cohort_borrows_there() -> None:
+    town = Town()
+    town.queue("rich", "team", cpu={"spot": 4})
+    town.queue("poor", cpu={"spot": 1})
+    town.submit("a", "poor")
+    town.submit("b", "poor")
+    reply = town.simulate(a_queue("poor", "team", cpu={"spot": 1}))
+    assert starts(reply) == {"b": "spot"}
+    assert reply.counts.run == 1
+
+
+def test_a_queue_that_joins_a_cohort_takes_back_what_others_borrow() -> None:
+    town = Town()
+    town.queue("mine", cpu={"spot": 0}, preemption=RECLAIM)
+    town.queue("lender", "team", cpu={"spot": 2})
+    town.queue("borrower", "team", cpu={"spot": 0})
+    town.submit("guest", "borrower", cpu=2)
+    town.submit("waits", "mine", cpu=1)
+    reply = town.simulate(
+        a_queue("mine", "team", cpu={"spot": 1}, preemption=RECLAIM),
+        a_queue("lender", "team", cpu={"spot": 1}),
+    )
+    assert evictions(reply) == {"guest": "Preempted"}
+    assert reply.evictions[0].rule == "InCohortReclamation"
+    assert starts(reply) == {"waits": "spot"}
+    assert waits(reply) == {"guest": "WaitingForQuota"}
+
+
+# Checks. ------------------------------------------------------------------------------------
+
+
+def test_whoever_has_to_pass_a_check_gets_quota_and_waits_for_it() -> None:
+    town = Town(CHECK)
+    town.queue("cq", cpu={"spot": 1}, admissionChecks=["budget"])
+    town.submit("a", "cq")
+    town.ready("a", "budget")
+    reply = town.simulate(
+        a_queue("cq", cpu={"spot": 2}, admissionChecks=["budget"]), a_job("b", "cq")
+    )
+    assert starts(reply) == {"b": "spot"}
+    assert reply.starts[0].checks == ("budget",)
+
+
+def test_without_its_check_a_reservation_is_admitted() -> None:
+    town = Town(CHECK)
+    town.queue("cq", cpu={"spot": 1}, admissionChecks=["budget"])
+    town.submit("a", "cq")
+    reply = town.simulate(a_queue("cq", cpu={"spot": 1}))
+    assert starts(reply) == {"a": "spot"}
+    [start] = reply.starts
+    assert start.checks == ()
+    assert start.otherwise is not None and start.otherwise.phase == "QuotaReserved"
+
+
+# Workloads and deletions. -------------------------------------------------------------------
+
+
+def test_a_new_workload_that_finds_no_room_waits_with_numbers() -> None:
+    reply = a_town().simulate(a_job("e", "cq", cpu=2))
+    [wait] = reply.waits
+    assert (wait.name, wait.position, wait.reason) == ("e", 3, "WaitingForQuota")
+    assert wait.otherwise is None
+    assert [(s.flavor, s.resource, s.requested, s.available) for s in wait.shortfalls] == [
+        ("spot", "cpu", 2000, 0)
+    ]
+
+
+def test_a_new_workload_that_goes_first_makes_nobody_wait_who_waits_already() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}), a_job("e", "cq", priority=1))
+    assert starts(reply) == {"e": "spot"}
+    assert waits(reply) == {}
+    assert reply.counts.pending == 2
+
+
+def test_a_workload_whose_name_is_taken_would_be_refused() -> None:
+    reply = a_town().simulate(a_job("a", "cq", cpu=2))
+    [result] = reply.results
+    assert result.outcome == "refused"
+    assert "AlreadyExists" in result.warnings[0]
+
+
+def test_deleting_a_workload_starts_the_next() -> None:
+    reply = a_town().simulate(deletes=(Delete(kind="Workload", namespace="ns", name="a"),))
+    assert evictions(reply) == {"a": "Deleted"}
+    assert reply.evictions[0].then is None
+    assert starts(reply) == {"c": "spot"}
+    assert reply.counts.gone == 1
+
+
+def test_deleting_a_local_queue_leaves_its_workloads_waiting_for_it() -> None:
+    reply = a_town().simulate(deletes=(Delete(kind="LocalQueue", namespace="ns", name="cq"),))
+    assert set(waits(reply)) == {"c", "d"}
+    assert [(one.kind, one.outcome) for one in reply.results] == [("LocalQueue", "deleted")]
+
+
+def test_what_is_still_needed_would_not_be_deleted() -> None:
+    reply = a_town().simulate(deletes=(Delete(kind="ResourceFlavor", name="spot"),))
+    assert "would not be deleted: still in use by ClusterQueue cq" in reply.error
+    assert reply.problems == ()
+
+
+def test_a_cluster_queue_can_be_tried_together_with_all_that_waits_in_it() -> None:
+    town = Town()
+    reply = town.simulate(
+        a_queue("cq", cpu={"spot": 1}), a_local("cq"), a_job("a", "cq"), a_job("b", "cq")
+    )
+    assert starts(reply) == {"a": "spot"}
+    assert waits(reply) == {"b": "WaitingForQuota"}
+
+
+def test_a_job_is_tried_as_the_workload_that_it_becomes() -> None:
+    town = a_town()
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "labels": {"kueue.x-k8s.io/queue-name": "cq"},
+        },
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}],
+                }
+            }
+        },
+    }
+    assert waits(town.simulate(job)) == {"j": "WaitingForQuota"}
+
+
+# What happens anyway. -----------------------------------------------------------------------
+
+
+def test_what_would_happen_anyway_is_not_told() -> None:
+    town = a_town()
+    # Room has come free, and nobody has decided yet.
+    quiet = Town()
+    quiet.copy = town.copy
+    entries = [one for one in town.entries() if not one.key.startswith("workload.ns.a")]
+    quiet.entries = lambda: entries  # type: ignore[method-assign]
+    reply = quiet.simulate(a_queue("cq", cpu={"spot": 3}))
+    assert starts(reply) == {"d": "spot"}
+    assert reply.counts.run == 2
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_lists_are_cut_at_the_limit_and_counts_are_not(limit: int) -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}), limit=limit)
+    assert len(reply.starts) == limit
+    assert reply.counts.starts == 2
+
+
+# Bad input. ---------------------------------------------------------------------------------
+
+
+def test_everything_that_is_wrong_is_told_before_anything_is_tried() -> None:
+    bad = a_queue("cq", cpu={"spot": -1})
+    unknown = an_object("ClusterQueue", "other", {"nominal": 3})
+    reply = a_town().simulate(bad, unknown)
+    assert reply.error
+    assert any("object 1" in line and "nominalQuota" in line for line in reply.problems)
+    assert any("object 2" in line and "spec.nominal" in line for line in reply.problems)
+    assert reply.counts.starts == 0
+
+
+def test_what_must_not_change_is_told_in_the_words_of_apply() -> None:
+    town = Town(CHECK)
+    other = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/other"})
+    reply = town.simulate(other)
+    assert any("AdmissionCheck budget" in line for line in reply.problems)
+
+
+def test_who_may_ask_for_one_namespace_changes_nothing_else() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}), namespace="ns")
+    assert reply.problems == ("object 1: is not of the namespace ns",)
+
+
+def test_who_may_ask_for_one_namespace_sees_its_workloads_only() -> None:
+    town = Town()
+    town.queue("cq", cpu={"spot": 1}, preemption=LOWER)
+    town.apply(an_object("LocalQueue", "cq", {"clusterQueue": "cq"}, "other"))
+    town.submit("low", "cq")
+    high = a_job("high", "cq", priority=1)
+    high["metadata"]["namespace"] = "other"
+    reply = town.simulate(high, namespace="other")
+    assert starts(reply) == {"high": "spot"}
+    assert (evictions(reply), reply.counts.evictions) == ({}, 1)
