@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.events.facts import Assigned, Preempted
+from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.events.shapes import Admission
 from admittance.scheduler.config import Config
@@ -43,7 +43,9 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
 class Story:
     """A scheduler that owns every domain, and a bucket that is only a revision.
 
-    ``decided`` and ``preempted``: of the last cycle; ``told``: everybody preempted so far.
+    ``decided`` and ``preempted``: of the last cycle; ``told``: everybody preempted so far;
+    ``waiting``: the preemptors that were told that they wait. ``admits``: who has quota is
+    admitted at once; else it stays reserved.
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -54,6 +56,8 @@ class Story:
         self.decided: list[Assigned] = []
         self.preempted: list[Preempted] = []
         self.told: list[Preempted] = []
+        self.waiting: list[Refused] = []
+        self.admits = True
         self.flavor("default")
 
     # Configuration. -------------------------------------------------------------------------
@@ -210,6 +214,10 @@ class Story:
         self.decided = [one for one in decisions if isinstance(one, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
         self.told += self.preempted
+        for one in decisions:
+            if isinstance(one, Refused):
+                self.waiting.append(one)
+                self.change(one.name, conditions={"QuotaReserved": (False, one.refusal.reason)})
         if confirm:
             for one in self.decided:
                 self.confirm(one)
@@ -218,12 +226,13 @@ class Story:
         return [one.name for one in self.decided]
 
     def confirm(self, one: Assigned) -> None:
-        """The decision is applied."""
-        self.change(
-            one.name,
-            conditions={"QuotaReserved": (True, "QuotaReserved"), "Admitted": (True, "Admitted")},
-            admission=one.admission,
-        )
+        """The decision is applied: first to those who hand their quota on."""
+        for giver in one.preempts:
+            self.evict(giver.name, "Preempted")
+        conditions = {"QuotaReserved": (True, "QuotaReserved")}
+        if self.admits:
+            conditions["Admitted"] = (True, "Admitted")
+        self.change(one.name, conditions=conditions, admission=one.admission)
 
     def settle(self) -> list[str]:
         """Cycles while there is work: the names of those that got quota, in order."""

@@ -43,7 +43,7 @@ class Scan:
 
     def __init__(self, given: dict[str, Any]) -> None:
         fair = FairSharing() if given.get("enableFairSharing") else None
-        self.given = Given({}, Config(preemption=True, fair_sharing=fair))
+        self.given = Given({}, Config(as_kueue=True, preemption=True, fair_sharing=fair))
         first = given["clusterQueue"]
         self.name = first["metadata"]["name"]
         for obj in (*given.get("resourceFlavors", ()), *given.get("cohorts", ()), first):

@@ -29,7 +29,7 @@ def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     if table["assignmentMode"] == "Fit":
         pytest.skip("only a head that does not fit has room held for it")
     name = table["clusterQueue"]["metadata"]["name"]
-    given = Given({"resourceFlavors": table["resourceFlavors"]}, Config(preemption=True))
+    given = Given({"resourceFlavors": table["resourceFlavors"]}, Config(as_kueue=True, preemption=True))
     given.put(table["clusterQueue"])
     given.use(name, table["cqUsage"])
     assignment = Assignment()
@@ -49,7 +49,7 @@ def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
 def test_entries_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     ordering = case["given"].get("workloadOrdering", {})
     stamp = ordering.get("podsReadyRequeuingTimestamp", "Eviction")
-    given = Given({}, Config(preemption=True, requeuing_timestamp=stamp))
+    given = Given({}, Config(as_kueue=True, preemption=True, requeuing_timestamp=stamp))
     queue = given.world.queue("cq")
     entries = []
     for one in case["given"]["input"]:
@@ -67,7 +67,7 @@ def test_the_second_cycle_goes_on_where_the_first_stopped_as_in_kueue(
     case: dict[str, Any],
 ) -> None:
     table = case["given"]
-    given = Given(table, Config(preemption=True, partial_admission=True))
+    given = Given(table, Config(as_kueue=True, preemption=True, partial_admission=True))
     known = {
         (one["metadata"].get("namespace", ""), one["metadata"]["name"]): stored.decode(
             msgspec.json.encode(one)
@@ -127,7 +127,7 @@ OUTCOMES = {
 def _settled(case: dict[str, Any], strategy: str) -> Story:
     """One waiting workload, after a cycle that had this outcome for it."""
     table = case["given"]
-    story = Story(Config(preemption=True))
+    story = Story(Config(as_kueue=True, preemption=True))
     story.queue("cq", resourceGroups=groups(default="0"), queueingStrategy=strategy)
     story.submit("one", "cq", "1")
     if table.get("reason") == "NamespaceMismatch":

@@ -48,7 +48,7 @@ CASES = [
 @needs_data
 @pytest.mark.parametrize("case", CASES)
 def test_victims_are_those_that_kueue_takes(case: dict[str, Any]) -> None:
-    given = Given(case["given"], Config(preemption=True))
+    given = Given(case["given"], Config(as_kueue=True, preemption=True))
     member = given.workload(case["given"]["incoming"])
     need, contested = asked(given, case, member)
     before = given.usage()
@@ -75,7 +75,7 @@ def holding(obj: dict[str, Any], queue: str) -> dict[str, Any]:
 @needs_data
 @pytest.mark.parametrize("case", cases("preemption/TestCandidatesOrdering", ORDERING))
 def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
-    given = Given({"now": case["given"]["now"]}, Config(preemption=True))
+    given = Given({"now": case["given"]["now"]}, Config(as_kueue=True, preemption=True))
     own = case["given"]["preemptorClusterQueue"]
     members = [
         given.workload(holding(one["obj"], one.get("clusterQueue", own)))
@@ -97,7 +97,7 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
 @needs_data
 @pytest.mark.parametrize("case", cases("preemption/TestSatisfiesPreemptionPolicy", POLICIES))
 def test_a_policy_gives_up_whom_kueue_gives_up(case: dict[str, Any]) -> None:
-    given = Given({"now": case["given"]["now"]}, Config(preemption=True))
+    given = Given({"now": case["given"]["now"]}, Config(as_kueue=True, preemption=True))
     preemptor, other = (given.workload(case["given"][one]) for one in ("preemptor", "candidate"))
     assert allows(case["given"]["policy"], preemptor, other) is case["want"].get("result", False)
 
@@ -107,7 +107,7 @@ def test_a_policy_gives_up_whom_kueue_gives_up(case: dict[str, Any]) -> None:
 def test_shares_give_up_whom_kueue_takes(case: dict[str, Any]) -> None:
     table = case["given"]
     sharing = FairSharing(strategies=tuple(table["strategies"])) if "strategies" in table else None
-    config = Config(preemption=True, fair_sharing=sharing or FairSharing())
+    config = Config(as_kueue=True, preemption=True, fair_sharing=sharing or FairSharing())
     given = Given(table, config)
     # One case has an incoming workload that holds quota already; nobody has heard of that.
     member = given.workload({**table["incoming"], "status": {}})
@@ -133,7 +133,7 @@ def test_shares_give_up_whom_kueue_takes(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("preemption/TestMakeClusterQueueOrdering"))
 def test_queues_are_taken_from_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     table = case["given"]
-    given = Given(table, Config(preemption=True, fair_sharing=FairSharing()))
+    given = Given(table, Config(as_kueue=True, preemption=True, fair_sharing=FairSharing()))
     nodes = given.core.catalog.tree.queues
     candidates = {nodes[name]: list(given.queue(name).ranked) for name in table["candidateCQs"]}
     targets = Targets(nodes[table["preemptorCQ"]], candidates, share_of)

@@ -51,7 +51,7 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     gates = case["given"].get("featureGates", {})
     partial = gates.get("PartialAdmission", True)
     fair = FairSharing() if case["given"].get("enableFairSharing") else None
-    config = Config(preemption=True, partial_admission=partial, fair_sharing=fair)
+    config = Config(as_kueue=True, preemption=True, partial_admission=partial, fair_sharing=fair)
     given = Given(case["given"], config)
     core = given.core
     held = {

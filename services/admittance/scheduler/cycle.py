@@ -10,6 +10,7 @@ from datetime import datetime
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
+from admittance.scheduler import gates
 from admittance.scheduler.assign import NO_FIT, Cursor
 from admittance.scheduler.config import Config
 from admittance.scheduler.nominate import Nomination, Nominator, Search
@@ -28,6 +29,7 @@ class Cycle:
         self.number = 0
         self._nominator = Nominator(queues, config)
         self._shares_count = config.fair_sharing is not None
+        self._as_kueue = config.as_kueue
 
     def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
         """One cycle. True: something came of it."""
@@ -65,7 +67,7 @@ class Cycle:
                 entries.sort(key=_order)
         # 4. One after the other, each seeing what the ones before it took.
         if entries:
-            turn = Turn(self._nominator, accept, preempt)
+            turn = Turn(self._nominator, accept, preempt, as_kueue=self._as_kueue)
             for entry in ordered:
                 moved |= self.settle(domain, entry, turn.take(entry), now)
             turn.end()
@@ -94,6 +96,8 @@ class Cycle:
         if outcome is Outcome.SKIPPED:
             self._save_cursor(domain, entry)
             return False
+        if outcome is Outcome.GATED:
+            return gates.park(entry, now)
         keep_place(entry)
         return outcome is Outcome.PREEMPTS
 

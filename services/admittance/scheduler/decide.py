@@ -7,12 +7,11 @@ workload-controller does not take the decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from heapq import heappop
 from typing import Any
 
-from admittance.events.facts import Assigned, Preempted, Refused
+from admittance.events.facts import Refused
 from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
@@ -21,17 +20,13 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import answers, configure, grounds, intake
-from admittance.scheduler.assign import Assignment
+from admittance.scheduler import answers, configure, cuts, intake
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.facts import LONG_AGO
-from admittance.scheduler.grounds import waited
-from admittance.scheduler.ledger import admission_of
-from admittance.scheduler.picture import Member, Say
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.outcomes import Decided, Outcomes
+from admittance.scheduler.queue import Domain
 from admittance.scheduler.refusals import due, earliest
-from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
 from admittance.workload.stored import StoredWorkload
 
@@ -97,6 +92,7 @@ class Scheduler:
         found = self._world.domains.get(domain)
         if found is not None:
             found.owned = True
+            found.cut = True
             self._world.flush(found)
 
     def disown(self, domain: str) -> None:
@@ -120,16 +116,19 @@ class Scheduler:
 
     # Decisions. -----------------------------------------------------------------------------
 
-    def cycle(self, *, now: datetime) -> list[Assigned | Preempted]:
+    def cycle(self, *, now: datetime) -> list[Decided]:
         """One cycle over the owned domains in which something happened: at most one head of each
-        ClusterQueue. What is returned is assumed already; who is preempted keeps its quota until
-        the picture hears that it has none."""
-        decided: list[Assigned | Preempted] = []
+        ClusterQueue. What is returned is assumed already: quota of merely reserved workloads is
+        handed on with it, and who else is preempted keeps its quota until the picture hears that it
+        has none."""
+        world = self._world
+        decided: list[Decided] = []
         # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
-        if self.rouse(now=now):
-            self._cycle.number += 1
-            for domain in list(self._world.busy):
-                self._one(domain, decided, now)
+        self._cycle.number += self.rouse(now=now)
+        for domain in list(world.busy):
+            if domain.cut:
+                decided += cuts.due(world, domain, now)
+            self._one(domain, decided, now)
         return decided
 
     def rouse(self, *, now: datetime) -> bool:
@@ -141,70 +140,15 @@ class Scheduler:
         for domain in list(world.busy):
             if domain.flush:
                 flush(domain, world.catalog, now)
-            if not domain.ready:
+            if not domain.ready and not domain.cut:
                 world.busy.pop(domain)
-        return bool(world.busy)
+        return any(domain.ready for domain in world.busy)
 
-    def _one(self, domain: Domain, decided: list[Assigned | Preempted], now: datetime) -> None:
+    def _one(self, domain: Domain, decided: list[Decided], now: datetime) -> None:
         world = self._world
 
-        def accept(queue: Queue, member: Member, assignment: Assignment) -> None:
-            queue.remove(member)
-            queue.forget_preemptor(member)
-            member.cursor = None
-            admission = admission_of(queue.name, assignment)
-            taken = grounds.taken(assignment)
-            world.charge(member, queue, admission, list(assignment.usage.items()))
-            world.rank(member, now)
-            member.inflight = Say.ASSIGNED
-            member.seen = world.seen
-            domain.inflight[member] = None
-            decided.append(
-                Assigned(
-                    namespace=member.key[0],
-                    name=member.key[1],
-                    uid=member.uid,
-                    time=now,
-                    revision=member.revision,
-                    seen=world.seen,
-                    domain=domain.name,
-                    admission=admission,
-                    taken=taken,
-                    level=assignment.level,
-                    waited_seconds=waited(member, now),
-                )
-            )
-
-        def preempt(
-            queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
-        ) -> bool:
-            staying = [one for one in victims if not one.member.is_leaving]
-            short = grounds.short(assignment) if staying else ()
-            for victim in staying:
-                other = victim.member
-                why = grounds.grounds(queue, member, victim, short)
-                other.inflight = Say.PREEMPTED
-                other.seen = world.seen
-                domain.inflight[other] = None
-                decided.append(
-                    Preempted(
-                        namespace=other.key[0],
-                        name=other.key[1],
-                        uid=other.uid,
-                        time=now,
-                        revision=other.revision,
-                        seen=world.seen,
-                        domain=domain.name,
-                        reason=victim.reason,
-                        message=grounds.message(member, victim, why),
-                        by=f"{member.key[0]}/{member.key[1]}",
-                        by_uid=member.uid,
-                        grounds=why,
-                    )
-                )
-            return bool(staying)
-
-        if self._cycle.run(domain, accept, preempt, now=now):
+        outcomes = Outcomes(world, domain, decided, now)
+        if self._cycle.run(domain, outcomes.accept, outcomes.preempt, now=now):
             domain.idle = 0
         else:
             domain.idle += 1

@@ -7,10 +7,11 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
+from admittance.scheduler import joint, promises
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.picture import Key, Member, Say
-from admittance.scheduler.queue import Domain
+from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.world import World
 from admittance.workload.stored import StoredWorkload
 
@@ -46,12 +47,12 @@ def apply_workload(
         member.uid = stored.metadata.uid
     member.revision = revision
     was_assumed = member.inflight is Say.ASSIGNED
-    if member.inflight:
-        world.landed(member, _domain_of(member))
+    domain = _domain_of(member)
+    given = _land(world, member)
     member.said = facts.said
-    member.preempted_by = facts.preempted_by
     member.checks = facts.checks
     held_before = member.charge
+    waited = member.queue
     if facts.admission is not None:
         _hold(world, member, facts)
     elif held_before is not None:
@@ -59,8 +60,21 @@ def apply_workload(
         if queue is not None:
             queue.generation += 1
             world.flush(queue.domain)
-    unchanged = member.signature == facts.signature and held_before is None
+    elif given is not None:
+        # More may have come free than what was handed on.
+        given.generation += 1
+        world.flush(given.domain)
+    if member.awaited and facts.state != "Evicting":
+        member.awaited = False
+        world.stir(domain)
+    unchanged = (
+        member.signature == facts.signature
+        and held_before is None
+        and given is None
+        and member.charge is None
+    )
     if unchanged and not was_assumed:
+        promises.note(world, member, facts.preempted_by)
         # Such as a refusal that was written: it stays where it is.
         if member.queue is not None:
             member.queue.note_untold(member, now)
@@ -69,9 +83,10 @@ def apply_workload(
     if member.competes and not facts.competes and facts.admission is None and member.queue:
         # Deactivated, held or gated: heads that lost to it may go on.
         world.flush(member.queue.domain)
-    if not facts.competes and member.queue is not None:
-        member.queue.forget_preemptor(member)
+    if not facts.competes and waited is not None:
+        waited.forget_preemptor(member)
     _remember(world, member, facts)
+    promises.note(world, member, facts.preempted_by)
     if member.charge is not None:
         world.rank(member, facts.reserved_at or now)
     world.requeue(member, now)
@@ -79,9 +94,9 @@ def apply_workload(
 
 def drop(world: World, member: Member) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
-    if member.inflight:
-        world.landed(member, _domain_of(member))
-    queue = world.release(member)
+    given = _land(world, member)
+    promises.note(world, member, None)
+    queue = world.release(member) or given
     if queue is not None:
         queue.generation += 1
         world.flush(queue.domain)
@@ -103,7 +118,23 @@ def drop(world: World, member: Member) -> None:
             del world.locals[member.local]
 
 
+def _land(world: World, member: Member) -> Queue | None:
+    """Nothing is on its way to the member any more. Returns the queue whose quota it was to hand
+    on: what it holds now is for its new state to say."""
+    if not member.inflight:
+        return None
+    world.landed(member, _domain_of(member))
+    if member.joint is None:
+        return None
+    if member.joint.member is not member:
+        return joint.heard_of(member)
+    joint.end(world, member.joint)
+    return None
+
+
 def _domain_of(member: Member) -> Domain | None:
+    if member.joint is not None and member.joint.member is not member:
+        return member.joint.given[member].charge.queue.domain
     if member.charge is not None:
         return member.charge.queue.domain
     return member.queue.domain if member.queue is not None else None
@@ -163,5 +194,6 @@ def _remember(world: World, member: Member, facts: Facts) -> None:
     member.problem = facts.problem
     member.reclaimable = facts.reclaimable
     member.competes = facts.competes
+    member.closed_gate = facts.closed_gate
     member.signature = facts.signature
     member.state = facts.state

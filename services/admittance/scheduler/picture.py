@@ -12,6 +12,7 @@ from admittance.scheduler.assign import Cursor
 from admittance.scheduler.needs import Shape
 
 if TYPE_CHECKING:
+    from admittance.scheduler.joint import Joint
     from admittance.scheduler.queue import EqClass, Queue
 
 Key = tuple[str, str]
@@ -35,6 +36,8 @@ class Say(IntEnum):
     ASSIGNED = 1
     REFUSED = 2
     PREEMPTED = 3
+    REVOKED = 4
+    HANDED_ON = 5
 
 
 class Charge(NamedTuple):
@@ -64,14 +67,18 @@ class Member:
     the reason that its status gives for waiting. ``ranked``: its place among the possible victims
     of the queue that it holds quota of; None: it has none. ``preempted_by``: who told it to go, as
     long as it has no new quota. ``checks``: the admission checks of its reservation, name and
-    state, until it is admitted.
+    state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
+    ``awaited``: somebody preempts it, and waits to hear what became of that.
+    ``closed_gate``: the gate on preemption that is closed; "": none is.
     Invariant: at most one of entry, aside, charge is set.
     """
 
     __slots__ = (
         "aside",
+        "awaited",
         "charge",
         "checks",
+        "closed_gate",
         "cls",
         "competes",
         "created",
@@ -79,6 +86,7 @@ class Member:
         "entry",
         "filed",
         "inflight",
+        "joint",
         "key",
         "local",
         "preempted_by",
@@ -125,6 +133,9 @@ class Member:
         self.ranked: Ranked | None = None
         self.preempted_by: PreemptedBy | None = None
         self.checks: tuple[tuple[str, str], ...] = ()
+        self.joint: Joint | None = None
+        self.awaited = False
+        self.closed_gate = ""
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
@@ -138,7 +149,7 @@ class Member:
     @property
     def is_leaving(self) -> bool:
         """It holds quota, and has been told to go."""
-        return self.state == "Evicting" or self.inflight is Say.PREEMPTED
+        return self.state == "Evicting" or self.inflight >= Say.PREEMPTED
 
 
 Entry = tuple[datetime, str, Key, Member]

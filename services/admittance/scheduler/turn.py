@@ -17,12 +17,12 @@ from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import fits
 from admittance.scheduler.victims import Victim, put_back, take_out
 
-Accept = Callable[[Queue, Member, Assignment], None]
-"""Takes the assignment: charges it, and says so."""
+Accept = Callable[[Queue, Member, Assignment, Sequence[Victim]], None]
+"""Takes the assignment: charges it, and says so. What the victims hold is handed on with it."""
 
 Preempt = Callable[[Queue, Member, Sequence[Victim], Assignment], bool]
-"""Tells the victims to go, those that have not been told yet, for what would be assigned. True:
-there were any."""
+"""Tells the victims to go, those that have not been told yet, for what would be assigned; without
+victims of its own it waits for those of others. True: there were any to tell."""
 
 
 class Entry:
@@ -41,7 +41,8 @@ class Outcome(IntEnum):
 
     NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
     try. SKIPPED: the room went to somebody else; it goes on with the next flavor. WAITS: for those
-    whom it, or another, preempts; its place at the head is kept.
+    whom it, or another, preempts; its place at the head is kept. GATED: it would preempt, and a
+    gate of its own is closed.
     """
 
     ACCEPTED = 0
@@ -49,17 +50,22 @@ class Outcome(IntEnum):
     SKIPPED = 2
     PREEMPTS = 3
     WAITS = 4
+    GATED = 5
 
 
 class Turn:
     """What the entries of one cycle have taken so far: room, and victims."""
 
-    def __init__(self, nominator: Nominator, accept: Accept, preempt: Preempt) -> None:
+    def __init__(
+        self, nominator: Nominator, accept: Accept, preempt: Preempt, *, as_kueue: bool = False
+    ) -> None:
         self._nominator = nominator
         self._accept = accept
         self._preempt = preempt
+        self._as_kueue = as_kueue
         self._held: list[tuple[Cell, int]] = []
         self._claimed: dict[Member, None] = {}
+        self._handed_on: dict[Member, None] = {}
         self._accepted: list[Member] = []
 
     def take(self, entry: Entry) -> Outcome:
@@ -69,11 +75,11 @@ class Turn:
             if not fits(assignment.usage, borrowing=True):
                 return Outcome.SKIPPED
             return self._admit(entry)
-        waits = False
-        if any(one.member in self._claimed for one in entry.victims):
+        waits = any(one.member in self._claimed for one in entry.victims)
+        if waits or any(one.member in self._handed_on for one in entry.victims):
             self._again(entry)
             assignment = entry.assignment
-            waits = assignment.mode == FIT
+            waits = waits and assignment.mode == FIT
         if assignment.mode == NO_FIT:
             return Outcome.NOTHING
         if assignment.mode != FIT and not entry.victims:
@@ -83,12 +89,19 @@ class Turn:
             if entry.queue.plan.policy.reclaim != "Any":
                 self._hold(held_back(assignment))
             return Outcome.NOTHING
+        if assignment.mode != FIT and entry.member.closed_gate:
+            return Outcome.GATED
         if waits:
             self._hold(assignment.usage.items())
+            self._preempt(entry.queue, entry.member, (), assignment)
             return Outcome.WAITS
         if not self._fits(entry):
             return Outcome.SKIPPED
         if assignment.mode == FIT:
+            # Whoever was told to go in this cycle still runs: what fits only without them waits.
+            return self._admit(entry) if self._fits_now(entry) else Outcome.SKIPPED
+        if self._merely_reserved(entry) and self._fits_now(entry):
+            self._handed_on.update((one.member, None) for one in entry.victims)
             return self._admit(entry)
         self._claimed.update((one.member, None) for one in entry.victims)
         self._hold(assignment.usage.items())
@@ -101,7 +114,7 @@ class Turn:
             cell.charge(-amount)
 
     def _admit(self, entry: Entry) -> Outcome:
-        self._accept(entry.queue, entry.member, entry.assignment)
+        self._accept(entry.queue, entry.member, entry.assignment, entry.victims)
         self._accepted.append(entry.member)
         return Outcome.ACCEPTED
 
@@ -119,6 +132,28 @@ class Turn:
         for member in going:
             put_back(member)
         return has_room
+
+    def _fits_now(self, entry: Entry) -> bool:
+        """It has room once its own victims have gone, while those of others still hold theirs."""
+        if self._as_kueue:
+            return True
+        for cell, amount in self._held:
+            cell.charge(-amount)
+        for one in entry.victims:
+            take_out(one.member)
+        has_room = fits(entry.assignment.usage, borrowing=True)
+        for one in entry.victims:
+            put_back(one.member)
+        for cell, amount in self._held:
+            cell.charge(amount)
+        return has_room
+
+    def _merely_reserved(self, entry: Entry) -> bool:
+        """None of its victims has started anything, and nothing is on its way to any of them: what
+        they hold can be handed on at once."""
+        return not self._as_kueue and all(
+            one.member.state == "QuotaReserved" and not one.member.inflight for one in entry.victims
+        )
 
     def _again(self, entry: Entry) -> None:
         """Somebody before it took its victims: what it would get with them gone, in the flavors

@@ -8,6 +8,7 @@ from heapq import heappush
 from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
+from admittance.scheduler import joint, promises
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
@@ -19,7 +20,8 @@ class World:
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
-    ``loud``: whom to tell why they wait, and when.
+    ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
+    they went for.
     """
 
     def __init__(self, config: Config) -> None:
@@ -34,6 +36,7 @@ class World:
         self.busy: dict[Domain, None] = {}
         self.timers: list[tuple[datetime, Key]] = []
         self.loud = Loud()
+        self.promises: dict[str, dict[Member, None]] = {}
         self.seen = 0
 
     def queue(self, name: str) -> Queue:
@@ -49,13 +52,19 @@ class World:
         """Something changed there: a cycle is worth while."""
         if domain is not None:
             domain.idle = 0
-            if domain.owned and (domain.ready or (domain.flush and domain.resting)):
+            if domain.owned and (domain.ready or domain.cut or (domain.flush and domain.resting)):
                 self.busy[domain] = None
 
     def flush(self, domain: Domain | None) -> None:
         """Room may have come free there: wake what is parked, before the next cycle."""
         if domain is not None:
             domain.flush = True
+            self.stir(domain)
+
+    def look_for_cuts(self, domain: Domain | None) -> None:
+        """What is reserved there may fit no longer: look, before the next cycle."""
+        if domain is not None:
+            domain.cut = True
             self.stir(domain)
 
     def changed(self, queue: Queue) -> None:
@@ -80,6 +89,8 @@ class World:
             queue.set_aside(member, BACKOFF, now)
             if member.requeue_at is not None and not member.waits:
                 heappush(self.timers, (member.requeue_at, member.key))
+        if member.uid in self.promises:
+            promises.restore(self, member)
         self.changed(queue)
 
     def take_out(self, member: Member) -> None:
@@ -108,7 +119,7 @@ class World:
 
     def rank(self, member: Member, reserved_at: datetime) -> None:
         """The member may be a victim from now on, in the order of its priority and reservation."""
-        if self.config.preemption and member.charge is not None:
+        if (self.config.preemption or not self.config.as_kueue) and member.charge is not None:
             member.charge.queue.rank(member, reserved_at)
 
     def release(self, member: Member) -> Queue | None:
@@ -129,19 +140,28 @@ class World:
 
     def landed(self, member: Member, domain: Domain | None) -> None:
         """Nothing about the member is on its way any more."""
+        if member.inflight is Say.REVOKED:
+            self.look_for_cuts(domain)
         member.inflight = Say.NOTHING
         if domain is not None:
             domain.inflight.pop(member, None)
 
     def undo(self, member: Member, domain: Domain, now: datetime) -> None:
-        """What was decided about the member does not hold: as if it never had been."""
+        """What was decided about the member does not hold: as if it never had been. A decision
+        about several ends for all of them."""
+        if member.joint is not None:
+            member = member.joint.member
         was = member.inflight
+        if not was:
+            return
         self.landed(member, domain)
         if was is Say.ASSIGNED:
             self.release(member)
+            if member.joint is not None:
+                joint.end(self, member.joint)
             self.flush(domain)
             self.requeue(member, now)
-        elif was is Say.PREEMPTED:
+        elif was in (Say.PREEMPTED, Say.REVOKED):
             # Whoever preempted it looks for room anew.
             self.stir(domain)
         elif member.queue is not None:

@@ -33,7 +33,7 @@ def a_full_queue(story: Story) -> None:
 
 
 def test_off_every_policy_means_never() -> None:
-    story = Story()
+    story = Story(Config(preemption=False))
     story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
     a_full_queue(story)
     assert story.settle() == []
@@ -52,10 +52,11 @@ def test_the_least_important_has_to_go_and_its_room_is_for_whom_it_went() -> Non
 def test_a_preemption_names_what_it_was_decided_from() -> None:
     story = a_story()
     a_full_queue(story)
+    seen = story.revision
     story.cycle(confirm=False)
     (one,) = story.preempted
     assert (one.by, one.by_uid, one.domain) == ("ns/high", "uid-high", "queue-cq")
-    assert one.revision < one.seen == story.revision
+    assert one.revision < one.seen == seen
     assert "priority 1" in one.message and "priority -1" in one.message
 
 

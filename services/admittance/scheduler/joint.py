@@ -1,0 +1,74 @@
+"""Quota that is handed on in one decision: assumed as a whole, and undone as a whole.
+
+The one who gets it and all who give it up are written in one batch or not at all. Those who give
+are written first: once the picture hears of the one who gets, it has heard of all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from admittance.scheduler.picture import Charge, Member, Ranked, Say
+
+if TYPE_CHECKING:
+    from admittance.scheduler.queue import Domain, Queue
+    from admittance.scheduler.world import World
+
+
+class Given(NamedTuple):
+    """What one of them held, and its place among the possible victims."""
+
+    charge: Charge
+    ranked: Ranked | None
+
+
+class Joint:
+    """``member`` gets what ``given`` held; those of whom the picture has heard since are not in it
+    any more."""
+
+    __slots__ = ("given", "member")
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.given: dict[Member, Given] = {}
+
+
+def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
+    """The givers hold nothing from now on; to be done before the member is charged."""
+    joint = member.joint = Joint(member)
+    for giver in givers:
+        assert giver.charge is not None
+        joint.given[giver] = Given(giver.charge, giver.ranked)
+        world.release(giver)
+        giver.joint = joint
+        giver.inflight = Say.HANDED_ON
+        giver.seen = world.seen
+        domain.inflight[giver] = None
+
+
+def heard_of(giver: Member) -> Queue:
+    """The picture says itself what the giver holds: the decision is no longer asked. Returns the
+    queue whose quota it gave."""
+    joint = giver.joint
+    assert joint is not None
+    giver.joint = None
+    return joint.given.pop(giver).charge.queue
+
+
+def end(world: World, joint: Joint) -> None:
+    """Whoever has not been heard of holds again exactly what it held."""
+    joint.member.joint = None
+    for giver, (charge, ranked) in joint.given.items():
+        giver.joint = None
+        world.landed(giver, charge.queue.domain)
+        for cell, amount in charge.cells:
+            cell.charge(amount)
+        giver.charge = charge
+        charge.queue.holding[giver] = None
+        world.bill(giver)
+        if ranked is not None:
+            insort(charge.queue.ranked, ranked)
+            giver.ranked = ranked
+    joint.given.clear()

@@ -1,0 +1,174 @@
+"""What a cycle's entries come to: assumed at once, and put in words for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from admittance.api.quantity import render
+from admittance.events.facts import Assigned, Preempted, Refused, Revoked
+from admittance.events.shapes import HandedOn, Refusal, Taken
+from admittance.scheduler import grounds
+from admittance.scheduler.assign import Assignment
+from admittance.scheduler.joint import hand_on
+from admittance.scheduler.ledger import admission_of
+from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.promises import WAITING
+from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.reasons import shortfall
+from admittance.scheduler.victims import Victim
+from admittance.scheduler.world import World
+
+Decided: TypeAlias = Assigned | Preempted | Refused | Revoked
+
+NAMED_MAX: Final = 5
+"""So many victims are named in a message; of the others only the number is told."""
+
+
+class Outcomes:
+    """Carries out what the turns of one domain's cycle come to. ``decided``: what is to be stated,
+    in order."""
+
+    def __init__(self, world: World, domain: Domain, decided: list[Decided], now: datetime) -> None:
+        self._world = world
+        self._domain = domain
+        self._decided = decided
+        self._now = now
+
+    def accept(
+        self, queue: Queue, member: Member, assignment: Assignment, victims: Sequence[Victim]
+    ) -> None:
+        """The assignment is charged, and what the victims hold is handed on with it."""
+        world = self._world
+        queue.remove(member)
+        queue.forget_preemptor(member)
+        member.cursor = None
+        admission = admission_of(queue.name, assignment)
+        taken = grounds.taken(assignment)
+        preempts: tuple[HandedOn, ...] = ()
+        message = ""
+        if victims:
+            preempts = self._handed_on(queue, member, victims, assignment)
+            message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
+            hand_on(world, self._domain, member, [one.member for one in victims])
+        world.charge(member, queue, admission, list(assignment.usage.items()))
+        world.rank(member, self._now)
+        self._under_way(member, Say.ASSIGNED)
+        self._decided.append(
+            Assigned(
+                namespace=member.key[0],
+                name=member.key[1],
+                uid=member.uid,
+                time=self._now,
+                revision=member.revision,
+                seen=world.seen,
+                domain=self._domain.name,
+                admission=admission,
+                message=message,
+                taken=taken,
+                level=assignment.level,
+                waited_seconds=grounds.waited(member, self._now),
+                preempts=preempts,
+            )
+        )
+
+    def preempt(
+        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+    ) -> bool:
+        """The victims are told to go, and the member's status tells for whom it waits."""
+        staying = [one for one in victims if not one.member.is_leaving]
+        for one in victims:
+            one.member.awaited = True
+        if any(one.member.inflight for one in staying):
+            # What was decided of it is not written yet: said now, it would name a revision that
+            # is about to move.
+            return False
+        short = grounds.short(assignment) if staying else ()
+        for victim in staying:
+            why = grounds.grounds(queue, member, victim, short)
+            self._under_way(victim.member, Say.PREEMPTED)
+            self._decided.append(
+                Preempted(
+                    **self._common(victim.member),
+                    reason=victim.reason,
+                    message=grounds.message(member, victim, why),
+                    by=f"{member.key[0]}/{member.key[1]}",
+                    by_uid=member.uid,
+                    grounds=why,
+                )
+            )
+        if member.said != WAITING and not self._world.config.as_kueue:
+            refusal = waiting(victims, assignment)
+            self._under_way(member, Say.REFUSED)
+            self._decided.append(Refused(**self._common(member), refusal=refusal))
+        return bool(staying)
+
+    def _handed_on(
+        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+    ) -> tuple[HandedOn, ...]:
+        short = grounds.short(assignment)
+        found: list[HandedOn] = []
+        for victim in victims:
+            why = grounds.grounds(queue, member, victim, short)
+            other = victim.member
+            found.append(
+                HandedOn(
+                    namespace=other.key[0],
+                    name=other.key[1],
+                    uid=other.uid,
+                    revision=other.revision,
+                    reason=victim.reason,
+                    message=grounds.message(member, victim, why),
+                    grounds=why,
+                )
+            )
+        return tuple(found)
+
+    def _under_way(self, member: Member, what: Say) -> None:
+        member.inflight = what
+        member.seen = self._world.seen
+        self._domain.inflight[member] = None
+
+    def _common(self, member: Member) -> dict[str, Any]:
+        return {
+            "namespace": member.key[0],
+            "name": member.key[1],
+            "uid": member.uid,
+            "time": self._now,
+            "revision": member.revision,
+            "seen": self._world.seen,
+            "domain": self._domain.name,
+        }
+
+
+def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
+    """What a preemptor waits for: whom, and how much it asks for of what is short."""
+    lacking = ", ".join(map(_lacking, grounds.short(assignment)))
+    going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
+    return Refusal(
+        reason=WAITING,
+        message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
+        shortfalls=tuple(
+            shortfall(one)
+            for one in assignment.obstacles
+            if (one.flavor, one.resource) in assignment.contested
+        ),
+    )
+
+
+def named(victims: Sequence[Victim]) -> str:
+    """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``."""
+    names = [
+        f"{one.member.key[0]}/{one.member.key[1]} at priority {one.member.priority}"
+        for one in victims[:NAMED_MAX]
+    ]
+    if len(victims) > NAMED_MAX:
+        names.append(f"and {len(victims) - NAMED_MAX} more")
+    number = "1 workload" if len(victims) == 1 else f"{len(victims)} workloads"
+    return f"{number} ({', '.join(names)})"
+
+
+def _lacking(one: Taken) -> str:
+    asked, there = (render(one.resource, much) for much in (one.amount, max(0, one.available)))
+    return f"it asks for {one.resource}: {asked} in flavor {one.flavor}, where {there} is free"

@@ -1,0 +1,238 @@
+"""Quota of those that merely hold a reservation is handed on in one decision, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.events.requests import Queues
+from admittance.scheduler.config import Config
+from admittance.scheduler.picture import Say
+
+from scheduling import Story, groups
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}
+
+
+def a_story(nominal: str = "10", **more: Any) -> Story:
+    """Two workloads merely hold reservations of all there is, and one that matters more waits."""
+    story = Story(Config(**more))
+    story.admits = False
+    story.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER)
+    story.submit("low", "cq", "5", priority=-1, age=2)
+    story.submit("mid", "cq", "5", priority=0, age=1)
+    story.settle()
+    story.submit("high", "cq", "5", priority=1)
+    return story
+
+
+def reserved(story: Story, queue: str = "cq") -> int:
+    (status,) = story.core.queues(Queues(cluster_queue=queue)).cluster_queues
+    return sum(one.reserved for one in status.usage)
+
+
+def picture(story: Story) -> dict[str, Any]:
+    """All that is charged, and to whom, and who may be a victim in which order."""
+    world = story.core._world
+    cells = {
+        (name, *fr): cell.usage
+        for name, node in world.catalog.tree.queues.items()
+        for fr, cell in node.cells.items()
+    }
+    held = {name: sorted(m.key[1] for m in q.holding) for name, q in world.queues.items()}
+    ranked = {name: [entry[3][1] for entry in q.ranked] for name, q in world.queues.items()}
+    inflight = {m.key[1]: m.inflight for m in world.members.values() if m.inflight}
+    return {"cells": cells, "held": held, "ranked": ranked, "inflight": inflight}
+
+
+def test_it_is_one_decision_that_names_who_gives() -> None:
+    story = a_story()
+    assert story.cycle(confirm=False) == ["high"]
+    (one,) = story.decided
+    (giver,) = one.preempts
+    assert (giver.namespace, giver.name, giver.uid) == ("ns", "low", "uid-low")
+    assert giver.reason == "InClusterQueue"
+    assert giver.grounds is not None
+    assert (giver.grounds.priority, giver.grounds.by_priority) == (-1, 1)
+    assert "ns/low at priority -1" in one.message
+    assert story.preempted == [] and story.waiting == []
+
+
+def test_who_gives_is_free_of_charge_at_once_and_who_gets_is_charged() -> None:
+    story = a_story()
+    story.cycle(confirm=False)
+    assert reserved(story) == 10_000
+    assert picture(story)["held"] == {"cq": ["high", "mid"]}
+    assert picture(story)["inflight"] == {"high": Say.ASSIGNED, "low": Say.HANDED_ON}
+    assert story.cycle(confirm=False) == []
+
+
+def test_once_it_is_written_who_gave_waits_again() -> None:
+    story = a_story()
+    assert story.settle() == ["high"]
+    assert story.parked() == ["low"]
+    assert picture(story)["held"] == {"cq": ["high", "mid"]}
+    assert picture(story)["inflight"] == {}
+
+
+def test_what_is_left_over_wakes_who_was_parked() -> None:
+    story = Story()
+    story.admits = False
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    story.submit("big", "cq", "10", priority=-1)
+    story.settle()
+    story.submit("small", "cq", "4", priority=-1)
+    assert story.settle() == []
+    story.submit("high", "cq", "5", priority=1)
+    assert story.settle() == ["high", "small"]
+
+
+def the_log_refuses(story: Story) -> None:
+    story.core.forget("ns", "high", story.decided[0].revision)
+
+
+def the_domain_is_lost(story: Story) -> None:
+    story.core.disown("queue-cq")
+
+
+def the_queue_changes(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+
+
+def the_preemptor_is_written_unchanged(story: Story) -> None:
+    story.change("high")
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        pytest.param(the_log_refuses, id="the log does not take it"),
+        pytest.param(the_domain_is_lost, id="the domain is lost"),
+        pytest.param(the_queue_changes, id="the queue changes"),
+        pytest.param(the_preemptor_is_written_unchanged, id="the controller refuses it"),
+    ],
+)
+def test_undone_everything_is_as_it_was(happens: Any) -> None:
+    story = a_story()
+    before = picture(story)
+    story.cycle(confirm=False)
+    assert picture(story) != before
+    happens(story)
+    assert picture(story) == before
+
+
+def test_a_giver_that_moved_is_charged_as_it_stands_and_the_others_when_the_decision_falls() -> (
+    None
+):
+    story = Story()
+    story.admits = False
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    for name in ("a", "b"):
+        story.submit(name, "cq", "5", priority=-1)
+    story.settle()
+    story.submit("high", "cq", "10", priority=1)
+    assert story.cycle(confirm=False) == ["high"]
+    # A check said Ready: the decision named an older revision, and falls.
+    story.change("a", conditions={"Admitted": (True, "Admitted")})
+    assert reserved(story) == 15_000
+    story.change("high")
+    assert reserved(story) == 10_000
+    assert picture(story)["held"] == {"cq": ["a", "b"]}
+    assert story.cycle(confirm=False) == []
+    assert sorted(one.name for one in story.preempted) == ["a", "b"]
+
+
+@pytest.mark.parametrize("how", ["finish", "gone"])
+def test_a_giver_that_ended_meanwhile_gives_its_quota_once(how: str) -> None:
+    story = a_story()
+    story.cycle(confirm=False)
+    getattr(story, how)("low")
+    assert reserved(story) == 10_000
+    story.change("high")
+    assert reserved(story) == 5_000
+    assert story.cycle() == ["high"]
+    assert picture(story)["held"] == {"cq": ["high", "mid"]}
+
+
+def test_a_preemptor_that_is_deleted_meanwhile_gets_nothing() -> None:
+    story = a_story()
+    before = picture(story)
+    story.cycle(confirm=False)
+    story.gone("high")
+    assert picture(story) == before
+
+
+def test_one_that_runs_among_them_stops_first_so_all_are_told_to_go() -> None:
+    story = a_story()
+    story.change("mid", conditions={"Admitted": (True, "Admitted")})
+    story.respec("high", podSets=_pods("10"))
+    assert story.cycle(confirm=False) == []
+    assert sorted(one.name for one in story.preempted) == ["low", "mid"]
+    assert [one.name for one in story.waiting] == ["high"]
+
+
+def _pods(cpu: str) -> list[dict[str, Any]]:
+    container = {"resources": {"requests": {"cpu": cpu}}}
+    return [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
+
+
+def test_who_was_just_assigned_is_not_told_anything_before_that_is_written() -> None:
+    story = Story()
+    story.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
+    story.submit("low", "cq", "5", priority=-1)
+    assert story.cycle(confirm=False) == ["low"]
+    (assigned,) = story.decided
+    story.submit("high", "cq", "5", priority=1)
+    assert story.cycle(confirm=False) == []
+    assert story.preempted == []
+    while story.core.has_work():
+        story.cycle(confirm=False)
+    story.confirm(assigned)
+    assert story.core.has_work()
+    story.cycle()
+    assert [one.name for one in story.told] == ["low"]
+    assert story.settle() == ["high"]
+
+
+def test_as_kueue_does_it_they_are_told_to_go_and_the_next_cycle_sees() -> None:
+    story = a_story(as_kueue=True)
+    assert story.cycle(confirm=False) == []
+    assert [one.name for one in story.preempted] == ["low"]
+
+
+def test_what_was_handed_on_in_this_cycle_is_no_victim_of_the_next_head() -> None:
+    story = Story()
+    story.admits = False
+    story.put("Cohort", "co", {"resourceGroups": groups(default="4")})
+    for name in ("a", "b"):
+        story.queue(name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM)
+    story.queue("lender", "co", resourceGroups=groups(default="0"))
+    story.submit("one", "lender", "4", age=2)
+    story.submit("two", "lender", "4", age=1)
+    story.settle()
+    story.submit("first", "a", "2", age=1)
+    story.submit("second", "b", "2")
+    names = story.cycle(confirm=False)
+    given = [giver.name for one in story.decided for giver in one.preempts]
+    assert len(given) == len(set(given))
+    assert names == ["first", "second"]
+    assert given in (["one"], ["two"])
+
+
+def test_a_head_that_fits_only_without_those_who_still_stop_waits() -> None:
+    """Kueue measures it as if they were gone, and so admits more than there is."""
+    story = Story()
+    story.queue("p", "co", resourceGroups=groups(default="10"), preemption=LOWER)
+    for name in ("f", "g"):
+        story.queue(name, "co", resourceGroups=groups(default="0"))
+    story.submit("victim", "p", "8", priority=-1)
+    story.settle()
+    story.submit("preemptor", "p", "3", priority=5, age=3)
+    story.submit("fits", "f", "2", age=2)
+    story.submit("too-much", "g", "2", age=1)
+    assert story.cycle(confirm=False) == ["fits"]
+    assert [one.name for one in story.preempted] == ["victim"]
+    story.evict("victim", "Preempted")
+    assert story.cycle(confirm=False) == ["preemptor", "too-much"]
