@@ -96,7 +96,9 @@ DEFAULTS: Final[dict[str, str]] = {
 """Fields of which the default is not filled in, and why."""
 
 _NO_BOOST: Final = "the gate PriorityBoost is off, as upstream by default: the boost is not read"
-_USAGE_ORDER: Final = "usage-based admission fair sharing comes later"
+_USAGE_ORDER: Final = (
+    "usage counts in queues that say so; the case is played with such a queue in test_usage"
+)
 
 ORDERING: Final[dict[str, str]] = {
     "workloads sorted by effective priority with boost": _NO_BOOST,
@@ -113,7 +115,6 @@ POLICIES: Final[dict[str, str]] = {
 }
 """Cases in which a policy gives up others, and why."""
 
-_GATES: Final = "gates on preemption come with variants"
 _OVERLAP: Final = (
     "the gate that turns off looking again when victims overlap is not offered; we do, as by "
     "default"
@@ -128,10 +129,6 @@ SCHEDULE: Final[dict[tuple[str, str], str]] = {
         "TestSchedule",
         "container resource requests exceed limits",
     ): "a request above its limit is no valid workload and never gets so far",
-    (
-        "TestSchedule",
-        "block preemptions and signal `BlockedOnPreemptionGates` when a preemption gate is present",
-    ): _GATES,
     (
         "TestScheduleForFairSharing",
         "multiple preemptions within cq when fair sharing",
@@ -174,3 +171,21 @@ ENTRY_ORDER: Final[dict[str, str]] = {
     ),
 }
 """Cases in which entries are processed in another order, and why."""
+
+_SINCE_THEN: Final = (
+    "what was written down goes on fading while nobody is there to look: whatever time a restart "
+    "takes, the sums are those of a leader that never fell"
+)
+CONSUMED: Final[dict[str, str]] = {
+    "local queue decaying usage is not reconciled if not enough time has passed": (
+        "all LocalQueues are compared as of the same moments, not each as of its own"
+    ),
+    "AFS reconcile skips when cache is recent but status lacks AdmissionFairSharingStatus": (
+        "the status is answered from memory, so it is never lacking"
+    ),
+    "local queue with uninitialized cache seeds from persisted status usage": _SINCE_THEN,
+    "local queue seed merges persisted status into a settlement-created entry": (
+        "there is one account, which starts from what was written down"
+    ),
+}
+"""Cases in which a LocalQueue has consumed another amount, and why."""

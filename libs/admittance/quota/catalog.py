@@ -192,6 +192,11 @@ class Catalog:
         node = self.tree.queues.get(cluster_queue)
         return node is not None and self.tree.in_cycle(node)
 
+    def local_queue_weight(self, key: tuple[str, str]) -> float:
+        """The weight of a LocalQueue among those of its ClusterQueue; 1 where none is given."""
+        queue = self.local_queues.get(key)
+        return _weight(queue.spec.fair_sharing) if queue is not None else 1.0
+
     def locals_of(self, cluster_queue: str) -> Iterator[tuple[str, str]]:
         """The LocalQueues that lead to the ClusterQueue."""
         yield from self._locals_of_queue.get(cluster_queue, ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from heapq import merge
 from itertools import islice
 
 from admittance.events.requests import (
@@ -21,6 +20,7 @@ from admittance.events.requests import (
 from admittance.events.shapes import Refusal
 from admittance.scheduler.assign import FIT, Verdict, examine
 from admittance.scheduler.cycle import refusal_for
+from admittance.scheduler.order import in_order, place
 from admittance.scheduler.picture import BACKOFF, Key, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import sentence, shortfall
@@ -176,7 +176,7 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
         total += queue.live + len(queue.asides) if every else 0
         if every and len(rows) >= query.limit:
             continue
-        for position, member in enumerate(_in_order(queue), start=1):
+        for position, member in enumerate(in_order(queue), start=1):
             if namespace and member.key[0] != namespace:
                 continue
             if query.local_queue and member.local[1] != query.local_queue:
@@ -203,7 +203,7 @@ def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]
         if world.catalog.local_queue_activity(*key).reason in LEADS_NOWHERE:
             yield from sorted(
                 (one for one in members if one.competes and one.queue is None and not one.charge),
-                key=_place,
+                key=place,
             )
 
 
@@ -222,29 +222,6 @@ def _row_of_nowhere(world: World, member: Member) -> PendingRow:
         message=activity.message,
         created=member.created,
     )
-
-
-def _in_order(queue: Queue) -> Iterator[Member]:
-    first = queue.preemptor
-    if first is None or not queue.is_first(first):
-        yield from _by_priority(queue)
-        return
-    yield first
-    yield from (member for member in _by_priority(queue) if member is not first)
-
-
-def _by_priority(queue: Queue) -> Iterator[Member]:
-    by_priority: dict[int, list[Iterator[Member]]] = {}
-    for (priority, _), cls in queue.classes.items():
-        by_priority.setdefault(priority, []).append(cls.waiting())
-    for member in sorted(queue.asides, key=_place):
-        by_priority.setdefault(member.priority, []).append(iter((member,)))
-    for priority in sorted(by_priority, reverse=True):
-        yield from merge(*by_priority[priority], key=_place)
-
-
-def _place(member: Member) -> tuple[datetime | None, str, Key]:
-    return member.stamp, member.uid, member.key
 
 
 def _row(queue: Queue, member: Member, position: int) -> PendingRow:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from admittance.quota.catalog import domain_of_node
+from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.picture import Key
 from admittance.scheduler.plan import plan_of
 from admittance.scheduler.queue import Domain, Queue
 from admittance.scheduler.world import World
+
+USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 
 
 def apply_object(
@@ -84,11 +87,27 @@ def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
         queue.strict = (
             world.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
         )
+    _set_mode(world, queue)
     if queue.domain is not None:
         queue.domain.note(queue)
         if queue.node is not None and (spec or (queue.activity.active and not was_active)):
             world.flush(queue.domain)
         world.stir(queue.domain)
+
+
+def _set_mode(world: World, queue: Queue) -> None:
+    """Whether the usage of LocalQueues counts there."""
+    if world.accounts is None:
+        return
+    scope = None
+    if queue.node is not None:
+        scope = world.catalog.cluster_queues[queue.name].spec.admission_scope
+    counts = scope is not None and scope.admission_mode == USAGE_BASED
+    if counts is (queue.lanes is not None):
+        return
+    queue.share_by_usage(Lanes() if counts else None, world.now)
+    for key in world.catalog.locals_of(queue.name):
+        world.accounts.sync(key, world.now)
 
 
 def _place(world: World, touched: set[str], kind: str, name: str) -> None:
@@ -152,6 +171,8 @@ def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> N
 
 def _local_changed(world: World, key: Key, now: datetime) -> None:
     """The LocalQueue came, changed, was held, or went: its workloads go where it leads now."""
+    if world.accounts is not None:
+        world.accounts.sync(key, now)
     local = world.catalog.local_queues.get(key)
     open_to = None
     if local is not None and local.spec.stop_policy in ("", "None"):

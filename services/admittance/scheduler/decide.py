@@ -19,12 +19,13 @@ from admittance.events.requests import (
     Queues,
     QueuesReply,
 )
+from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, cuts, intake
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
-from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.outcomes import Decided, Outcomes
+from admittance.scheduler.picture import Key
 from admittance.scheduler.queue import Domain
 from admittance.scheduler.refusals import due, earliest
 from admittance.scheduler.world import World
@@ -40,7 +41,6 @@ class Scheduler:
         self._config = config or Config()
         self._world = World(self._config)
         self._cycle = Cycle(self._world.catalog, self._world.queues, self._config)
-        self._now = LONG_AGO
 
     @property
     def catalog(self) -> Catalog:
@@ -56,7 +56,8 @@ class Scheduler:
         workload-controller refuses them by the same rule.
         """
         self.seen(revision)
-        configure.apply_object(self._world, kind, namespace, name, obj, revision, now=self._now)
+        world = self._world
+        configure.apply_object(world, kind, namespace, name, obj, revision, now=world.now)
 
     def apply_workload(
         self,
@@ -69,8 +70,13 @@ class Scheduler:
     ) -> None:
         """A workload as it is stored, as of revision; None: deleted."""
         self.seen(revision)
-        self._now = max(self._now, now)
+        self._world.now = max(self._world.now, now)
         intake.apply_workload(self._world, (namespace, name), stored, revision, now=now)
+
+    def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
+        """What was written down of a LocalQueue's consumption; None: nothing any more."""
+        if self._world.accounts is not None:
+            self._world.accounts.remembered((namespace, name), record)
 
     def seen(self, revision: int) -> None:
         """The picture is as new as this revision of the bucket."""
@@ -102,7 +108,7 @@ class Scheduler:
         found = world.domains.get(domain)
         if found is not None:
             for member in list(found.inflight):
-                world.undo(member, found, self._now)
+                world.undo(member, found, self._world.now)
             found.owned = False
             world.busy.pop(found, None)
 
@@ -135,8 +141,7 @@ class Scheduler:
         """Wakes whoever a flush or its time is due for. True: somebody competes, so that a cycle
         would look at heads."""
         world = self._world
-        self._now = max(self._now, now)
-        self._come_back(now)
+        self.wake(now=now)
         for domain in list(world.busy):
             if domain.flush:
                 flush(domain, world.catalog, now)
@@ -155,14 +160,17 @@ class Scheduler:
         if not domain.ready or domain.idle >= self._config.idle_cycles or domain.is_waiting():
             world.busy.pop(domain, None)
 
-    def _come_back(self, now: datetime) -> None:
-        """Workloads whose time has come compete again."""
+    def wake(self, *, now: datetime) -> None:
+        """Workloads whose time has come compete again, and usages are compared anew where it is
+        time to. To be called whenever the time of `next_wake` has come."""
         world = self._world
+        world.now = max(world.now, now)
         while world.timers and world.timers[0][0] <= now:
             _, key = heappop(world.timers)
             member = world.members.get(key)
             if member is not None and member.aside is not None and member.is_due(now):
                 world.requeue(member, now)
+        world.compare_usages(now)
 
     def has_work(self) -> bool:
         """A cycle now could bring something."""
@@ -171,7 +179,7 @@ class Scheduler:
     def refusals(self, *, now: datetime) -> list[Refused]:
         """What is to be said to workloads that have been parked for a while, and whose status does
         not say it yet. Each is on its way from now on, and not decided about meanwhile."""
-        self._now = max(self._now, now)
+        self._world.now = max(self._world.now, now)
         return due(self._world, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
@@ -182,7 +190,7 @@ class Scheduler:
             return
         queue = member.charge.queue if member.charge is not None else member.queue
         if queue is not None and queue.domain is not None:
-            self._world.undo(member, queue.domain, self._now)
+            self._world.undo(member, queue.domain, self._world.now)
 
     def next_wake(self) -> datetime | None:
         """When something is to be done even if nothing happens; None: never."""
@@ -190,7 +198,19 @@ class Scheduler:
         refusal = earliest(self._world)
         if refusal is not None:
             times.append(refusal)
+        usage = self._world.accounts.next_wake() if self._world.accounts is not None else None
+        if usage is not None:
+            times.append(usage)
         return min(times, default=None)
+
+    def usages_to_write(
+        self, *, now: datetime, at_once: bool = False
+    ) -> list[tuple[Key, ConsumedUsage | None]]:
+        """What LocalQueues of our domains have consumed, where that has changed, to be written
+        down for whoever leads after us; None: the LocalQueue is gone. ``at_once``: also what
+        changed just now."""
+        accounts = self._world.accounts
+        return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
 
     # Answers. -------------------------------------------------------------------------------
 

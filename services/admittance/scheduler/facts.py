@@ -17,7 +17,8 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Facts(NamedTuple):
-    """``admission``: quota that it holds, since ``reserved_at``; None: none. ``competes``: it may
+    """``admission``: quota that it holds, since ``reserved_at``; None: none. ``admitted_at``: since
+    when it is admitted; None: it is not. ``competes``: it may
     be in a queue at all. ``waits``: it may not compete before something is done about it.
     ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
     make a difference. ``checks``: name and state of those that a reservation waits for."""
@@ -25,7 +26,7 @@ class Facts(NamedTuple):
     needs: Needs
     finished: bool
     admission: Admission | None
-    admitted: bool
+    admitted_at: datetime | None
     reserved_at: datetime | None
     competes: bool
     waits: bool
@@ -87,7 +88,11 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         needs=needs,
         finished=_true(finished),
         admission=status.admission if holds else None,
-        admitted=_true(admitted),
+        admitted_at=(
+            admitted.last_transition_time or created
+            if holds and admitted is not None and admitted.status == "True"
+            else None
+        ),
         reserved_at=reserved.last_transition_time if reserved is not None else None,
         competes=(
             needs.active

@@ -67,6 +67,8 @@ def apply_workload(
     if member.awaited and facts.state != "Evicting":
         member.awaited = False
         world.stir(domain)
+    member.admitted_at = facts.admitted_at
+    world.bill(member)
     unchanged = (
         member.signature == facts.signature
         and held_before is None
@@ -88,6 +90,7 @@ def apply_workload(
     _remember(world, member, facts)
     promises.note(world, member, facts.preempted_by)
     if member.charge is not None:
+        world.bill(member)
         world.rank(member, facts.reserved_at or now)
     world.requeue(member, now)
 

@@ -70,10 +70,12 @@ class Member:
     state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
     ``awaited``: somebody preempts it, and waits to hear what became of that.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
+    ``admitted_at``: since when it is admitted; None: it is not.
     Invariant: at most one of entry, aside, charge is set.
     """
 
     __slots__ = (
+        "admitted_at",
         "aside",
         "awaited",
         "charge",
@@ -136,6 +138,7 @@ class Member:
         self.joint: Joint | None = None
         self.awaited = False
         self.closed_gate = ""
+        self.admitted_at: datetime | None = None
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""

@@ -128,6 +128,7 @@ def _candidates(
     ]
     entitled: list[Candidate] = []
     others: list[Candidate] = []
+    by_usage = False
     cohort = queue.node.parent
     if cohort is None or policy.reclaim == "Never":
         return Lists(entitled, others, own)
@@ -139,6 +140,7 @@ def _candidates(
             other = queues.get(node.name)
             if other is None or not other.activity.active:
                 continue
+            by_usage = by_usage or other.lanes is not None
             for entry in candidates_of(other, policy.reclaim, preemptor, contested):
                 if entry[4] in gone:
                     continue
@@ -158,9 +160,26 @@ def _candidates(
             break
         rest = _above(rest)
         below, cohort = cohort, cohort.parent
-    entitled.sort(key=_rank)
-    others.sort(key=_rank)
+    for candidates in (entitled, others):
+        candidates.sort(key=_rank)
+        if by_usage:
+            used_most_first(candidates)
     return Lists(entitled, others, own)
+
+
+def used_most_first(candidates: list[Candidate]) -> None:
+    """Usage only counts among those of one queue: the places that they have in the order of all
+    are theirs, and there those of LocalQueues that used more come first."""
+    places: dict[Queue, list[int]] = {}
+    for at, (entry, *_) in enumerate(candidates):
+        charge = entry[4].charge
+        if charge is not None and charge.queue.lanes is not None:
+            places.setdefault(charge.queue, []).append(at)
+    for queue, found in places.items():
+        assert queue.lanes is not None
+        of = {candidates[at][0]: candidates[at] for at in found}
+        for at, entry in zip(found, queue.lanes.used_most_first(list(of)), strict=True):
+            candidates[at] = of[entry]
 
 
 def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:

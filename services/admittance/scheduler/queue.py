@@ -10,19 +10,18 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from admittance.events.shapes import Refusal
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.tree import Node
-from admittance.scheduler.needs import Shape
+from admittance.scheduler import order
+from admittance.scheduler.lanes import ClassKey, Item, Lanes, Places
 from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
 
-Item = tuple[int, datetime, str, tuple[str, str], int, "EqClass"]
-"""A class's place; the number parts an item from one of the same workload that is out of date."""
-
-ClassKey = tuple[int, Shape]
+NO_LOCAL = ("", "")
+"""In the key of a class: of whatever LocalQueue."""
 
 
 class Loud:
@@ -152,7 +151,8 @@ class Queue:
     ``loud``: where it notes who is to be told why. ``generation`` rises whenever a workload that
     holds quota here changes or goes. ``ranked``: who holds quota, in the order in which they would
     lose it. ``preemptor``: for whom others were last told to go; it stays the head as long as it
-    waits here, or the room would go to somebody else and all begin again.
+    waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
+    usage of LocalQueues counts, before anything else; None: it does not.
     """
 
     __slots__ = (
@@ -161,15 +161,15 @@ class Queue:
         "classes",
         "domain",
         "generation",
-        "heap",
         "holding",
         "in_cycle",
+        "lanes",
         "live",
         "loud",
         "name",
         "node",
-        "number",
         "parked",
+        "places",
         "plan",
         "preemptor",
         "ranked",
@@ -186,7 +186,8 @@ class Queue:
         self.in_cycle = False
         self.strict = False
         self.classes: dict[ClassKey, EqClass] = {}
-        self.heap: list[Item] = []
+        self.places = Places()
+        self.lanes: Lanes | None = None
         self.parked: dict[EqClass, None] = {}
         self.asides: dict[Member, None] = {}
         self.holding: dict[Member, None] = {}
@@ -194,23 +195,21 @@ class Queue:
         self.preemptor: Member | None = None
         self.generation = 0
         self.live = 0
-        self.number = 0
 
     # The running order. ---------------------------------------------------------------------
 
     def head(self) -> Member | None:
         """Who is considered next; None: nobody competes."""
-        if self.preemptor is not None and self.is_first(self.preemptor):
-            return self.preemptor
-        heap = self.heap
-        while heap:
-            item = heap[0]
-            if item[5].item is item:
-                entry = item[5].first()
-                if entry is not None:
-                    return entry[3]
-            heappop(heap)
-        return None
+        sticky = self.preemptor
+        if sticky is not None and not self.is_first(sticky):
+            sticky = None
+        if self.lanes is not None:
+            entry = self.lanes.first(sticky)
+        elif sticky is not None:
+            return sticky
+        else:
+            entry = self.places.first()
+        return entry[3] if entry is not None else None
 
     def is_first(self, member: Member) -> bool:
         """It is the one for whom others were told to go, and competes."""
@@ -241,10 +240,10 @@ class Queue:
         shape = member.shape
         stamp = member.stamp
         assert shape is not None and stamp is not None
-        key = (member.priority, shape)
+        key = (member.priority, shape, NO_LOCAL if self.lanes is None else member.local)
         cls = self.classes.get(key)
         if cls is None:
-            cls = self.classes[key] = EqClass(key)
+            cls = self._new_class(key, now)
         member.aside = None
         self.asides.pop(member, None)
         entry: Entry = (stamp, member.uid, member.key, member)
@@ -269,6 +268,8 @@ class Queue:
                 cls.item = None
                 self.parked.pop(cls, None)
                 self.classes.pop(cls.key, None)
+                if self.lanes is not None:
+                    self.lanes.leave(cls)
             elif cls.parked is None:
                 self._place(cls)
         member.cls = None
@@ -277,19 +278,33 @@ class Queue:
             self.asides.pop(member, None)
         member.queue = None
 
+    def _new_class(self, key: ClassKey, now: datetime) -> EqClass:
+        cls = self.classes[key] = EqClass(key)
+        if self.lanes is not None:
+            for other in self.lanes.join(cls):
+                if other.parked is not None:
+                    # What stands in the way of its family stands in its way too.
+                    cls.parked, cls.since = other.parked, now
+                    self.parked[cls] = None
+                break
+        return cls
+
     def _place(self, cls: EqClass) -> None:
-        entry = cls.first()
-        if entry is None:
-            return
-        item = cls.item
-        if item is not None and item[3] == entry[2] and item[1] == entry[0]:
-            return
-        self.number += 1
-        cls.item = (-cls.key[0], entry[0], entry[1], entry[2], self.number, cls)
-        heappush(self.heap, cls.item)
-        if len(self.heap) > 2 * len(self.classes) + 32:
-            self.heap = [one for one in self.heap if one[5].item is one]
-            heapify(self.heap)
+        if self.lanes is not None:
+            self.lanes.put(cls)
+        else:
+            self.places.put(cls)
+
+    def share_by_usage(self, lanes: Lanes | None, now: datetime) -> None:
+        """The usage of LocalQueues counts from now on, or (None) does no longer. Whoever is parked
+        with its class competes again."""
+        members = [member for cls in self.classes.values() for member in cls.waiting()]
+        for member in members:
+            self.remove(member)
+        self.places = Places()
+        self.lanes = lanes
+        for member in members:
+            self.add(member, now)
 
     def position(self, member: Member) -> int:
         """The member's place among all that wait here, parked or not, from 1; 0: it does not wait.
@@ -298,31 +313,19 @@ class Queue:
         """
         if member.queue is not self or member.stamp is None:
             return 0
-        if self.is_first(member):
-            return 1
-        place = (member.stamp, member.uid, member.key)
-        ahead = 0
-        first = self.preemptor
-        if first is not None and first.stamp is not None and self.is_first(first):
-            stands = (-first.priority, first.stamp, first.uid, first.key)
-            ahead = int(stands > (-member.priority, *place))
-        for (priority, _), cls in self.classes.items():
-            if priority > member.priority:
-                ahead += cls.live
-            elif priority == member.priority:
-                ahead += cls.before(place)
-        for other in self.asides:
-            if other.stamp is not None and (-other.priority, other.stamp, other.uid, other.key) < (
-                -member.priority,
-                *place,
-            ):
-                ahead += 1
-        return ahead + 1
+        return order.position(self, member)
 
     # Parking and waking. --------------------------------------------------------------------
 
     def park_class(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
-        """None of the class can be placed until the tree is flushed."""
+        """None of the class can be placed until the tree is flushed, nor can any of its family."""
+        if self.lanes is None:
+            self._park(cls, refusal, now)
+            return
+        for one in self.lanes.family(cls):
+            self._park(one, refusal, now)
+
+    def _park(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
         cls.parked = refusal
         cls.item = None
         cls.since = now

@@ -44,12 +44,15 @@ from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.simulating import Simulations
+from admittance.scheduler.usage_keys import PREFIX, UsageKeys
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
 UNWILLING_SECONDS: Final = 0.5
 """Pause after the log refused a decision, for another reason than its fence."""
+LEAVING_SECONDS: Final = 2.0
+"""How long to wait for the bucket at the end."""
 log = structlog.get_logger()
 
 
@@ -90,6 +93,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         for task in (*work, stopping):
             task.cancel()
         await asyncio.gather(*work, stopping, return_exceptions=True)
+        await shell.leave()
         await leading.goodbye()
 
 
@@ -105,6 +109,7 @@ class Shell:
         self._traces: dict[tuple[str, str], str] = {}
         self._stating: set[asyncio.Task[None]] = set()
         self._unwilling = False
+        self._usages = UsageKeys(bus)
 
     # The picture. -------------------------------------------------------------------
 
@@ -142,6 +147,9 @@ class Shell:
                 if self._leading.echoed(echo.domain, echo.epoch):
                     self._core.own(echo.domain)
                     log.info("leading", domain=echo.domain, epoch=echo.epoch)
+        elif prefix == PREFIX:
+            key, record = self._usages.read(rest, entry)
+            self._core.apply_usage(*key, record)
         elif prefix in _KIND_OF_TOKEN:
             self._take_object(_KIND_OF_TOKEN[prefix], rest, entry)
 
@@ -197,6 +205,8 @@ class Shell:
                 await asyncio.sleep(UNWILLING_SECONDS)
             self._changed.clear()
             now = clock.now()
+            self._core.wake(now=now)
+            self._usages.write(self._core.usages_to_write(now=now))
             if self._core.has_work():
                 decisions: list[Decision] = list(self._core.cycle(now=now))
             else:
@@ -216,6 +226,11 @@ class Shell:
             await self._changed.wait()
             if alarm is not None:
                 alarm.cancel()
+
+    async def leave(self) -> None:
+        """Writes down what LocalQueues have consumed up to now, for whoever leads after us."""
+        self._usages.write(self._core.usages_to_write(now=clock.now(), at_once=True))
+        await self._usages.settled(LEAVING_SECONDS)
 
     def _state(self, decisions: list[Decision]) -> None:
         # The next cycle does not wait for the acknowledgements: what it builds on is assumed,

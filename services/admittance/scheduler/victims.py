@@ -40,11 +40,20 @@ def allows(policy: str, preemptor: Member, other: Member) -> bool:
 def candidates_of(
     queue: Queue, policy: str, preemptor: Member, contested: Collection[FlavorResource]
 ) -> Iterator[Ranked]:
-    """Those of one queue that the policy gives up and that hold something contested, in order.
+    """Those of one queue that the policy gives up and that hold something contested, in order:
+    where usage counts, those of LocalQueues that used more first.
 
-    Judged by the assigned flavor: holding an amount of nothing counts. Lower priorities come
-    first, so that the search ends with the first one that no policy but Any would give up.
+    Judged by the assigned flavor: holding an amount of nothing counts.
     """
+    found = _given_up(queue, policy, preemptor, contested)
+    return found if queue.lanes is None else iter(queue.lanes.used_most_first(found))
+
+
+def _given_up(
+    queue: Queue, policy: str, preemptor: Member, contested: Collection[FlavorResource]
+) -> Iterator[Ranked]:
+    """By rank. Lower priorities come first, so that the search ends with the first one that no
+    policy but Any would give up."""
     if policy not in ("LowerPriority", "LowerOrNewerEqualPriority", "Any"):
         return
     for entry in queue.ranked:

@@ -9,7 +9,9 @@ from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.scheduler import joint, promises
+from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.config import Config
+from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Domain, Loud, Queue
@@ -20,7 +22,8 @@ class World:
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
-    ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
+    ``loud``: whom to tell why they wait, and when. ``accounts``: what LocalQueues have consumed;
+    None: nobody counts it. ``now``: the newest time that was heard of. ``promises``: who had to go, by the uid of whom
     they went for.
     """
 
@@ -38,6 +41,12 @@ class World:
         self.loud = Loud()
         self.promises: dict[str, dict[Member, None]] = {}
         self.seen = 0
+        self.now = LONG_AGO
+        self.accounts: Accounts | None = None
+        if config.admission_fair_sharing is not None:
+            self.accounts = Accounts(
+                config.admission_fair_sharing, self.catalog, self.queues, self.locals, self.owned
+            )
 
     def queue(self, name: str) -> Queue:
         """The queue of that name, also before its ClusterQueue is known."""
@@ -72,6 +81,17 @@ class World:
         if queue.domain is not None:
             queue.domain.note(queue)
             self.stir(queue.domain)
+
+    def compare_usages(self, now: datetime) -> None:
+        """Usages of LocalQueues are compared anew, once in every sampling interval: somebody else
+        may be first in a queue then."""
+        if self.accounts is None or not self.accounts.is_due(now):
+            return
+        heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
+        self.accounts.sample(now)
+        for queue, head in heads:
+            if queue.head() is not head:
+                self.changed(queue)
 
     # Competing. -----------------------------------------------------------------------------
 
@@ -116,6 +136,12 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
+        self.bill(member)
+
+    def bill(self, member: Member) -> None:
+        """What the member holds, or whether it is admitted, has changed."""
+        if self.accounts is not None:
+            self.accounts.heard(member, self.now)
 
     def rank(self, member: Member, reserved_at: datetime) -> None:
         """The member may be a victim from now on, in the order of its priority and reservation."""
@@ -134,6 +160,7 @@ class World:
         held.queue.holding.pop(member, None)
         if member.ranked is not None:
             held.queue.unrank(member)
+        self.bill(member)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------

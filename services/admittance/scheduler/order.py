@@ -1,0 +1,71 @@
+"""Who comes when among all that wait in a ClusterQueue, parked or not. Source: SCHEDULING 3.2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+from admittance.scheduler.lanes import Lanes
+from admittance.scheduler.picture import Key, Member
+
+if TYPE_CHECKING:
+    from admittance.scheduler.queue import Queue
+
+Place = tuple[datetime, str, Key]
+FIRST: Final = float("-inf")
+"""As a priority, negated: before all others."""
+
+
+def place(member: Member) -> Place:
+    """Its order among those of equal priority."""
+    assert member.stamp is not None
+    return member.stamp, member.uid, member.key
+
+
+def in_order(queue: Queue) -> Iterator[Member]:
+    """Everybody who waits there. Costs a look at each class, and at what is taken of it."""
+    first = queue.preemptor
+    sticky = first if first is not None and queue.is_first(first) else None
+    rows: dict[tuple[float, float], list[Iterator[Member]]] = {}
+    lanes = queue.lanes
+    for key, cls in queue.classes.items():
+        usage = lanes.usage_of(key[2]) if lanes is not None else 0.0
+        rows.setdefault((usage, -key[0]), []).append(cls.waiting())
+    for member in sorted(queue.asides, key=place):
+        rows.setdefault((_usage(lanes, member), -member.priority), []).append(iter((member,)))
+    if sticky is not None:
+        # Before all that used as much, whatever their priority.
+        rows[_usage(lanes, sticky), FIRST] = [iter((sticky,))]
+    for row in sorted(rows):
+        found = merge(*rows[row], key=place)
+        yield from (one for one in found if one is not sticky or row[1] == FIRST)
+
+
+def position(queue: Queue, member: Member) -> int:
+    """The member's place among all that wait, from 1. Costs a bisection for each class that it is
+    not apart from by usage or priority, and a look at those set aside."""
+    lanes = queue.lanes
+    mine = place(member)
+    first = queue.preemptor
+    sticky = first if first is not None and queue.is_first(first) else None
+    rank = FIRST if sticky is member else float(-member.priority)
+    stands = (_usage(lanes, member), rank, mine)
+    ahead = 1
+    if sticky is not None and sticky is not member and _usage(lanes, sticky) == stands[0]:
+        # It goes before all that used as much; where its own place is ahead it counts there.
+        ahead += (-sticky.priority, place(sticky)) > stands[1:]
+    for key, cls in queue.classes.items():
+        other = (lanes.usage_of(key[2]) if lanes is not None else 0.0, -key[0])
+        if other < stands[:2]:
+            ahead += cls.live
+        elif other == stands[:2]:
+            ahead += cls.before(mine)
+    for one in queue.asides:
+        ahead += (_usage(lanes, one), -one.priority, place(one)) < stands
+    return ahead
+
+
+def _usage(lanes: Lanes | None, member: Member) -> float:
+    return lanes.usage_of(member.local) if lanes is not None else 0.0

@@ -1,0 +1,91 @@
+"""What LocalQueues have consumed, in the bucket: one key each, ``usage.<namespace>.<name>``.
+
+Whoever leads the domain writes it, a second after something changed and in every sampling interval
+in which something runs; whoever comes after goes on from there. Nobody else writes these keys, and
+a put names the revision that it follows: a leader that was replaced overwrites nothing that its
+successor wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.events.names import plain, token
+from admittance.events.shapes import ConsumedUsage
+from admittance.runtime.bucket import Entry, delete_message, put_message
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.scheduler.picture import Key
+
+PREFIX: Final = "usage"
+PAUSE_SECONDS: Final = 1.0
+"""Before what could not be written is tried again."""
+log = structlog.get_logger()
+
+Record = tuple[Key, ConsumedUsage | None]
+
+
+class UsageKeys:
+    """Writes these keys, one batch after the other, since each put names the revision of the one
+    before; what changes meanwhile waits, and only the newest of each key is written."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._revisions: dict[Key, int] = {}
+        self._waiting: dict[Key, ConsumedUsage | None] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    def read(self, rest: str, entry: Entry) -> Record:
+        """What an entry of the bucket tells; ``rest`` is its key without the prefix."""
+        namespace, _, name = rest.partition(".")
+        key = plain(namespace), plain(name)
+        self._revisions[key] = max(entry.revision, self._revisions.get(key, 0))
+        if entry.value is None:
+            return key, None
+        return key, msgspec.json.decode(entry.value, type=ConsumedUsage)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """To be written down as soon as may be."""
+        self._waiting.update(records)
+        if self._waiting and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write(), name="usages")
+
+    async def settled(self, timeout: float) -> None:
+        """What waits is written, or the time is over."""
+        if self._writing is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._writing, timeout)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, {}
+            try:
+                outcomes = await self._bus.publish_all(
+                    [self._message(key, record) for key, record in batch.items()]
+                )
+            except Unavailable as error:
+                log.warning("usage_not_written", error=str(error), local_queues=len(batch))
+                self._waiting = {**batch, **self._waiting}
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            for key, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, Refused):
+                    # Somebody else leads and has written: the bucket tells us what.
+                    log.info(
+                        "usage_refused", namespace=key[0], local_queue=key[1], error=str(outcome)
+                    )
+                else:
+                    self._revisions[key] = max(outcome, self._revisions.get(key, 0))
+
+    def _message(self, key: Key, record: ConsumedUsage | None) -> Outgoing:
+        at = f"{PREFIX}.{token(key[0])}.{token(key[1])}"
+        expected = self._revisions.get(key, 0)
+        if record is None:
+            return delete_message(at, expected=expected)
+        return put_message(at, msgspec.json.encode(record), expected=expected)

@@ -1,0 +1,230 @@
+"""Kueue's tables of admission fair sharing: what LocalQueues have consumed, and who goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from admittance.api.durations import seconds
+from admittance.api.quantity import amount
+from admittance.events.facts import Assigned
+from admittance.events.shapes import ConsumedUsage
+from admittance.scheduler.accounts import consumed_of, quantity, status_of
+from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduler.usage import Account, Nanos, add, nanos, weighed
+from conformance.differences import CONSUMED
+from conformance.tables import START, Given, cases, needs_data, read, time_of
+
+RECONCILED = [
+    pytest.param(case, id=case["name"])
+    for case in read("controllers/TestLocalQueueReconcile")
+    if "afsConfig" in case["given"] and case["name"] not in CONSUMED
+]
+
+
+def sharing(given: Mapping[str, Any] | None) -> AdmissionFairSharing | None:
+    """The configuration of a case."""
+    if given is None:
+        return None
+    return AdmissionFairSharing(
+        usage_half_life_time=timedelta(seconds=float(seconds(given["usageHalfLifeTime"]))),
+        usage_sampling_interval=timedelta(seconds=float(seconds(given["usageSamplingInterval"]))),
+        resource_weights=given.get("resourceWeights", {}),
+    )
+
+
+def used(quantities: Mapping[str, str]) -> Nanos:
+    """Quantities of a case."""
+    return consumed_of(ConsumedUsage(consumed_resources=dict(quantities), last_update=START))
+
+
+def recorded(quantities: Mapping[str, str], at: str | None = None) -> ConsumedUsage:
+    """What a case says was consumed, as it would have been written down."""
+    return ConsumedUsage(consumed_resources=dict(quantities), last_update=time_of(at))
+
+
+def by_usage(given: dict[str, Any], config: Config) -> Given:
+    """A scheduler that has heard of the case, LocalQueues and their usage included."""
+    world = Given({**given, "workloads": ()}, config)
+    for key, quantities in given.get("initConsumedResources", {}).items():
+        world.core.apply_usage(*key.split("/"), recorded(quantities))
+    for name, quantities in given.get("initialUsage", {}).items():
+        world.core.apply_usage("default", name, recorded(quantities))
+    for one in given.get("wls", given.get("workloads", ())):
+        world.workload(one)
+    return world
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "case",
+    [
+        *cases("admissionfairsharing/TestCalculateUsageWithDRA"),
+        *cases("admissionfairsharing/TestCalculateUsageWithNonPositiveWeight"),
+    ],
+)
+def test_usage_weighs_as_much_as_in_kueue(case: dict[str, Any]) -> None:
+    given = case["given"]
+    config = AdmissionFairSharing(resource_weights=given.get("resWeights", {}))
+    amounts = used(given.get("consumed", {}))
+    add(amounts, used(given.get("penalty", {})))
+    want = case["want"].get("usage", 0)
+    assert weighed(config, amounts, given.get("lqWeight", 0)) == float(want)
+
+
+@needs_data
+def test_every_difference_in_what_is_consumed_is_a_case() -> None:
+    assert {one["name"] for one in read("controllers/TestLocalQueueReconcile")} >= set(CONSUMED)
+
+
+@needs_data
+@pytest.mark.parametrize("case", RECONCILED)
+def test_as_much_is_consumed_as_in_kueue(case: dict[str, Any]) -> None:
+    given = case["given"]
+    config = sharing(given["afsConfig"])
+    assert config is not None
+    now = time_of(given["now"])
+    before = given.get("initialConsumedResources", {})
+    since = time_of(before.get("lastUpdate", given["now"]))
+    account = Account(config, 1.0, since)
+    account.restore(used(before.get("resources", {})), since)
+    account.expect(used(given.get("pendingEntryPenalty", {})))
+    for one in given.get("runningWls", ()):
+        for place in one["status"]["admission"]["podSetAssignments"]:
+            for resource, text in place["resourceUsage"].items():
+                # The table has it run all the time, and says nothing of a penalty.
+                held = {resource: nanos(resource, amount(resource, text))}
+                account.start(held, {}, since)
+    status = case["want"]["localQueue"]["status"]["fairSharing"]["admissionFairSharingStatus"]
+    want = status.get("consumedResources", {})
+    found = status_of(account, max(now, since))
+    assert found.consumed_resources == {name: text for name, text in want.items() if text != "0"}
+
+
+def test_amounts_of_bytes_are_shown_whole_and_others_to_the_billionth() -> None:
+    assert quantity("memory", 1_500_000_001) == "1"
+    assert quantity("cpu", 1_500_000_000) == "1500m"
+    assert quantity("gpu", 6_828_427_124) == "6828427124n"
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("queue/TestFsAdmission"))
+def test_the_head_is_of_the_local_queue_that_kueue_takes_it_from(case: dict[str, Any]) -> None:
+    given = case["given"]
+    queues = [
+        {**one, "spec": {**one.get("spec", {}), "clusterQueue": "cq"}} for one in given["lqs"]
+    ]
+    config = Config(admission_fair_sharing=sharing(given.get("afsConfig")))
+    world = by_usage({**given, "clusterQueues": [given["cq"]], "localQueues": queues}, config)
+    head = world.queue("cq").head()
+    assert head is not None
+    assert head.key[1] == case["want"]["wl"]["metadata"]["name"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestScheduleForAFS"))
+def test_cycles_admit_whom_kueue_admits_by_usage(case: dict[str, Any]) -> None:
+    given = case["given"]
+    counts = given["featureGates"]["AdmissionFairSharing"]
+    config = Config(
+        preemption=True,
+        fair_sharing=FairSharing() if counts else None,
+        admission_fair_sharing=sharing(given["admissionFairSharing"]) if counts else None,
+    )
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}]
+    # The LocalQueue that a case deletes goes from Kueue's store alone; ours is the only place.
+    world = by_usage({**given, "namespaces": namespaces}, config)
+    admitted = []
+    for _ in given["workloads"]:
+        decided = world.core.cycle(now=world.now)
+        admitted += [one.name for one in decided if isinstance(one, Assigned)]
+    want = [
+        one["metadata"]["name"]
+        for one in case["want"]["workloads"]
+        if one.get("status", {}).get("admission")
+    ]
+    assert sorted(admitted) == sorted(want)
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestShouldApplyEntryPenalty"))
+def test_an_admission_costs_a_penalty_where_it_does_in_kueue(case: dict[str, Any]) -> None:
+    given = case["given"]
+    offered = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "8"}]}
+    spec: dict[str, Any] = {
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [offered]}],
+    }
+    if "admissionMode" in given:
+        spec["admissionScope"] = {"admissionMode": given["admissionMode"]}
+    api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+    told = {
+        "now": given["now"],
+        "resourceFlavors": [{**api, "kind": "ResourceFlavor", "metadata": {"name": "default"}}],
+        "clusterQueues": [
+            {**api, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": spec}
+        ],
+        "localQueues": [
+            {
+                **api,
+                "kind": "LocalQueue",
+                "metadata": {"name": "lq", "namespace": "ns"},
+                "spec": {"clusterQueue": "cq"},
+            }
+        ],
+        "workloads": [given["wl"]],
+    }
+    world = by_usage(told, Config(admission_fair_sharing=sharing(given.get("afsConfig"))))
+
+    def pending() -> Nanos:
+        accounts = world.world.accounts
+        account = accounts.of(("ns", "lq")) if accounts is not None else None
+        return dict(account.pending) if account is not None else {}
+
+    before = pending()
+    world.core.cycle(now=world.now)
+    assert (pending() != before) is case["want"].get("result", False)
+
+
+@needs_data
+def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
+    (case,) = (
+        one
+        for one in read("preemption/TestCandidatesOrdering")
+        if one["name"] == "workloads with higher LQ usage first"
+    )
+    api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+    own = case["given"]["preemptorClusterQueue"]
+    scope = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
+    told: dict[str, Any] = {
+        "now": case["given"]["now"],
+        "clusterQueues": [
+            {**api, "kind": "ClusterQueue", "metadata": {"name": own}, "spec": scope}
+        ],
+        "localQueues": [
+            {
+                **api,
+                "kind": "LocalQueue",
+                "metadata": {"name": one["obj"]["spec"]["queueName"], "namespace": "default"},
+                "spec": {"clusterQueue": own},
+            }
+            for one in case["given"]["candidates"]
+        ],
+        "initialUsage": {
+            one["obj"]["spec"]["queueName"]: {"cpu": str(one["localQueueFSUsage"])}
+            for one in case["given"]["candidates"]
+        },
+        "workloads": [
+            {**one["obj"], "metadata": {**one["obj"]["metadata"], "namespace": "default"}}
+            for one in case["given"]["candidates"]
+        ],
+    }
+    config = Config(preemption=True, admission_fair_sharing=AdmissionFairSharing())
+    world = by_usage(told, config)
+    queue = world.queue(own)
+    assert queue.lanes is not None
+    found = queue.lanes.used_most_first(queue.ranked)
+    assert [entry[3][1] for entry in found] == case["want"]["candidates"]
