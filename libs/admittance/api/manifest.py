@@ -42,7 +42,7 @@ def read(text: str | bytes, source: str, *, namespace: str = "default") -> list[
     """
     errors: list[ManifestError] = []
     documents: list[Document] = []
-    for place, value in _objects(_parsed(text, source)):
+    for place, value in _objects(parsed(text, source)):
         try:
             manifest, warnings = Reading(source, place).validated(value, namespace)
         except ManifestError as error:
@@ -86,7 +86,8 @@ def duplicates(documents: list[Document]) -> list[ManifestError]:
     return errors
 
 
-def _parsed(text: str | bytes, source: str) -> list[Parsed]:
+def parsed(text: str | bytes, source: str) -> list[Parsed]:
+    """The documents of a text, YAML or JSON, as plain values. Raises ManifestError."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
@@ -110,10 +111,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _objects(parsed: list[Parsed]) -> list[tuple[str, Any]]:
+def _objects(documents: list[Parsed]) -> list[tuple[str, Any]]:
     """The objects of the documents, each with its place."""
     found = []
-    for number, _, value in parsed:
+    for number, _, value in documents:
         if value is None or value == {} or (type(value) is Plain and resolve(value) is None):
             continue
         place = f"document {number}"
@@ -136,5 +137,6 @@ __all__ = [
     "duplicates",
     "encode",
     "name_of",
+    "parsed",
     "read",
 ]

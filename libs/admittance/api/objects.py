@@ -180,6 +180,17 @@ class Reading:
         manifest = self._whole(fitted, kind.struct)
         return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
 
+    def shaped(self, value: Any, struct: type[Any]) -> Any:
+        """value as a struct, all problems of its shape at once."""
+        problems: list[Problem] = []
+        try:
+            fitted = conform(value, struct, problems)
+        except RecursionError:
+            raise self.error([Problem("", "nested too deep")]) from None
+        if problems:
+            raise self.error(problems)
+        return self._whole(fitted, struct)
+
     def _whole(self, fitted: dict[str, Any], struct: type[Any]) -> Any:
         """fitted as a Struct that can be said in JSON: no half characters, no endless numbers."""
         try:

@@ -17,7 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from admittance.api.problems import ManifestError
+from admittance.api.read_configuration import read_file
 from admittance.cli import output
+from admittance.cli.errors import BadInput
 from admittance.cli.link import check_url
 from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
 from admittance.cli.services import SERVICES, service_named, until_ready
@@ -46,12 +49,16 @@ class Options(NamedTuple):
     runner: bool = True
     executor: str = "local"
     sync_always: bool = False
+    config: Path | None = None
 
 
 async def up(call: Call, options: Options) -> int:
     """Runs everything until SIGINT or SIGTERM; says ``ready nats://…`` once everything serves."""
     stop = _stop_on_signals()
-    settings = Settings.from_env("up", url=call.url, data_dir=options.data_dir)
+    _warn(options.config)
+    settings = Settings.from_env(
+        "up", url=call.url, data_dir=options.data_dir, config=options.config
+    )
     logs.configure("up", "", settings.json_logs, level=settings.log_level)
     async with AsyncExitStack() as stack:
         tasks: list[Task] = []
@@ -70,7 +77,11 @@ async def up(call: Call, options: Options) -> int:
         for name in SERVICES:
             if name != "runner" or options.runner:
                 mine = Settings.from_env(
-                    name, url=url, data_dir=options.data_dir, instance=instance
+                    name,
+                    url=url,
+                    data_dir=options.data_dir,
+                    instance=instance,
+                    config=options.config,
                 )
                 tasks.append(_task(mine, options.executor))
 
@@ -124,12 +135,15 @@ def embeds(call: Call, options: Options) -> bool:
             return True
 
 
-async def serve(call: Call, name: str, data_dir: Path, executor: str) -> int:
+async def serve(
+    call: Call, name: str, data_dir: Path, executor: str, config: Path | None = None
+) -> int:
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
     check_url(call.url)
     stop = _stop_on_signals()
-    settings = Settings.from_env(name, url=call.url, data_dir=data_dir)
+    _warn(config)
+    settings = Settings.from_env(name, url=call.url, data_dir=data_dir, config=config)
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
     bus = await Bus.connect(call.url, name=f"admit-{name}", creds=settings.creds)
     try:
@@ -206,6 +220,22 @@ async def _until_serving(bus: Bus, settings: Settings, serves: asyncio.Event) ->
 
 
 # Settings and signals. ------------------------------------------------------------------
+
+
+def _warn(config: Path | None) -> None:
+    """Says what the configuration file has that has no effect. Raises BadInput for a file that is
+    none."""
+    chosen = config or os.environ.get("ADMIT_CONFIG")
+    if not chosen:
+        return
+    try:
+        found = read_file(Path(chosen))
+    except OSError as error:
+        raise BadInput(f"{chosen}: {error.strerror}") from None
+    except ManifestError as error:
+        raise BadInput(str(error)) from None
+    for warning in found.warnings:
+        output.warn(f"{chosen}: {warning}")
 
 
 def lasting_instance(data_dir: Path) -> str | None:

@@ -6,8 +6,11 @@ from datetime import timedelta
 
 import msgspec
 
-FINAL_SHARE = "LessThanOrEqualToFinalShare"
-INITIAL_SHARE = "LessThanInitialShare"
+from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
+from admittance.api.durations import seconds
+from admittance.quota.transform import Transformation
+
+__all__ = ["FINAL_SHARE", "INITIAL_SHARE", "Config", "config_of"]
 
 
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ``idle_cycles``: how often heads that nothing came of are looked at again without an event.
     ``preemption``: queues' preemption policies count; off, all of them mean Never.
     ``fair_sharing``, ``admission_fair_sharing``: None: off.
+    ``transformations``: resources that count in other units.
     ``partial_admission``: where there is not room for all pods, fewer are tried, down to minCount.
     ``as_kueue``: play as Kueue does where ours differs. Victims that merely hold a reservation are
     evicted, and what they held is handed on a cycle later; and a head that fits is measured as if
@@ -47,6 +51,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     requeuing_timestamp: str = "Eviction"
     quota_check_strategy: str = "BlockUndeclared"
     exclude_resource_prefixes: tuple[str, ...] = ()
+    transformations: tuple[Transformation, ...] = ()
     refusals_per_call: int = 256
     idle_cycles: int = 10
     preemption: bool = True
@@ -54,3 +59,43 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admission_fair_sharing: AdmissionFairSharing | None = None
     partial_admission: bool = True
     as_kueue: bool = False
+
+
+def config_of(configuration: Configuration) -> Config:
+    """What a deployment's configuration means for scheduling."""
+    gates = GATES | configuration.feature_gates
+    fair = configuration.fair_sharing
+    usage = configuration.admission_fair_sharing
+    waiting = configuration.wait_for_pods_ready
+    resources = configuration.resources
+    return Config(
+        requeuing_timestamp=waiting.requeuing_strategy.timestamp if waiting else "Eviction",
+        quota_check_strategy=resources.quota_check_strategy,
+        exclude_resource_prefixes=resources.exclude_resource_prefixes,
+        transformations=tuple(
+            Transformation(
+                one.input,
+                one.strategy != "Replace",
+                one.multiply_by,
+                tuple((name, str(quantity)) for name, quantity in one.outputs.items()),
+            )
+            for one in resources.transformations
+        ),
+        fair_sharing=_shares(fair.preemption_strategies) if fair and fair.enable else None,
+        admission_fair_sharing=(
+            AdmissionFairSharing(
+                usage_half_life_time=timedelta(seconds=float(seconds(usage.usage_half_life_time))),
+                usage_sampling_interval=timedelta(
+                    seconds=float(seconds(usage.usage_sampling_interval))
+                ),
+                resource_weights=usage.resource_weights,
+            )
+            if usage is not None and gates["AdmissionFairSharing"]
+            else None
+        ),
+        partial_admission=gates["PartialAdmission"],
+    )
+
+
+def _shares(strategies: tuple[str, ...]) -> FairSharing:
+    return FairSharing(strategies=strategies) if strategies else FairSharing()

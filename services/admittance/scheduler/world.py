@@ -22,15 +22,15 @@ class World:
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
-    ``loud``: whom to tell why they wait, and when. ``accounts``: what LocalQueues have consumed;
-    None: nobody counts it. ``now``: the newest time that was heard of. ``promises``: who had to go, by the uid of whom
-    they went for.
+    ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
+    they went for. ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``:
+    the newest time that was heard of.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.catalog = Catalog()
-        self.shapes = Shapes(config.exclude_resource_prefixes)
+        self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
         self.queues: dict[str, Queue] = {}
         self.domains: dict[str, Domain] = {}
         self.members: dict[Key, Member] = {}

@@ -39,3 +39,20 @@ def test_an_instance_is_a_token_and_new_ones_differ() -> None:
 def test_a_wrong_variable_is_named(name: str, value: str) -> None:
     with pytest.raises(SetupError, match=name):
         Settings.from_env("runner", env={name: value})
+
+
+def test_the_configuration_is_read_from_the_file_that_the_environment_names(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfairSharing: {}\n"
+        "objectRetentionPolicies: {workloads: {afterFinished: 2h}}\n"
+    )
+    settings = Settings.from_env("scheduler", env={"ADMIT_CONFIG": str(file)})
+    assert settings.configuration.fair_sharing is not None
+    assert settings.finished_seconds == 7200.0
+
+
+def test_a_configuration_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    missing = tmp_path / "none.yaml"
+    with pytest.raises(SetupError, match=r"none\.yaml: No such file"):
+        Settings.from_env("scheduler", env={"ADMIT_CONFIG": str(missing)})

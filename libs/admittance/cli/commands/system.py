@@ -30,6 +30,14 @@ DataDir = Annotated[
         help="State and output of jobs. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
     ),
 ]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
+    ),
+]
 Executor = Annotated[
     str,
     typer.Option(
@@ -59,6 +67,7 @@ def up(
             "--sync-always", help="Every write reaches the disk before it counts; slower."
         ),
     ] = False,
+    config: ConfigFile = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
@@ -79,6 +88,7 @@ def up(
         runner=not no_runner,
         executor=executor,
         sync_always=sync_always,
+        config=config,
     )
     run_forever(composition.up(call, options))
 
@@ -88,6 +98,7 @@ def serve(
     service: ServiceName,
     data_dir: DataDir = None,
     executor: Executor = "local",
+    config: ConfigFile = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
@@ -97,7 +108,7 @@ def serve(
 
     call = call_of(ctx, nats, namespace)
     service_named(service)
-    run_forever(composition.serve(call, service, _data_dir(data_dir), executor))
+    run_forever(composition.serve(call, service, _data_dir(data_dir), executor, config))
 
 
 def _data_dir(typed: Path | None) -> Path:

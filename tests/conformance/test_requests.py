@@ -1,0 +1,41 @@
+"""Kueue's table of what a workload asks for in all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tables import cases, needs_data
+
+from admittance.quota.transform import Transformation
+from admittance.scheduler.needs import Shapes
+
+pytestmark = needs_data
+
+
+@pytest.mark.parametrize("case", cases("workload/TestNewInfo"))
+def test_a_pending_workload_asks_for_what_kueue_counts(case: dict[str, Any]) -> None:
+    given = case["given"]
+    workload = given["workload"]
+    if workload.get("status", {}).get("admission"):
+        pytest.skip("what an admitted workload holds is in its status")
+    options = given.get("infoOptions") or {}
+    transformations = [
+        Transformation(
+            one["input"],
+            one.get("strategy", "Retain") != "Replace",
+            one.get("multiplyBy", ""),
+            tuple(one["outputs"].items()),
+        )
+        for one in options.get("resourceTransformations", {}).values()
+    ]
+    shapes = Shapes(options.get("excludedResourcePrefixes", ()), transformations)
+    shape = shapes.needs(json.dumps(workload["spec"]).encode()).shape
+    gone = {
+        one["name"]: one["count"] for one in workload.get("status", {}).get("reclaimablePods", ())
+    }
+    if gone and "off" not in case["name"]:
+        shape = shapes.reduced(shape, gone)
+    found = [dict(total) for total in shape.totals]
+    assert found == [one.get("requests", {}) for one in case["want"]["info"]["totalRequests"]]
