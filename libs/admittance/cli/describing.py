@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.cli import history, kinds, output, reading, sections, tables
+from admittance.cli import cohorts, history, kinds, output, reading, sections, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
@@ -14,7 +14,7 @@ from admittance.cli.options import Call
 from admittance.cli.output import Table
 from admittance.cli.spans import age, stamp
 from admittance.cli.story import Told, placed
-from admittance.events.requests import QueueStatus
+from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.runtime import clock
 from admittance.workload.phase import phase
 from admittance.workload.stored import head
@@ -28,6 +28,9 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
     if wanted is None:
         raise BadInput(f"which {kind.singular}? the name is missing")
     async with link(call) as bus:
+        if kind is kinds.COHORT:
+            await _tell_cohort(bus, wanted)
+            return
         found = await reading.find(bus, kind, wanted)
         if kind is kinds.WORKLOAD:
             events = await _events(bus, found)
@@ -93,7 +96,30 @@ def _limit(seconds: int | None) -> str:
     return "" if seconds is None else f"{seconds} s"
 
 
-def _tell_object(kind: kinds.Kind, found: Found, counters: tables.Counters, now: datetime) -> None:
+async def _tell_cohort(bus: Link, name: str) -> None:
+    """A cohort also exists where only queues name it; then there is a tree and no object."""
+    tree = await cohorts.known_tree(bus, name)
+    try:
+        found = await reading.find(bus, kinds.COHORT, name)
+    except AnswerIsNo:
+        if not tree:
+            raise
+        facts = [("Name", name), ("Object", "none: other objects name it"), ("Kind", "Cohort")]
+        _facts([*facts, *cohorts.facts_of(tree, name)])
+        _section("Tree", cohorts.tree_table(tree, name))
+        return
+    if not tree:
+        output.warn("no live counters: the scheduler does not answer, or does not know it yet")
+    _tell_object(kinds.COHORT, found, {}, clock.now(), tree)
+
+
+def _tell_object(
+    kind: kinds.Kind,
+    found: Found,
+    counters: tables.Counters,
+    now: datetime,
+    tree: Sequence[NodeStatus] = (),
+) -> None:
     plain = found.plain()
     namespace = found.namespace if kind.namespaced else ""
     counted = counters.get((namespace, found.name))
@@ -108,8 +134,10 @@ def _tell_object(kind: kinds.Kind, found: Found, counters: tables.Counters, now:
             ("Labels", sections.pairs(field(plain, "metadata", "labels", default={}))),
             ("Annotations", sections.pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
+            *cohorts.facts_of(tree, found.name),
         ]
     )
+    _section("Tree", cohorts.tree_table(tree, found.name))
     if counted is not None and counted.usage:
         _section("Usage", sections.usage(counted))
     _section("Conditions", sections.conditions(plain, now))

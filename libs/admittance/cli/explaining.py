@@ -6,14 +6,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from admittance.cli import kinds, output, tables
+from admittance.cli import kinds, output, tables, why
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, shown_workload
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
 from admittance.cli.reading import find
-from admittance.events.requests import Explain, ExplainReply, FlavorVerdict
+from admittance.events.requests import Explain, ExplainReply
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
@@ -76,71 +76,48 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
         local_queue=reply.local_queue or spec.queue_name,
         priority=reply.priority or spec.priority or 0,
         position=0,
+        outlook=None,
+        ahead=(),
         holders=(),
+        held_by=(),
         unblocked_by=remedies,
     )
 
 
 def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
+    now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
-        reason, message = tables.reason_of(found.workload(), clock.now())
+        reason, message = tables.reason_of(found.workload(), now)
     because = ": ".join(part for part in (reason, message) if part)
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
-    for line in _place(reply):
+    for line in why.place(reply, now):
         output.say(line)
-    if reply.flavors:
-        output.say("\nFlavors")
-        output.show_table(flavor_table(reply.flavors), indent=2)
+    _table("Flavors", why.flavor_table(reply.flavors))
+    if reply.preempted_by is not None:
+        _list("It was preempted", tuple(why.preempted(reply.preempted_by, now)))
+    _table("It waits for the end of", why.going_table(reply.waits_for, now))
+    if reply.outlook is not None and not reply.waits_for:
+        _table("Would have to go for it", why.going_table(reply.outlook.victims, now))
+    _list("Preemption does not help", why.barriers(reply.flavors))
     checks = found.workload().status.admission_checks
     if checks:
-        output.say("\nChecks")
         rows = [(row.name, row.state, row.message or tables.NOTHING) for row in checks]
         columns = (Column("CHECK"), Column("STATE"), Column("MESSAGE"))
-        output.show_table(Table(columns, rows), indent=2)
-    _list("Quota is held by", reply.holders)
+        _table("Checks", Table(columns, rows))
+    if reply.held_by:
+        _table("Quota is held by", why.holder_table(reply.held_by))
+    else:
+        _list("Quota is held by", reply.holders)
     _list("It goes on with", reply.unblocked_by)
 
 
-def _place(reply: ExplainReply) -> list[str]:
-    lines = []
-    if reply.local_queue:
-        through = f" of clusterqueue {reply.cluster_queue}" if reply.cluster_queue else ""
-        lines.append(f"queue {reply.local_queue}{through}, priority {reply.priority}")
-    if reply.position:
-        parked = ", parked until something changes" if reply.parked else ""
-        lines.append(f"position {reply.position}{parked}")
-    return lines
-
-
-def flavor_table(verdicts: tuple[FlavorVerdict, ...]) -> Table:
-    """What each flavor says to each pod set."""
-    columns = (
-        Column("POD SET"),
-        Column("FLAVOR"),
-        Column("RESOURCES"),
-        Column("FITS"),
-        Column("WHY"),
-    )
-    rows = [
-        (
-            one.pod_set,
-            one.flavor,
-            ",".join(one.resources) or tables.NOTHING,
-            "yes" if one.fits else "no",
-            ": ".join(part for part in (one.reason, _message(one)) if part) or tables.NOTHING,
-        )
-        for one in verdicts
-    ]
-    return Table(columns, rows)
-
-
-def _message(verdict: FlavorVerdict) -> str:
-    if verdict.message:
-        return verdict.message
-    return "; ".join(short.message for short in verdict.shortfalls if short.message)
+def _table(title: str, table: Table) -> None:
+    if table.rows:
+        output.say(f"\n{title}")
+        output.show_table(table, indent=2)
 
 
 def _list(title: str, lines: tuple[str, ...]) -> None:

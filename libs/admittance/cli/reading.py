@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
+
+from msgspec.structs import astuple, replace
 
 from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
@@ -13,10 +16,18 @@ from admittance.cli.objects import Found, shown_object, shown_queue, shown_workl
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
-from admittance.events.requests import PendingQuery, PendingReply, Queues, QueuesReply
+from admittance.events.requests import (
+    PendingQuery,
+    PendingReply,
+    PendingRow,
+    Queues,
+    QueuesReply,
+)
 from admittance.runtime import clock
 
 PENDING: Final = "pending"
+PENDING_ROWS: Final = 1_000
+"""Rows that one answer has at most."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 
 
@@ -115,59 +126,88 @@ def as_list(values: Sequence[Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(values)}
 
 
-async def pending(call: Call, queue: str | None, *, all_namespaces: bool) -> None:
-    """Prints who waits, in order. queue is a LocalQueue of the namespace, or a ClusterQueue.
+async def pending(
+    call: Call, queue: str | None, *, all_namespaces: bool, limit: int = PENDING_ROWS
+) -> None:
+    """Prints who waits, in order, the first ``limit`` of them. queue is a LocalQueue of the
+    namespace, or a ClusterQueue.
 
     Raises AnswerIsNo when there is no such queue.
     """
     async with link(call) as bus:
         query, namespace = await _query(bus, queue, all_namespaces)
-        reply = await bus.ask("pending", query, PendingReply, namespace=namespace)
-    if reply.error:
-        raise AnswerIsNo(reply.error)
+        listed, total = await _waiting(bus, query, namespace, limit)
     now = clock.now()
     match call.output:
         case Output.JSON:
-            output.show_json({"items": reply.rows, "total": reply.total})
+            output.show_json({"items": [_whole(row) for row in listed], "total": total})
         case Output.YAML:
-            output.show_yaml({"items": reply.rows, "total": reply.total})
+            output.show_yaml({"items": [_whole(row) for row in listed], "total": total})
         case Output.NAME:
-            for row in reply.rows:
+            for row in listed:
                 output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
         case Output.TABLE | Output.WIDE:
-            if not reply.rows:
+            if not total:
                 output.note("nothing is pending")
                 return
-            columns = (
-                Column("POSITION", right=True),
-                Column("NAMESPACE"),
-                Column("NAME"),
-                Column("QUEUE"),
-                Column("CLUSTERQUEUE"),
-                Column("PRIORITY", right=True),
-                Column("AGE"),
-                Column("PARKED", wide=True),
-                Column("REASON"),
-                Column("MESSAGE"),
-            )
-            rows = [
-                (
-                    str(row.position),
-                    row.namespace,
-                    row.name,
-                    row.local_queue,
-                    row.cluster_queue,
-                    str(row.priority),
-                    age(row.created, now),
-                    "yes" if row.parked else "no",
-                    row.reason or tables.NOTHING,
-                    row.message,
-                )
-                for row in reply.rows
-            ]
-            output.show_table(Table(columns, rows), wide=call.output is Output.WIDE)
-            if reply.total > len(rows):
-                output.note(f"{reply.total - len(rows)} more are pending")
+            output.show_table(_pending_table(listed, now), wide=call.output is Output.WIDE)
+            if total > len(listed):
+                output.note(f"{total - len(listed)} more are pending; --limit shows more")
+
+
+async def _waiting(
+    bus: Link, query: PendingQuery, namespace: str | None, limit: int
+) -> tuple[list[PendingRow], int]:
+    """The first so many who wait, asked for page by page, and how many there are."""
+    rows: list[PendingRow] = []
+    while True:
+        page = replace(query, skip=len(rows), limit=min(limit - len(rows), PENDING_ROWS))
+        reply = await bus.ask("pending", page, PendingReply, namespace=namespace)
+        if reply.error:
+            raise AnswerIsNo(reply.error)
+        rows += reply.rows
+        if not reply.rows or len(rows) >= min(limit, reply.total):
+            return rows, reply.total
+
+
+def _whole(row: PendingRow) -> dict[str, Any]:
+    """A row with its defaults, for programs."""
+    return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
+
+
+def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
+    columns = (
+        Column("POSITION", right=True),
+        Column("NAMESPACE"),
+        Column("NAME"),
+        Column("QUEUE"),
+        Column("CLUSTERQUEUE"),
+        Column("PRIORITY", right=True),
+        Column("WAITING"),
+        Column("AGE", wide=True),
+        Column("PARKED", wide=True),
+        Column("FLAVORS TRIED", wide=True),
+        Column("REASON"),
+        Column("MESSAGE"),
+    )
+    rows = [
+        (
+            str(row.position),
+            row.namespace,
+            row.name,
+            row.local_queue,
+            row.cluster_queue,
+            str(row.priority),
+            age(row.waiting_since or row.created, now),
+            age(row.created, now),
+            "yes" if row.parked else "no",
+            ",".join(row.flavors) or tables.NOTHING,
+            row.reason or tables.NOTHING,
+            row.message,
+        )
+        for row in listed
+    ]
+    return Table(columns, rows)
 
 
 async def _query(

@@ -53,9 +53,10 @@ class Holder(Shape, frozen=True, kw_only=True):
 
 class Barrier(Shape, frozen=True, kw_only=True):
     """Why ``workloads`` of one ClusterQueue that hold what is short in ``flavor`` cannot be
-    preempted. ``cluster_queue``: theirs; ``of``: whose ``policy`` it is. ``rule`` is stable:
-    PolicyNever, PriorityNotLower, AboveThreshold, WithinNominal, CohortWithinQuota, Inactive,
-    NotCompeting, SharesForbid, NotEnough."""
+    preempted. ``cluster_queue``: theirs, empty for several; ``of``: whose ``policy`` it is.
+    ``rule`` is stable: PolicyNever, PriorityNotLower, AboveThreshold, WhileBorrowing,
+    AboveNominal, WithinNominal, CohortWithinQuota, Inactive, SharesForbid, NotEnough, NotLookedAt.
+    ``lowest_priority``: of those workloads, where priority is what counts."""
 
     cluster_queue: str
     flavor: str
@@ -65,6 +66,7 @@ class Barrier(Shape, frozen=True, kw_only=True):
     of: str = ""
     workloads: int = 0
     amount: int = 0
+    lowest_priority: int | None = None
     message: str = ""
 
 
@@ -81,7 +83,7 @@ class Going(Shape, frozen=True, kw_only=True):
 
 
 class Ahead(Shape, frozen=True, kw_only=True):
-    """Who is in front in the same ClusterQueue. ``holds_place``: others make room for it, so that
+    """Who is in front in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``: others make room for it, so that
     it comes first whatever its priority."""
 
     namespace: str

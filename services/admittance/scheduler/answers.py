@@ -1,86 +1,152 @@
-"""Answers from memory: why a workload waits, who waits in which order, how full the queues are."""
+"""Why a workload waits, from memory: what the next cycle would say of it, who is in its way, and
+what would let it go on.
+
+The answer is found by the functions that decide. What they try out on the picture they put back,
+so that asking changes nothing. It costs a nomination, a look at each of the workload's flavors, and
+a bounded look at who holds what is short; nothing grows with what else waits, but for a look at
+each class of its queue.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import Final, NamedTuple
 
-from admittance.events.requests import (
-    ExplainReply,
-    FlavorUsage,
-    FlavorVerdict,
-    PendingQuery,
-    PendingReply,
-    PendingRow,
-    Queues,
-    QueuesReply,
-    QueueStatus,
-)
+from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
-from admittance.scheduler.assign import FIT, Verdict, examine
-from admittance.scheduler.cycle import refusal_for
-from admittance.scheduler.order import in_order, place
+from admittance.events.why import Ahead, Going, OpenCheck, Outlook
+from admittance.scheduler import remedies, verdicts
+from admittance.scheduler.assign import FIT, NO_FIT, Assignment
+from admittance.scheduler.counters import is_parked, queues
+from admittance.scheduler.cycle import Cycle, refusal_for
+from admittance.scheduler.holders import holders
+from admittance.scheduler.order import in_order
 from admittance.scheduler.picture import BACKOFF, Key, Member
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.reasons import sentence, shortfall
+from admittance.scheduler.reasons import refusal_of
+from admittance.scheduler.spared import Ask
+from admittance.scheduler.verdicts import VICTIMS_MAX, Seen, going_of
+from admittance.scheduler.victims import Victim
+from admittance.scheduler.waiting import pending
 from admittance.scheduler.world import World
 
-HOLDERS_MAX = 10
-LOOKED_AT_MAX = 1_000
-LEADS_NOWHERE = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
-RUNS = frozenset({"Admitted", "Evicting"})
+__all__ = ["explain", "pending", "queues"]
+
+AHEAD_MAX: Final = 3
+CLASSES_MAX: Final = 256
+"""In a queue of more classes only its head is named of those in front."""
 
 
-def explain(world: World, key: Key, *, now: datetime) -> ExplainReply:
-    """Why the workload waits, flavor by flavor."""
+class _Look(NamedTuple):
+    """One look at a workload that waits. ``closed``: why no flavor serves, whatever its room."""
+
+    outlook: Outlook
+    assignment: Assignment
+    seen: Seen
+    victims: Sequence[Victim]
+
+
+def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
+    """Why the workload waits, or what it holds."""
     member = world.members.get(key)
     if member is None or member.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")
+    if member.charge is not None:
+        return _of_holder(world, member)
     local = world.catalog.local_queues.get(member.local)
     name = local.spec.cluster_queue if local is not None else ""
     queue = world.queues.get(name)
-    charge = member.charge
-    if charge is not None:
-        state = "QuotaReserved" if member.state == "Pending" else member.state
-        holds = f"Holds quota in ClusterQueue {charge.queue.name}"
-        return _reply(member, state, Refusal(reason=state, message=holds), charge.queue.name)
-    why = _why(world, member, queue, now)
-    if queue is None or queue.plan is None:
-        return _reply(member, "Pending", why, name)
-    verdicts = examine(queue.plan, member.shape)
-    phase = "Backoff" if not member.is_due(now) else "Pending"
+    why = _hindered(world, member, queue, now)
+    if queue is None or queue.plan is None or queue.node is None:
+        assert why is not None, "without a queue it is hindered"
+        return ExplainReply(
+            phase="Pending",
+            reason=why.reason,
+            message=why.message,
+            cluster_queue=name,
+            local_queue=member.local[1],
+            priority=member.priority,
+            waiting_since=member.stamp,
+            preempted_by=member.preempted_by,
+            unblocked_by=tuple(remedies.of_itself(world, member, None, now)),
+            seen=world.seen,
+        )
+    look = _look(world, cycle, queue, member, why)
+    waits_for = _waits_for(world, member, look)
+    position = queue.position(member)
+    ahead = _ahead(queue, member, position)
+    if why is None:
+        why = _of_turn(queue, member, look, waits_for, position)
+    held_by = holders(world, look.seen.asks)
+    cohort = queue.node.parent
     return ExplainReply(
-        phase=phase,
+        phase="Pending" if member.is_due(now) else "Backoff",
         reason=why.reason,
         message=why.message,
         cluster_queue=name,
         local_queue=member.local[1],
-        position=queue.position(member),
-        parked=_is_parked(member),
+        cohort=cohort.name if cohort is not None else "",
+        strategy="StrictFIFO" if queue.strict else "BestEffortFIFO",
+        position=position,
+        pending=queue.live + len(queue.asides),
+        parked=is_parked(member),
         priority=member.priority,
-        flavors=tuple(_verdict(one) for one in verdicts),
-        holders=tuple(_holders(queue, verdicts)),
-        unblocked_by=tuple(_remedies(world, member, queue, verdicts, now)),
+        waiting_since=member.stamp,
+        requeue_at=member.requeue_at if not member.is_due(now) else None,
+        outlook=look.outlook,
+        ahead=ahead,
+        flavors=tuple(look.seen.verdicts),
+        holders=tuple(dict.fromkeys(f"{one.namespace}/{one.name}" for one in held_by)),
+        held_by=held_by,
+        waits_for=waits_for,
+        preempted_by=member.preempted_by,
+        unblocked_by=_remedies(world, member, queue, look, waits_for, now),
+        seen=world.seen,
     )
 
 
-def _reply(member: Member, phase: str, why: Refusal, cluster_queue: str) -> ExplainReply:
+def _of_holder(world: World, member: Member) -> ExplainReply:
+    """It holds quota: what it waits for still, if for anything."""
+    charge = member.charge
+    assert charge is not None
+    state = "QuotaReserved" if member.state == "Pending" else member.state
+    message = f"Holds quota in ClusterQueue {charge.queue.name}"
+    open_checks = [name for name, is_now in member.checks if is_now != "Ready"]
+    unblocked = [f"check {name} turning Ready" for name in open_checks]
+    waits_for = tuple(
+        _going(one) for one in world.promises.get(member.uid, ()) if one.charge is not None
+    )
+    if state == "QuotaReserved" and open_checks:
+        message += f", and waits for {_several(len(open_checks), 'admission check')}"
+    if waits_for and state == "QuotaReserved":
+        unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
+    if member.is_leaving:
+        told = member.preempted_by
+        if told is not None:
+            message += f"; preempted for {told.by}"
+        unblocked = ["its job having stopped; then it competes again"]
     return ExplainReply(
-        phase=phase,
-        reason=why.reason,
-        message=why.message,
-        cluster_queue=cluster_queue,
+        phase=state,
+        reason=state,
+        message=message,
+        cluster_queue=charge.queue.name,
         local_queue=member.local[1],
         priority=member.priority,
+        waits_for=waits_for,
+        preempted_by=member.preempted_by,
+        checks=tuple(OpenCheck(name=name, state=is_now) for name, is_now in member.checks),
+        unblocked_by=tuple(unblocked),
+        seen=world.seen,
     )
 
 
-def _is_parked(member: Member) -> bool:
-    return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
+# What holds it back. ------------------------------------------------------------------------
 
 
-def _why(world: World, member: Member, queue: Queue | None, now: datetime) -> Refusal:
+def _hindered(world: World, member: Member, queue: Queue | None, now: datetime) -> Refusal | None:
+    """Why it would not be considered at all; None: it would."""
     activity = world.catalog.local_queue_activity(*member.local)
     if member.problem is not None:
         return Refusal(reason=member.problem.reason, message=member.problem.message)
@@ -94,219 +160,137 @@ def _why(world: World, member: Member, queue: Queue | None, now: datetime) -> Re
     if not member.is_due(now):
         until = f" until {member.requeue_at.isoformat()}" if member.requeue_at is not None else ""
         return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
-    parked = refusal_for(member)
-    if parked is not None and member.aside is not BACKOFF:
-        return parked
-    position = queue.position(member) if queue is not None else 0
-    return Refusal(reason="PendingEvaluation", message=f"Number {position} in its ClusterQueue")
+    if member.aside is not None and member.aside is not BACKOFF:
+        return refusal_for(member)
+    return None
 
 
-def _verdict(one: Verdict) -> FlavorVerdict:
-    if one.mode == FIT:
-        how = "fits" if not one.level else "fits by borrowing from its cohort"
-        reason = ""
+def _look(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refusal | None) -> _Look:
+    hindrance, (assignment, victims), search = cycle.consider(queue, member)
+    closed = ""
+    if queue.in_cycle:
+        closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
+    seen = verdicts.see(world, queue, member, assignment, search, closed=closed)
+    if why is None and hindrance is not None:
+        why = Refusal(reason=hindrance.reason, message=hindrance.message)
+    flavors = {place.name: place.flavors for place in assignment.places}
+    asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
+    counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
+    if why is not None:
+        outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
+    elif assignment.mode == FIT:
+        outlook = Outlook(outcome="Fits", flavors=flavors, counts=counts, level=assignment.level)
+    elif victims:
+        outlook = Outlook(
+            outcome="Preempts",
+            flavors=flavors,
+            counts=counts,
+            level=assignment.level,
+            victims=tuple(going_of(one) for one in victims[:VICTIMS_MAX]),
+            victims_left_out=max(0, len(victims) - VICTIMS_MAX),
+        )
     else:
-        how = ", ".join(sentence(obstacle) for obstacle in one.obstacles)
-        reason = one.obstacles[-1].reason if one.obstacles else ""
-    return FlavorVerdict(
-        pod_set=one.pod_set,
-        flavor=one.option.flavor,
-        resources=tuple(resource for resource, _ in one.amounts),
-        fits=one.mode == FIT,
-        reason=reason,
-        message=how,
-        shortfalls=tuple(shortfall(obstacle) for obstacle in one.obstacles if obstacle.resource),
-    )
+        refusal = refusal_of(assignment)
+        outlook = Outlook(
+            outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
+            reason=refusal.reason,
+            message=refusal.message,
+            flavors=flavors if assignment.mode != NO_FIT else {},
+            level=assignment.level,
+        )
+    return _Look(outlook, assignment, seen, victims)
 
 
-def _holders(queue: Queue, verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Some of those that hold what is short, in the queue itself first."""
-    short = {
-        (obstacle.flavor, obstacle.resource)
-        for one in verdicts
-        for obstacle in one.obstacles
-        if obstacle.reason == "WaitingForQuota"
-    }
-    if not short or queue.domain is None:
-        return
-    others = (one for one in queue.domain.queues if one is not queue)
-    everyone = (member for one in (queue, *others) for member in one.holding)
-    found = (
-        f"{member.key[0]}/{member.key[1]}"
-        for member in islice(everyone, LOOKED_AT_MAX)
-        if member.charge is not None
-        and any(amount and cell.fr in short for cell, amount in member.charge.cells)
+def _of_turn(
+    queue: Queue, member: Member, look: _Look, waits_for: Sequence[Going], position: int
+) -> Refusal:
+    """Why it is not admitted, though it is considered when its turn comes."""
+    outlook = look.outlook
+    if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
+        return Refusal(reason=outlook.reason, message=outlook.message)
+    if waits_for:
+        return Refusal(
+            reason="WaitingForPreemptedWorkloads",
+            message=f"Waits for {_several(len(waits_for), 'workload')} to go, told so for it",
+        )
+    parked = refusal_for(member)
+    if parked is not None and queue.domain is not None and not queue.domain.flush:
+        return parked
+    turn = f"Number {position} in its ClusterQueue"
+    if outlook.outcome == "Preempts":
+        going = _several(len(outlook.victims) + outlook.victims_left_out, "workload")
+        return Refusal(
+            reason="PendingEvaluation", message=f"{turn}; there is room once {going} went for it"
+        )
+    return Refusal(reason="PendingEvaluation", message=f"{turn}; there is room for it")
+
+
+# Who else. ----------------------------------------------------------------------------------
+
+
+def _waits_for(world: World, member: Member, look: _Look) -> tuple[Going, ...]:
+    """Who was told to go for it, and still holds quota."""
+    found = {one.member: going_of(one) for one in look.victims if one.member.is_leaving}
+    for other in world.promises.get(member.uid, ()):
+        if other.charge is not None and other not in found and other.is_leaving:
+            found[other] = _going(other)
+    return tuple(islice(found.values(), VICTIMS_MAX))
+
+
+def _going(member: Member) -> Going:
+    told = member.preempted_by
+    return going_of(Victim(member, told.rule if told is not None else ""))
+
+
+def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
+    """The first of those in front of it."""
+    if position == 1:
+        return ()
+    head = queue.head()
+    if len(queue.classes) <= CLASSES_MAX:
+        front: Iterator[tuple[int, Member]] = enumerate(in_order(queue), start=1)
+        first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
+        if head is not None and head is not member and all(one is not head for _, one in first):
+            at = queue.position(head)
+            if not position or at < position:
+                first.append((at, head))
+    else:
+        first = [] if head is None or head is member else [(0, head)]
+    return tuple(
+        Ahead(
+            namespace=one.key[0],
+            name=one.key[1],
+            position=at,
+            priority=one.priority,
+            holds_place=queue.is_first(one),
+            reason=refusal.reason if (refusal := refusal_for(one)) is not None else "",
+        )
+        for at, one in first
     )
-    yield from islice(found, HOLDERS_MAX)
 
 
 def _remedies(
-    world: World, member: Member, queue: Queue, verdicts: Iterable[Verdict], now: datetime
-) -> Iterator[str]:
-    if not queue.activity.active:
-        yield f"ClusterQueue {queue.name} becoming active"
-    if not member.is_due(now):
-        yield "the end of its wait"
-    namespace = member.key[0]
-    if queue.node is not None and not world.catalog.selects_namespace(queue.name, namespace):
-        yield f"labels of namespace {namespace} that ClusterQueue {queue.name} selects"
-    for one in verdicts:
-        for obstacle in one.obstacles:
-            if obstacle.reason == "WaitingForQuota":
-                yield f"quota being released: {sentence(obstacle)}"
-            elif obstacle.reason == "ExceedsMaxQuota":
-                yield f"more quota: {sentence(obstacle)}"
+    world: World,
+    member: Member,
+    queue: Queue,
+    look: _Look,
+    waits_for: Sequence[Going],
+    now: datetime,
+) -> tuple[str, ...]:
+    found = list(remedies.of_itself(world, member, queue, now))
+    if look.outlook.outcome != "Hindered" or not found:
+        found += remedies.of_victims(waits_for, look.outlook)
+        if look.outlook.outcome in ("Fits", "Preempts"):
+            found += remedies.of_queue(queue, member, queue.head())
+        else:
+            found += _of_flavors(look.seen.verdicts, list(look.seen.asks.values()))
+    return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
 
 
-def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
-    """Who waits, queue by queue, in order. Costs what is listed, and a look at each class."""
-    target = query.cluster_queue
-    if query.local_queue and namespace:
-        local = world.catalog.local_queues.get((namespace, query.local_queue))
-        if local is None:
-            return PendingReply(error=f"no LocalQueue {namespace}/{query.local_queue}")
-        target = local.spec.cluster_queue
-    if target and (target not in world.queues or world.queues[target].node is None):
-        return PendingReply(error=f"no ClusterQueue {target}")
-    queues = [world.queues[target]] if target else list(world.queues.values())
-    rows: list[PendingRow] = []
-    total = 0
-    for queue in queues:
-        every = not namespace and not query.local_queue
-        total += queue.live + len(queue.asides) if every else 0
-        if every and len(rows) >= query.limit:
-            continue
-        for position, member in enumerate(in_order(queue), start=1):
-            if namespace and member.key[0] != namespace:
-                continue
-            if query.local_queue and member.local[1] != query.local_queue:
-                continue
-            total += not every
-            if len(rows) < query.limit:
-                rows.append(_row(queue, member, position))
-            elif every:
-                break
-    if not query.cluster_queue:
-        for member in _nowhere(world, namespace, query.local_queue):
-            total += 1
-            if len(rows) < query.limit:
-                rows.append(_row_of_nowhere(world, member))
-    return PendingReply(rows=tuple(rows), total=total)
+def _of_flavors(flavors: Sequence[FlavorVerdict], asks: Sequence[Ask]) -> Iterator[str]:
+    for one in flavors:
+        yield from remedies.of_flavor(one, asks)
 
 
-def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]:
-    """Who would compete, if only its LocalQueue led to a ClusterQueue and ran. Costs a look at each
-    LocalQueue that is named."""
-    for key, members in world.locals.items():
-        if (namespace and key[0] != namespace) or (local_queue and key[1] != local_queue):
-            continue
-        if world.catalog.local_queue_activity(*key).reason in LEADS_NOWHERE:
-            yield from sorted(
-                (one for one in members if one.competes and one.queue is None and not one.charge),
-                key=place,
-            )
-
-
-def _row_of_nowhere(world: World, member: Member) -> PendingRow:
-    activity = world.catalog.local_queue_activity(*member.local)
-    local = world.catalog.local_queues.get(member.local)
-    return PendingRow(
-        namespace=member.key[0],
-        name=member.key[1],
-        cluster_queue=local.spec.cluster_queue if local is not None else "",
-        local_queue=member.local[1],
-        position=0,
-        priority=member.priority,
-        parked=True,
-        reason=activity.reason,
-        message=activity.message,
-        created=member.created,
-    )
-
-
-def _row(queue: Queue, member: Member, position: int) -> PendingRow:
-    why = refusal_for(member)
-    return PendingRow(
-        namespace=member.key[0],
-        name=member.key[1],
-        cluster_queue=queue.name,
-        local_queue=member.local[1],
-        position=position,
-        priority=member.priority,
-        parked=why is not None,
-        reason=why.reason if why is not None else "",
-        message=why.message if why is not None else "",
-        created=member.created,
-    )
-
-
-def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
-    """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace."""
-    names = [query.cluster_queue] if query.cluster_queue else list(world.catalog.cluster_queues)
-    statuses = [
-        _cluster_queue(world.queues[name])
-        for name in names
-        if name in world.queues and world.queues[name].node is not None
-    ]
-    locals_ = [
-        _local_queue(world, key)
-        for key, local in world.catalog.local_queues.items()
-        if (not namespace or key[0] == namespace)
-        and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
-    ]
-    return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
-
-
-def _cluster_queue(queue: Queue) -> QueueStatus:
-    node = queue.node
-    assert node is not None
-    admitted: dict[tuple[str, str], int] = {}
-    for member in queue.holding:
-        if member.charge is not None and member.state in RUNS:
-            for cell, amount in member.charge.cells:
-                admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
-    parked = sum(cls.live for cls in queue.parked) + len(queue.asides)
-    return QueueStatus(
-        name=queue.name,
-        cohort=node.parent.name if node.parent is not None else "",
-        domain=queue.domain.name if queue.domain is not None else "",
-        active=queue.activity.active,
-        reason=queue.activity.reason,
-        message=queue.activity.message,
-        pending=queue.live + len(queue.asides),
-        parked=parked,
-        reserving=len(queue.holding),
-        admitted=sum(one.state in RUNS for one in queue.holding),
-        usage=tuple(
-            FlavorUsage(
-                flavor=fr[0],
-                resource=fr[1],
-                nominal=cell.nominal,
-                reserved=cell.usage,
-                admitted=admitted.get(fr, 0),
-                borrowed=max(0, cell.usage - cell.nominal),
-            )
-            for fr, cell in node.cells.items()
-        ),
-    )
-
-
-def _local_queue(world: World, key: Key) -> QueueStatus:
-    local = world.catalog.local_queues[key]
-    activity = world.catalog.local_queue_activity(*key)
-    members = world.locals.get(key, ())
-    waiting = [one for one in members if one.charge is None and one.queue is not None]
-    holding = [one for one in members if one.charge is not None]
-    return QueueStatus(
-        name=key[1],
-        namespace=key[0],
-        cluster_queue=local.spec.cluster_queue,
-        domain=world.catalog.domain_of(local.spec.cluster_queue) or "",
-        active=activity.active,
-        reason=activity.reason,
-        message=activity.message,
-        pending=len(waiting),
-        parked=sum(_is_parked(one) for one in waiting),
-        reserving=len(holding),
-        admitted=sum(one.state in RUNS for one in holding),
-    )
+def _several(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"

@@ -49,7 +49,7 @@ def refusal_of(assignment: Assignment) -> Refusal:
 
 def told(obstacles: Sequence[Obstacle]) -> str:
     """The obstacles as a sentence: ``couldn't assign flavors to pod set main: cpu: 500m short in
-    flavor spot``."""
+    flavor spot (1 asked, 500m free)``."""
     by_pod_set: dict[str, list[str]] = {}
     for one in obstacles:
         by_pod_set.setdefault(one.pod_set, []).append(sentence(one))
@@ -73,8 +73,10 @@ def sentence(one: Obstacle) -> str:
         )
         most = render(one.resource, one.available)
         return f"{one.resource}: {asked} > {most}, the most that flavor {one.flavor} can give"
-    lacking = render(one.resource, wanted - one.available)
-    return f"{one.resource}: {lacking} short in flavor {one.flavor}"
+    lacking, asked, there = (
+        render(one.resource, much) for much in (wanted - one.available, wanted, one.available)
+    )
+    return f"{one.resource}: {lacking} short in flavor {one.flavor} ({asked} asked, {there} free)"
 
 
 def shortfall(one: Obstacle) -> Shortfall:

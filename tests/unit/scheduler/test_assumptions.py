@@ -376,8 +376,8 @@ def test_explanations_give_position_flavors_and_holders() -> None:
     assert why.parked
     assert why.holders == ("ns/runs",)
     (verdict,) = why.flavors
-    assert verdict.message == "cpu: 2 short in flavor default"
-    assert why.unblocked_by == ("quota being released: cpu: 2 short in flavor default",)
+    assert verdict.message == "cpu: 2 short in flavor default (4 asked, 2 free)"
+    assert why.unblocked_by == ("2 of cpu in flavor default coming free in ClusterQueue cq",)
 
 
 def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_tree() -> None:

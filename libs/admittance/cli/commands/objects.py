@@ -45,6 +45,12 @@ def get(
         str | None,
         typer.Option("--queue", "-q", metavar="QUEUE", help="With pending: of this queue only."),
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, metavar="N", help="With pending: so many at most. Default: 1000"
+        ),
+    ] = None,
     all_namespaces: AllNamespaces = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Go on with a line per change.")
@@ -62,8 +68,11 @@ def get(
             raise BadInput(f'get pending takes a queue with -q, and no name "{name}"')
         if watch:
             raise BadInput("get pending cannot be watched; watch workloads instead")
-        run(reading.pending(call, queue, all_namespaces=all_namespaces))
+        rows = limit or reading.PENDING_ROWS
+        run(reading.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
         return
+    if limit is not None:
+        raise BadInput("--limit goes with `get pending` only")
     if queue is not None:
         raise BadInput("-q/--queue goes with `get pending` only")
     if watch:

@@ -1,0 +1,79 @@
+"""How long an answer takes: why one workload waits, and who waits, where very many do."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from admittance.events.requests import PendingQuery
+from admittance.scheduler.config import Config, FairSharing
+
+from .bench import MIX, START, Bench, a_workload, an_admission, condition, with_status
+
+AGAIN = 30
+PRIORITIES = 7
+
+
+def _milliseconds(ask: Callable[[int], object], times: int = AGAIN) -> float:
+    """The time that the slowest tenth of so many answers begins at."""
+    spent = []
+    for n in range(times):
+        before = time.perf_counter()
+        ask(n)
+        spent.append(time.perf_counter() - before)
+    return statistics.quantiles(spent, n=10)[-1] * 1e3
+
+
+def candidates(
+    running: int, pending: int, *, fair: bool = False, lenders: int = 1, victims: int = 20
+) -> float:
+    """Milliseconds to explain a workload that needs others to go: so many run in its cohort, and
+    so many wait in its queue."""
+    sharing = FairSharing() if fair else None
+    queues = lenders + 1
+    bench = Bench(
+        queues,
+        nominal=str(running // queues),
+        config=Config(preemption=True, fair_sharing=sharing),
+        per_cohort=queues,
+    )
+    for n in range(running):
+        queue = 1 + n % lenders
+        usage = {"cpu": "1", "memory": "1Gi"}
+        reserved = condition("QuotaReserved", START + timedelta(seconds=n % 97))
+        one = a_workload(n, queue, "1", n % PRIORITIES)
+        bench.apply(with_status(one, reserved, admission=an_admission(f"cq-{queue}", usage)))
+    for n in range(running, running + pending):
+        bench.apply(a_workload(n, 0, str(victims + n % 10), n % PRIORITIES))
+
+    def ask(n: int) -> None:
+        name = f"w-{running + n * pending // AGAIN}"
+        assert bench.core.explain("ns", name, now=START).position
+
+    return _milliseconds(ask)
+
+
+def classes(pending: int) -> float:
+    """Milliseconds to explain a workload in a queue where no two workloads are alike."""
+    bench = Bench(1, nominal="0")
+    for n in range(pending):
+        bench.apply(a_workload(n, 0, f"{1000 + n}m", MIX[n % len(MIX)][2]))
+    bench.core.cycle(now=START)
+    return _milliseconds(
+        lambda n: bench.core.explain("ns", f"w-{n * pending // AGAIN}", now=START), 10
+    )
+
+
+def listing(pending: int, *, local: bool) -> float:
+    """Milliseconds for the first thousand who wait: of all, or of one LocalQueue."""
+    bench = Bench(30, nominal="0")
+    bench.apply_all(bench.workloads(pending))
+    bench.core.cycle(now=START)
+    query = PendingQuery(local_queue="lq-3" if local else "")
+
+    def ask(_: int) -> None:
+        assert len(bench.core.pending(query, "ns" if local else "").rows) == 1_000
+
+    return _milliseconds(ask)

@@ -1,0 +1,174 @@
+"""Counters, usage and activity of queues, and the trees of cohorts that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from admittance.events.requests import (
+    FlavorUsage,
+    NodeStatus,
+    NodeUsage,
+    Queues,
+    QueuesReply,
+    QueueStatus,
+)
+from admittance.quota.cell import Cell, FlavorResource, available
+from admittance.quota.shares import share_of
+from admittance.quota.tree import Node
+from admittance.scheduler.picture import Key, Member
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.world import World
+
+RUNS: Final = frozenset({"Admitted", "Evicting"})
+
+
+def is_parked(member: Member) -> bool:
+    """It waits, and is not considered before something changes."""
+    return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
+
+
+def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
+    """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace. Of a
+    cohort: its whole tree."""
+    if query.cohort:
+        return _of_cohort(world, query.cohort)
+    names = [query.cluster_queue] if query.cluster_queue else list(world.catalog.cluster_queues)
+    statuses = [
+        _cluster_queue(world.queues[name])
+        for name in names
+        if name in world.queues and world.queues[name].node is not None
+    ]
+    locals_ = [
+        _local_queue(world, key)
+        for key, local in world.catalog.local_queues.items()
+        if (not namespace or key[0] == namespace)
+        and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
+    ]
+    return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
+
+
+def _cluster_queue(queue: Queue) -> QueueStatus:
+    node = queue.node
+    assert node is not None
+    admitted: dict[FlavorResource, int] = {}
+    running = 0
+    for member in queue.holding:
+        if member.charge is not None and member.state in RUNS:
+            running += 1
+            for cell, amount in member.charge.cells:
+                admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
+    return QueueStatus(
+        name=queue.name,
+        cohort=node.parent.name if node.parent is not None else "",
+        domain=queue.domain.name if queue.domain is not None else "",
+        active=queue.activity.active,
+        reason=queue.activity.reason,
+        message=queue.activity.message,
+        pending=queue.live + len(queue.asides),
+        parked=sum(cls.live for cls in queue.parked) + len(queue.asides),
+        reserving=len(queue.holding),
+        admitted=running,
+        usage=tuple(
+            FlavorUsage(
+                flavor=fr[0],
+                resource=fr[1],
+                nominal=cell.nominal,
+                reserved=cell.usage,
+                admitted=admitted.get(fr, 0),
+                borrowed=max(0, cell.usage - cell.nominal),
+            )
+            for fr, cell in node.cells.items()
+            if _tells(cell)
+        ),
+    )
+
+
+def _tells(cell: Cell) -> bool:
+    """A manifest names it, or something of it is still used: what was taken out of a manifest
+    while it was in use is shown until nobody uses it any more."""
+    return cell.is_listed or cell.usage != 0
+
+
+def _local_queue(world: World, key: Key) -> QueueStatus:
+    local = world.catalog.local_queues[key]
+    activity = world.catalog.local_queue_activity(*key)
+    pending = parked = reserving = admitted = 0
+    queue = world.queues.get(local.spec.cluster_queue)
+    cells = queue.node.cells if queue is not None and queue.node is not None else {}
+    usage: dict[FlavorResource, list[int]] = {
+        fr: [0, 0] for fr, cell in cells.items() if cell.is_listed
+    }
+    for member in world.locals.get(key, ()):
+        charge = member.charge
+        if charge is None:
+            if member.queue is not None:
+                pending += 1
+                parked += is_parked(member)
+            continue
+        runs = member.state in RUNS
+        reserving += 1
+        admitted += runs
+        for cell, amount in charge.cells:
+            row = usage.setdefault(cell.fr, [0, 0])
+            row[0] += amount
+            row[1] += amount if runs else 0
+    return QueueStatus(
+        name=key[1],
+        namespace=key[0],
+        cluster_queue=local.spec.cluster_queue,
+        domain=world.catalog.domain_of(local.spec.cluster_queue) or "",
+        active=activity.active,
+        reason=activity.reason,
+        message=activity.message,
+        pending=pending,
+        parked=parked,
+        reserving=reserving,
+        admitted=admitted,
+        usage=tuple(
+            FlavorUsage(flavor=fr[0], resource=fr[1], reserved=row[0], admitted=row[1])
+            for fr, row in usage.items()
+        ),
+    )
+
+
+def _of_cohort(world: World, name: str) -> QueuesReply:
+    node = world.catalog.tree.cohorts.get(name)
+    if node is None:
+        return QueuesReply(error=f"no cohort {name} is known: nothing names it")
+    return QueuesReply(tree=tuple(_walk(world, node.root(), 0)))
+
+
+def _walk(world: World, node: Node, depth: int) -> Iterator[NodeStatus]:
+    queue = None if node.is_cohort else world.queues.get(node.name)
+    yield NodeStatus(
+        name=node.name,
+        kind="Cohort" if node.is_cohort else "ClusterQueue",
+        depth=depth,
+        parent=node.parent.name if node.parent is not None else "",
+        weight=node.weight,
+        share=share_of(node).shown,
+        in_cycle=world.catalog.tree.in_cycle(node),
+        pending=queue.live + len(queue.asides) if queue is not None else 0,
+        reserving=len(queue.holding) if queue is not None else 0,
+        usage=tuple(_usage(cell) for _, cell in sorted(node.cells.items()) if _tells(cell)),
+    )
+    for below in sorted(node.members):
+        yield from _walk(world, node.members[below], depth + 1)
+    for below in sorted(node.cohorts):
+        yield from _walk(world, node.cohorts[below], depth + 1)
+
+
+def _usage(cell: Cell) -> NodeUsage:
+    return NodeUsage(
+        flavor=cell.fr[0],
+        resource=cell.fr[1],
+        nominal=cell.nominal,
+        subtree=cell.subtree,
+        usage=cell.usage,
+        available=max(0, available(cell)),
+        borrowed=max(0, cell.usage - cell.subtree) if cell.parent is not None else 0,
+        lendable=cell.lent() if cell.parent is not None else 0,
+        borrowing_limit=cell.borrow,
+        lending_limit=cell.lend,
+    )
