@@ -215,9 +215,9 @@ class Scheduler:
     # Answers. -------------------------------------------------------------------------------
 
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
-        """Why the workload waits. Costs a look at each of its flavors, a bisection for each class
-        of its priority in its queue, and nothing that grows with other queues."""
-        return answers.explain(self._world, (namespace, name), now=now)
+        """Why the workload waits, as the next cycle would see it. Costs a nomination, and a look at
+        each of its flavors, at some of who holds what is short, and at each class of its queue."""
+        return answers.explain(self._world, self._cycle, (namespace, name), now=now)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""
