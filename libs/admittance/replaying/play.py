@@ -60,8 +60,8 @@ def settle(world: StandIn) -> int:
     idle = 0
     world.cycle = 0
     while world.cycle < CYCLES_MAX:
-        if not world.core.has_work():
-            return world.cycle
+        if not world.core.rouse(now=world.now):
+            return world.cycle - idle
         if idle >= IDLE:
             return world.cycle - idle
         before = _standing(world)
@@ -102,8 +102,12 @@ def _finish(world: StandIn, names: list[str]) -> None:
 
 def _delete(world: StandIn, names: list[str]) -> None:
     for name in names:
-        if name in world.stored:
-            world.put(name, None)
+        if name not in world.stored:
+            continue
+        if world.is_true(name, "Finished"):
+            # The core has forgotten it already, and in Kueue any workload that goes wakes its tree.
+            world.core.flush(world.cluster_queue_of(name))
+        world.put(name, None)
 
 
 def _update(world: StandIn, obj: Mapping[str, Any]) -> None:

@@ -94,6 +94,12 @@ class StandIn:
             ),
         )
 
+    def cluster_queue_of(self, name: str) -> str:
+        """The ClusterQueue that the workload's LocalQueue leads to; "": there is none."""
+        queue = json.loads(bytes(self.stored[name].spec)).get("queueName", "")
+        local = self.core.catalog.local_queues.get(("default", queue))
+        return local.spec.cluster_queue if local is not None else ""
+
     def is_true(self, name: str, kind: str) -> bool:
         """Whether the workload has that condition."""
         stored = self.stored.get(name)

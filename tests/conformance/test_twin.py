@@ -1,0 +1,43 @@
+"""The slow twin answers the recorded scenarios as Kueue does, so that it may judge others."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from twin.play import Play
+
+SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
+
+
+@pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")
+@pytest.mark.parametrize("part", range(4))
+def test_the_twin_has_every_outcome_and_every_number_of_cycles(part: int) -> None:
+    paths = sorted(SCENARIOS.glob("*.json.gz"))
+    assert paths
+    for path in paths[part::4]:
+        scenario = json.loads(gzip.decompress(path.read_bytes()))
+        twin, expected = Play(scenario), iter(scenario["expected"])
+        for step in scenario["steps"]:
+            twin.step(step)
+            if "settle" not in step:
+                continue
+            want, got = next(expected), twin.outcome()
+            where = f"{scenario['name']}, step {want['step']}"
+            assert got["workloads"] == want["workloads"], where
+            assert got["usage"] == without_zeros(want["usage"]), where
+            assert twin.cycles == want["cycles"], where
+
+
+def without_zeros(usage: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, str, str], int]:
+    """Usage by queue, flavor and resource, as far as there is any."""
+    return {
+        (queue, flavor, resource): much
+        for queue, flavors in usage.items()
+        for flavor, resources in flavors.items()
+        for resource, much in resources.items()
+        if much
+    }

@@ -1,0 +1,115 @@
+"""Who waits where: per ClusterQueue the active, the parked, and the one being looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from twin.objects import Job, Place
+
+AT_ONCE = {"FailedAfterNomination", "PendingPreemption", "PreemptionFailed"}
+SHAPED = {"NoFit", "PreemptionNoCandidates"}
+
+
+@dataclass
+class Cursor:
+    """Where the search for flavors stopped, by pod set and resource; -1: it starts anew.
+
+    ``generation``: of the ClusterQueue then; ``cycle``: when.
+    """
+
+    flavors: dict[tuple[int, str], int]
+    shape: object
+    generation: int
+    cycle: int
+
+    def pending(self) -> bool:
+        return any(index != -1 for index in self.flavors.values())
+
+
+@dataclass
+class Waiting:
+    job: Job
+    cursor: Cursor | None = None
+
+
+@dataclass
+class Line:
+    """Those that wait for one ClusterQueue. ``blocked``: shapes that found no place."""
+
+    active: dict[str, Waiting] = field(default_factory=dict)
+    parked: dict[str, Waiting] = field(default_factory=dict)
+    inflight: Waiting | None = None
+    preemptor: str = ""
+    blocked: set[object] = field(default_factory=set)
+    popped: int = 0
+    flushed: int = 0
+
+    def key(self, one: Waiting) -> tuple[object, ...]:
+        job = one.job
+        return (job.name != self.preemptor, -job.priority, job.queue_time(), job.uid)
+
+    def arrive(self, job: Job, *, strict: bool) -> None:
+        """It competes; unless one of its shape has just found no place, or it has to wait."""
+        one = self.take(job.name) or Waiting(job)
+        one.job = job
+        if job.stopped or (not strict and job.shape() in self.blocked):
+            self.parked[job.name] = one
+        else:
+            self.active[job.name] = one
+
+    def take(self, name: str) -> Waiting | None:
+        """Out of the line, wherever it stands."""
+        found = self.active.pop(name, None) or self.parked.pop(name, None)
+        if found is None and self.inflight is not None and self.inflight.job.name == name:
+            found, self.inflight = self.inflight, None
+        return found
+
+    def leave(self, name: str) -> None:
+        """Out of the line for good."""
+        self.take(name)
+        if self.preemptor == name:
+            self.preemptor = ""
+
+    def pop(self) -> Waiting:
+        head = min(self.active.values(), key=self.key)
+        del self.active[head.job.name]
+        self.inflight = head
+        self.popped += 1
+        return head
+
+    def requeue(self, one: Waiting, reason: str, *, strict: bool) -> None:
+        name = one.job.name
+        if reason == "PendingPreemption":
+            self.preemptor = "" if strict else name
+        self.inflight = None
+        at_once = reason != "NamespaceMismatch" if strict else reason in AT_ONCE
+        missed = self.flushed >= self.popped
+        pending = one.cursor is not None and one.cursor.pending()
+        if not one.job.stopped and (at_once or missed or pending):
+            self.active[name] = one
+            return
+        self.parked[name] = one
+        if reason in SHAPED and not strict:
+            shape = one.job.shape()
+            self.blocked.add(shape)
+            for other in list(self.active.values()):
+                if other.job.shape() == shape:
+                    self.parked[other.job.name] = self.active.pop(other.job.name)
+
+    def flush(self, place: Place, labels: dict[str, str]) -> None:
+        """Whoever is parked competes again, unless it has to wait for something else."""
+        self.blocked.clear()
+        self.flushed = self.popped
+        if not matches(place, labels):
+            return
+        for one in list(self.parked.values()):
+            if not one.job.stopped:
+                self.active[one.job.name] = self.parked.pop(one.job.name)
+
+
+def matches(place: Place, labels: dict[str, str]) -> bool:
+    """Whether the ClusterQueue takes workloads of a namespace with these labels."""
+    if place.selector is None:
+        return False
+    wanted = place.selector.get("matchLabels", {})
+    return all(labels.get(key) == value for key, value in wanted.items())
