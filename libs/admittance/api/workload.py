@@ -94,6 +94,17 @@ class GatePosition(Kept, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
+class PreemptionCount(Kept, frozen=True, kw_only=True):
+    """How often ``by`` (``namespace/name``) has taken the workload's quota, ``last`` when, and what
+    the decision had ``seen``: the newest revision of the bucket."""
+
+    by: str
+    by_uid: str
+    count: int = 0
+    last: datetime | None = None
+    seen: int = 0
+
+
 class EvictionCount(Kept, frozen=True, kw_only=True):
     reason: str
     underlying_cause: str = ""

@@ -11,6 +11,7 @@ from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, put, revoke
 from admittance.workload.leave import evict, no_wait, release, withdraw
 from admittance.workload.occasion import Occasion
+from admittance.workload.repeats import counted
 from admittance.workload.rows import Rows, all_ready, without_counts
 from admittance.workload.stored import Say, StoredWorkload
 
@@ -134,6 +135,7 @@ def preempt(workload: StoredWorkload, fact: facts.Preempted, at: Occasion) -> Ch
         preempted_by=PreemptedBy(
             by=fact.by, by_uid=fact.by_uid, rule=fact.reason, at=at.now, grounds=fact.grounds
         ),
+        preemptions=counted(workload.status.preemptions, fact, at.now),
     )
     return evict(noted, "Preempted", fact.message, at, preempted_as=fact.reason)
 

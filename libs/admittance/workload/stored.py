@@ -15,6 +15,7 @@ from admittance.api.workload import (
     CheckState,
     GatePosition,
     Kept,
+    PreemptionCount,
     ReclaimablePod,
     RequeueState,
     SchedulingStats,
@@ -45,7 +46,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
     ``evicted_revision`` are the facts' revisions that a runner names. ``preempted_by``: who took
-    its quota last, until it has quota again.
+    its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -61,6 +62,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     scheduling_stats: SchedulingStats | None = None
     pending_preemption: Any = None
     preempted_by: PreemptedBy | None = None
+    preemptions: tuple[PreemptionCount, ...] = ()
     variants: tuple[Any, ...] = ()
     admitted_revision: int = 0
     evicted_revision: int = 0
