@@ -34,6 +34,8 @@ def apply_object(
         _refresh(world, world.queue(queue_name), spec=queue_name == name)
     if kind in ("ClusterQueue", "Cohort"):
         _place(world, touched, kind, name)
+        for domain_name in touched:
+            world.look_for_cuts(world.domains.get(domain_name))
     match kind:
         case "LocalQueue":
             _local_changed(world, (namespace, name), now)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from admittance.api.meta import Condition
 from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY
 from admittance.events.shapes import Admission, PreemptedBy
+from admittance.scheduler import gates
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Needs, Shapes
 from admittance.scheduler.picture import Aside
@@ -40,6 +41,7 @@ class Facts(NamedTuple):
     signature: int
     preempted_by: PreemptedBy | None = None
     checks: tuple[tuple[str, str], ...] = ()
+    closed_gate: str = ""
 
 
 def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
@@ -80,6 +82,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
             )
             break
+    closed_gate = gates.closed(needs.gates, status.preemption_gates) if needs.gates else ""
     created = meta.creation_timestamp or LONG_AGO
     state = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
@@ -118,6 +121,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
                 reclaimable,
                 problem,
                 requeue_at,
+                closed_gate,
                 _mark(evicted),
                 _mark(requeued),
             )
@@ -126,6 +130,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         checks=tuple([(row.name, row.state) for row in status.admission_checks])
         if holds and status.admission_checks and not _true(admitted)
         else (),
+        closed_gate=closed_gate,
     )
 
 

@@ -64,11 +64,11 @@ def apply_workload(
         # More may have come free than what was handed on.
         given.generation += 1
         world.flush(given.domain)
+    member.admitted_at = facts.admitted_at
+    world.bill(member)
     if member.awaited and facts.state != "Evicting":
         member.awaited = False
         world.stir(domain)
-    member.admitted_at = facts.admitted_at
-    world.bill(member)
     unchanged = (
         member.signature == facts.signature
         and held_before is None

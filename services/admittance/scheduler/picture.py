@@ -68,9 +68,9 @@ class Member:
     of the queue that it holds quota of; None: it has none. ``preempted_by``: who told it to go, as
     long as it has no new quota. ``checks``: the admission checks of its reservation, name and
     state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
-    ``awaited``: somebody preempts it, and waits to hear what became of that.
+    ``awaited``: somebody preempts it, and waits to hear what became of that. ``admitted_at``: since
+    when it is admitted; None: it is not.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
-    ``admitted_at``: since when it is admitted; None: it is not.
     Invariant: at most one of entry, aside, charge is set.
     """
 
@@ -137,8 +137,8 @@ class Member:
         self.checks: tuple[tuple[str, str], ...] = ()
         self.joint: Joint | None = None
         self.awaited = False
-        self.closed_gate = ""
         self.admitted_at: datetime | None = None
+        self.closed_gate = ""
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
