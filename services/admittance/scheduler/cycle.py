@@ -33,6 +33,7 @@ class Cycle:
 
     def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
         """One cycle. True: something came of it."""
+        domain.still = False
         if domain.flush:
             flush(domain, self.catalog, now)
         # 1. One head of each queue, whatever it holds.
@@ -42,9 +43,11 @@ class Cycle:
             if (member := queue.head()) is not None and not member.inflight
         ]
         if not heads:
+            domain.still = True
             return False
         # 2. What each would get, as if it were alone.
         moved = False
+        before = [(queue.preemptor, member.cursor) for queue, member in heads]
         entries: list[Entry] = []
         for queue, member in heads:
             hindrance = self._hindrance(queue, member)
@@ -74,6 +77,11 @@ class Cycle:
         # 5. The next head of each queue.
         for queue, _ in heads:
             domain.note(queue)
+        # A cursor that stays goes round, so that the next cycle would begin elsewhere.
+        domain.still = not moved and all(
+            cursor is None and member.cursor is None and queue.preemptor is preemptor
+            for (preemptor, cursor), (queue, member) in zip(before, heads, strict=True)
+        )
         return moved
 
     def consider(self, queue: Queue, member: Member) -> tuple[Aside | None, Nomination, Search]:

@@ -41,6 +41,7 @@ class Scheduler:
         self._config = config or Config()
         self._world = World(self._config)
         self._cycle = Cycle(self._world.catalog, self._world.queues, self._config)
+        self._counted = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -135,6 +136,8 @@ class Scheduler:
             if domain.cut:
                 decided += cuts.due(world, domain, now)
             self._one(domain, decided, now)
+        if not world.busy:
+            self._cycle.number = max(self._cycle.number, self._counted)
         return decided
 
     def rouse(self, *, now: datetime) -> bool:
@@ -157,6 +160,13 @@ class Scheduler:
             domain.idle = 0
         else:
             domain.idle += 1
+            if domain.still:
+                # Whatever made a difference would stir the domain: the idle cycles that are left
+                # would all go like this one. They are counted, since cursors elsewhere age by
+                # their number, and not run.
+                left = max(0, self._config.idle_cycles - domain.idle)
+                self._counted = max(self._counted, self._cycle.number + left)
+                domain.idle += left
         if not domain.ready or domain.idle >= self._config.idle_cycles or domain.is_waiting():
             world.busy.pop(domain, None)
 

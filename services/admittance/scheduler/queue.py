@@ -379,6 +379,7 @@ class Domain:
     ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
     ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
     somebody looked whether all still fits. ``idle``: cycles in a row that nothing came of.
+    ``still``: the last of them changed nothing at all, so that the next one would go like it.
     ``generation``: rises with every edit of a quota or an edge.
     """
 
@@ -393,6 +394,7 @@ class Domain:
         "queues",
         "ready",
         "resting",
+        "still",
     )
 
     def __init__(self, name: str) -> None:
@@ -405,6 +407,7 @@ class Domain:
         self.flush = False
         self.cut = True
         self.idle = 0
+        self.still = False
         self.generation = 0
 
     def note(self, queue: Queue) -> None:
