@@ -65,7 +65,8 @@ def apply_workload(
         given.generation += 1
         world.flush(given.domain)
     member.admitted_at = facts.admitted_at
-    world.bill(member)
+    if world.accounts is not None:
+        world.accounts.heard(member, now)
     if member.awaited and facts.state != "Evicting":
         member.awaited = False
         world.stir(domain)
@@ -90,7 +91,8 @@ def apply_workload(
     _remember(world, member, facts)
     promises.note(world, member, facts.preempted_by)
     if member.charge is not None:
-        world.bill(member)
+        if world.accounts is not None:
+            world.accounts.heard(member, now)
         world.rank(member, facts.reserved_at or now)
     world.requeue(member, now)
 

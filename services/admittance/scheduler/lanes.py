@@ -19,7 +19,7 @@ from admittance.scheduler.usage import Account
 if TYPE_CHECKING:
     from admittance.scheduler.queue import EqClass
 
-ClassKey = tuple[int, Shape, Key]
+ClassKey = tuple[int, Shape, Key | None]
 """Priority, shape, and the LocalQueue where that makes a difference."""
 
 Item = tuple[int, datetime, str, Key, int, "EqClass"]
@@ -107,9 +107,9 @@ class Lanes:
             found = self.by_key[key] = Lane(key, None)
         return found
 
-    def usage_of(self, key: Key) -> float:
+    def usage_of(self, key: Key | None) -> float:
         """What the LocalQueue is compared by."""
-        found = self.by_key.get(key)
+        found = self.by_key.get(key) if key is not None else None
         return found.usage if found is not None else 0.0
 
     def join(self, cls: EqClass) -> list[EqClass]:
@@ -132,7 +132,9 @@ class Lanes:
 
     def put(self, cls: EqClass) -> None:
         """The class competes, at the place of its first member."""
-        lane = self.lane(cls.key[2])
+        key = cls.key[2]
+        assert key is not None, "every class is of one LocalQueue here"
+        lane = self.lane(key)
         if lane.places.put(cls):
             self.moved(lane)
 

@@ -20,9 +20,6 @@ from admittance.scheduler.lanes import ClassKey, Item, Lanes, Places
 from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
 
-NO_LOCAL = ("", "")
-"""In the key of a class: of whatever LocalQueue."""
-
 
 class Loud:
     """When somebody parked is to be told why, soonest first: a class (at most once), or a single
@@ -203,12 +200,12 @@ class Queue:
         sticky = self.preemptor
         if sticky is not None and not self.is_first(sticky):
             sticky = None
-        if self.lanes is not None:
-            entry = self.lanes.first(sticky)
-        elif sticky is not None:
-            return sticky
-        else:
+        if self.lanes is None:
+            if sticky is not None:
+                return sticky
             entry = self.places.first()
+        else:
+            entry = self.lanes.first(sticky)
         return entry[3] if entry is not None else None
 
     def is_first(self, member: Member) -> bool:
@@ -240,7 +237,7 @@ class Queue:
         shape = member.shape
         stamp = member.stamp
         assert shape is not None and stamp is not None
-        key = (member.priority, shape, NO_LOCAL if self.lanes is None else member.local)
+        key = (member.priority, shape, member.local if self.lanes is not None else None)
         cls = self.classes.get(key)
         if cls is None:
             cls = self._new_class(key, now)

@@ -136,10 +136,6 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
-        self.bill(member)
-
-    def bill(self, member: Member) -> None:
-        """What the member holds, or whether it is admitted, has changed."""
         if self.accounts is not None:
             self.accounts.heard(member, self.now)
 
@@ -160,7 +156,8 @@ class World:
         held.queue.holding.pop(member, None)
         if member.ranked is not None:
             held.queue.unrank(member)
-        self.bill(member)
+        if self.accounts is not None:
+            self.accounts.heard(member, self.now)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------
