@@ -9,7 +9,7 @@ each class of its queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
 from admittance.events.why import Ahead, Going, OpenCheck, Outlook
-from admittance.scheduler import remedies, verdicts
+from admittance.scheduler import gates, remedies, verdicts
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment
 from admittance.scheduler.counters import is_parked, queues
 from admittance.scheduler.cycle import Cycle, refusal_for
@@ -208,6 +208,12 @@ def _of_turn(
     outlook = look.outlook
     if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
         return Refusal(reason=outlook.reason, message=outlook.message)
+    if member.closed_gate and outlook.outcome == "Preempts":
+        return Refusal(
+            reason=gates.REASON,
+            message=f"Others would have to go for it, and its preemption gate {member.closed_gate} "
+            "is closed",
+        )
     if waits_for:
         return Refusal(
             reason="WaitingForPreemptedWorkloads",
@@ -278,7 +284,10 @@ def _remedies(
     now: datetime,
 ) -> tuple[str, ...]:
     found = list(remedies.of_itself(world, member, queue, now))
-    if look.outlook.outcome != "Hindered" or not found:
+    if member.closed_gate and look.victims:
+        found.append(f"preemption gate {member.closed_gate} being opened")
+        found += _of_asks(look.seen.asks.values())
+    elif look.outlook.outcome != "Hindered" or not found:
         found += remedies.of_victims(waits_for, look.outlook)
         if look.outlook.outcome in ("Fits", "Preempts"):
             found += remedies.of_queue(queue, member, queue.head())
@@ -290,6 +299,11 @@ def _remedies(
 def _of_flavors(flavors: Sequence[FlavorVerdict], asks: Sequence[Ask]) -> Iterator[str]:
     for one in flavors:
         yield from remedies.of_flavor(one, asks)
+
+
+def _of_asks(asks: Iterable[Ask]) -> Iterator[str]:
+    for ask in asks:
+        yield remedies.freed(ask.cell, ask.wanted)
 
 
 def _several(count: int, what: str) -> str:

@@ -94,7 +94,7 @@ def of_flavor(verdict: FlavorVerdict, asks: Iterable[Ask]) -> Iterator[str]:
                 f"(it can give {render(room.resource, room.potential)} at most), or asking for less"
             )
         elif room.reason == "WaitingForQuota" and room.resource in by_resource:
-            yield _freed(by_resource[room.resource].cell, wanted)
+            yield freed(by_resource[room.resource].cell, wanted)
     for bar in verdict.barriers:
         if bar.rule == "PriorityNotLower" and bar.lowest_priority is not None:
             yield (
@@ -120,7 +120,7 @@ def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
         yield f"a node selector or affinity that the labels of flavor {verdict.flavor} match"
 
 
-def _freed(cell: Cell, wanted: int) -> str:
+def freed(cell: Cell, wanted: int) -> str:
     """How much has to come free, and where."""
     flavor, resource = cell.fr
     node, limit = bound_by(cell)

@@ -1,0 +1,527 @@
+"""Why a workload waits: every sentence of the answer, and the numbers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from admittance.api.workload import CheckState, RequeueState
+from admittance.events.requests import ExplainReply
+from admittance.events.shapes import PreemptedBy
+from admittance.scheduler.config import Config, FairSharing
+
+from scheduling import NOON, Story, groups, quota
+
+Tell = Callable[[Story], None]
+ANY = {"reclaimWithinCohort": "Any"}
+WITHIN = {"withinClusterQueue": "LowerPriority"}
+
+
+def a_story(config: Config | None = None) -> Story:
+    return Story(config or Config(preemption=True))
+
+
+def full(story: Story, cohort: str = "", **spec: Any) -> None:
+    """Queue cq of 6, where a workload of priority 3 holds 4 and one of priority 0 holds 2."""
+    story.queue("cq", cohort, resourceGroups=groups(default="6"), **spec)
+    story.submit("mid", "cq", "4", priority=3, age=20)
+    story.submit("low", "cq", "2", age=10)
+    assert story.settle() == ["mid", "low"]
+
+
+def rules(why: ExplainReply) -> list[tuple[str, str]]:
+    return [(bar.rule, bar.cluster_queue) for one in why.flavors for bar in one.barriers]
+
+
+# Whose policy leaves whom in place. ------------------------------------------------------------
+
+
+def never(story: Story) -> None:
+    full(story)
+    story.submit("w", "cq", "4", priority=9)
+
+
+def not_lower(story: Story) -> None:
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "4", priority=1)
+
+
+def no_reclaim(story: Story) -> None:
+    full(story, "co", preemption=WITHIN)
+    story.queue("other", "co", resourceGroups=groups(default="4"))
+    story.submit("theirs", "other", "4", age=9)
+    story.settle()
+    story.submit("w", "cq", "5", priority=0)
+
+
+def lender_within_nominal(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default="2"), preemption=ANY)
+    story.queue("other", "co", resourceGroups=groups(default="4"))
+    story.submit("mine", "cq", "2", age=20)
+    story.submit("theirs", "other", "4", age=10)
+    story.settle()
+    story.submit("w", "cq", "2")
+
+
+def sheltered(story: Story) -> None:
+    story.put("Cohort", "left", {"parentName": "root"})
+    story.put("Cohort", "right", {"parentName": "root"})
+    story.queue("cq", "left", resourceGroups=groups(default="4"), preemption=ANY)
+    story.queue("mine", "left", resourceGroups=groups(default="0"))
+    story.queue("borrows", "right", resourceGroups=groups(default="2"))
+    story.queue("lends", "right", resourceGroups=groups(default="2"))
+    story.submit("a", "borrows", "4", age=9)
+    story.submit("b", "cq", "4", age=8)
+    story.settle()
+    story.submit("w", "cq", "4")
+
+
+def while_borrowing(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
+    story.queue("idle", "co", resourceGroups=groups(default="4"))
+    story.queue("other", "co", resourceGroups=groups(default="1"))
+    story.submit("mine", "cq", "4", age=20, priority=5)
+    story.submit("theirs", "other", "4", age=10)
+    story.settle()
+    story.submit("w", "cq", "4", priority=9)
+
+
+def above_threshold(story: Story) -> None:
+    borrow = {"policy": "LowerPriority", "maxPriorityThreshold": 2}
+    story.queue(
+        "cq",
+        "co",
+        resourceGroups=groups(default="2"),
+        preemption={**ANY, "borrowWithinCohort": borrow},
+    )
+    story.queue("other", "co", resourceGroups=groups(default="4"))
+    story.submit("theirs", "other", "6", age=10, priority=3)
+    story.settle()
+    story.submit("w", "cq", "4", priority=9)
+
+
+def inactive(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
+    story.queue("other", "co", resourceGroups=groups(default="2"))
+    story.submit("theirs", "other", "6", age=10)
+    story.settle()
+    story.queue("other", "co", resourceGroups=groups(default="2"), stopPolicy="Hold")
+    story.submit("w", "cq", "4")
+
+
+def above_nominal(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default="2"), preemption={**ANY, **WITHIN})
+    story.queue("other", "co", resourceGroups=groups(default="4"))
+    story.submit("theirs", "other", "5", age=10)
+    story.settle()
+    story.submit("w", "cq", "4", priority=9)
+
+
+def not_enough(story: Story) -> None:
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "6", priority=1)
+
+
+@pytest.mark.parametrize(
+    ("tell", "want"),
+    [
+        pytest.param(never, ("PolicyNever", "cq"), id="its own queue preempts nobody"),
+        pytest.param(not_lower, ("PriorityNotLower", "cq"), id="who runs has no lower priority"),
+        pytest.param(no_reclaim, ("PolicyNever", ""), id="its queue takes nothing from the cohort"),
+        pytest.param(
+            lender_within_nominal, ("WithinNominal", "other"), id="the other queue has only its own"
+        ),
+        pytest.param(
+            sheltered, ("CohortWithinQuota", "borrows"), id="a cohort between has only its own"
+        ),
+        pytest.param(
+            while_borrowing,
+            ("WhileBorrowing", "other"),
+            id="it would borrow, and its queue preempts nobody then",
+        ),
+        pytest.param(
+            above_threshold,
+            ("AboveThreshold", "other"),
+            id="who runs is above the threshold for borrowers",
+        ),
+        pytest.param(inactive, ("Inactive", "other"), id="the other queue is stopped"),
+        pytest.param(
+            above_nominal, ("AboveNominal", ""), id="it asks for more than its queue may reclaim"
+        ),
+        pytest.param(not_enough, ("NotEnough", "cq"), id="all candidates together hold too little"),
+    ],
+)
+def test_who_stays_is_told_with_the_rule_that_protects_them(
+    tell: Tell, want: tuple[str, str]
+) -> None:
+    story = a_story()
+    tell(story)
+    why = story.why("w")
+    assert want in rules(why)
+    assert why.outlook is not None
+    assert why.outlook.outcome in ("NoCandidates", "NoFit")
+    assert story.cycle() == []
+    assert story.preempted == []
+
+
+def test_barriers_carry_policy_numbers_and_a_sentence() -> None:
+    story = a_story()
+    not_lower(story)
+    bars = {bar.rule: bar for bar in story.why("w").flavors[0].barriers}
+    bar = bars["PriorityNotLower"]
+    assert (bar.policy, bar.of) == ("withinClusterQueue: LowerPriority", "cq")
+    assert (bar.workloads, bar.amount, bar.lowest_priority) == (1, 4000, 3)
+    assert bar.message == (
+        "withinClusterQueue: LowerPriority of ClusterQueue cq: priorities in ClusterQueue cq begin "
+        "at 3, not below 1"
+    )
+
+
+def test_with_fair_sharing_the_shares_are_compared() -> None:
+    story = a_story(Config(preemption=True, fair_sharing=FairSharing()))
+    story.queue("cq", "co", resourceGroups=groups(default="3"), preemption=ANY)
+    story.queue("other", "co", resourceGroups=groups(default="3"))
+    story.submit("mine", "cq", "3", age=9)
+    story.submit("theirs", "other", "3", age=8)
+    story.queue("lends", "co", resourceGroups=groups(default="3"))
+    story.submit("more", "other", "1", age=7)
+    assert story.settle() == ["mine", "theirs", "more"]
+    story.submit("w", "cq", "4")
+    (bar,) = [one for one in story.why("w").flavors[0].barriers if one.cluster_queue == "other"]
+    assert bar.rule == "SharesForbid"
+    assert "cq would have share 444, other has 111" in bar.message
+
+
+# What would let it go on. ----------------------------------------------------------------------
+
+
+def taint(story: Story) -> None:
+    story.flavor("gpu", nodeTaints=[{"key": "gpu", "value": "a", "effect": "NoSchedule"}])
+    story.queue("cq", resourceGroups=groups(gpu="4"))
+    story.submit("w", "cq", "1")
+
+
+def selector(story: Story) -> None:
+    story.flavor("arm", nodeLabels={"arch": "arm"})
+    story.queue("cq", resourceGroups=groups(arm="4"))
+    story.submit("w", "cq", "1", pod={"nodeSelector": {"arch": "x86"}})
+
+
+def too_large(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="4"))
+    story.submit("w", "cq", "5")
+
+
+def borrowing_limit(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default=quota("2", borrow="1")))
+    story.queue("other", "co", resourceGroups=groups(default="9"))
+    story.submit("mine", "cq", "2", age=3)
+    story.settle()
+    story.submit("w", "cq", "3")
+
+
+def in_cohort(story: Story) -> None:
+    story.queue("cq", "co", resourceGroups=groups(default="2"))
+    story.queue("other", "co", resourceGroups=groups(default="2"))
+    story.submit("theirs", "other", "3", age=3)
+    story.settle()
+    story.submit("w", "cq", "2")
+
+
+def stopped(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="2"), stopPolicy="Hold")
+    story.submit("w", "cq", "2")
+
+
+def stopped_local(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="2"))
+    story.put("LocalQueue", "cq", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
+    story.submit("w", "cq", "2")
+
+
+def no_queue(story: Story) -> None:
+    story.submit("w", "nowhere", "2")
+
+
+def other_namespace(story: Story) -> None:
+    selects = {"matchLabels": {"team": "a"}}
+    story.queue("cq", resourceGroups=groups(default="2"), namespaceSelector=selects)
+    story.submit("w", "cq", "2")
+    story.settle()
+
+
+def backoff(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="2"))
+    story.submit("w", "cq", "2")
+    until = NOON + timedelta(minutes=5)
+    story.change("w", requeue_state=RequeueState(count=1, requeue_at=until))
+
+
+def uncovered(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="2"))
+    story.submit("w", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}])
+
+
+def cycle(story: Story) -> None:
+    story.put("Cohort", "one", {"parentName": "two"})
+    story.put("Cohort", "two", {"parentName": "one"})
+    story.queue("cq", "one", resourceGroups=groups(default="2"))
+    story.submit("w", "cq", "1")
+
+
+def behind_strict_head(story: Story) -> None:
+    story.queue("cq", resourceGroups=groups(default="2"), queueingStrategy="StrictFIFO")
+    story.submit("head", "cq", "9", age=9)
+    story.submit("w", "cq", "1")
+    story.settle()
+
+
+def outranked(story: Story) -> None:
+    not_lower(story)
+
+
+@pytest.mark.parametrize(
+    ("tell", "want"),
+    [
+        pytest.param(taint, "a toleration of taint gpu, which flavor gpu has", id="a taint"),
+        pytest.param(
+            selector,
+            "a node selector or affinity that the labels of flavor arm match",
+            id="a selector that no flavor matches",
+        ),
+        pytest.param(
+            too_large,
+            "1 more quota of cpu in flavor default (it can give 4 at most), or asking for less",
+            id="more than there can ever be",
+        ),
+        pytest.param(
+            borrowing_limit,
+            "2 of cpu in flavor default coming free in ClusterQueue cq, whose borrowingLimit is 1",
+            id="the borrowing limit of its queue",
+        ),
+        pytest.param(
+            in_cohort,
+            "1 of cpu in flavor default coming free in cohort co",
+            id="quota that its cohort has lent out",
+        ),
+        pytest.param(
+            stopped, "stopPolicy Hold of ClusterQueue cq being lifted", id="a stopped ClusterQueue"
+        ),
+        pytest.param(
+            stopped_local,
+            "stopPolicy Hold of LocalQueue cq being lifted",
+            id="a stopped LocalQueue",
+        ),
+        pytest.param(
+            no_queue, "LocalQueue ns/nowhere being created", id="a LocalQueue that is not there"
+        ),
+        pytest.param(
+            other_namespace,
+            "labels of namespace ns that ClusterQueue cq selects",
+            id="a namespace that is not selected",
+        ),
+        pytest.param(
+            backoff, "its backoff ending at 2026-01-01T12:05:00+00:00", id="a wait that ends"
+        ),
+        pytest.param(
+            uncovered,
+            "gpu in a resource group of the ClusterQueue, or not asking for it",
+            id="a resource that no group covers",
+        ),
+        pytest.param(
+            cycle,
+            "an edge of the cycle of cohorts above ClusterQueue cq being taken out",
+            id="a cycle of cohorts",
+        ),
+        pytest.param(
+            behind_strict_head,
+            "workload ns/head starting, the head of StrictFIFO ClusterQueue cq",
+            id="the head of a strict queue",
+        ),
+        pytest.param(
+            outranked,
+            "a priority above 3, with which withinClusterQueue: LowerPriority lets it preempt in "
+            "ClusterQueue cq",
+            id="a priority that is too low",
+        ),
+    ],
+)
+def test_what_would_let_it_go_on_is_named(tell: Tell, want: str) -> None:
+    story = a_story()
+    tell(story)
+    assert want in story.why("w").unblocked_by
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        pytest.param(uncovered, id="where a resource is covered by no group"),
+        pytest.param(cycle, id="where the cohorts bite their own tail"),
+    ],
+)
+def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
+    story = a_story()
+    tell(story)
+    why = story.why("w")
+    assert why.flavors
+    assert not any(one.fits for one in why.flavors)
+    assert all(one.message for one in why.flavors)
+
+
+# The numbers, and who else. --------------------------------------------------------------------
+
+
+def test_every_room_tells_what_is_asked_free_short_used_and_at_most() -> None:
+    story = a_story()
+    story.queue("cq", "co", resourceGroups=groups(default=quota("4", borrow="3")))
+    story.queue("other", "co", resourceGroups=groups(default="6"))
+    story.submit("mine", "cq", "5", age=3)
+    story.settle()
+    story.submit("w", "cq", "3")
+    ((room,),) = [one.rooms for one in story.why("w").flavors]
+    assert (room.requested, room.available, room.short) == (3000, 2000, 1000)
+    assert (room.usage, room.nominal, room.borrowing_limit, room.potential) == (
+        5000,
+        4000,
+        3000,
+        7000,
+    )
+
+
+def test_a_later_pod_set_is_measured_with_what_the_earlier_ones_take() -> None:
+    story = a_story()
+    story.queue("cq", resourceGroups=groups(default="4"))
+    story.submit("w", "cq", pods=[{"requests": {"cpu": "3"}}, {"requests": {"cpu": "2"}}])
+    first, second = story.why("w").flavors
+    assert first.fits
+    assert not second.fits
+    assert (second.rooms[0].taken, second.rooms[0].requested) == (3000, 2000)
+
+
+def test_the_largest_holders_come_first_and_tell_whether_they_could_be_preempted() -> None:
+    story = a_story()
+    not_lower(story)
+    why = story.why("w")
+    told = [(one.name, one.amount, one.priority, one.spared_by) for one in why.held_by]
+    assert told == [("mid", 4000, 3, "PriorityNotLower"), ("low", 2000, 0, "")]
+    assert why.holders == ("ns/mid", "ns/low")
+
+
+def test_who_would_have_to_go_and_then_who_was_told_is_named() -> None:
+    story = a_story()
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "1", priority=1)
+    why = story.why("w")
+    assert why.outlook is not None
+    assert why.outlook.outcome == "Preempts"
+    assert [(one.name, one.rule) for one in why.outlook.victims] == [("low", "InClusterQueue")]
+    assert "its turn: 1 workload can be preempted for it" in why.unblocked_by
+    story.cycle(confirm=False)
+    why = story.why("w")
+    assert why.reason == "WaitingForPreemptedWorkloads"
+    assert [one.name for one in why.waits_for] == ["low"]
+    assert "the end of ns/low, told to go for it" in why.unblocked_by
+
+
+def test_who_was_preempted_is_told_by_whom_and_with_which_numbers() -> None:
+    story = a_story()
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "1", priority=1)
+    story.cycle(confirm=False)
+    (said,) = story.preempted
+    grounds = said.grounds
+    assert grounds is not None
+    assert (said.by, said.reason) == ("ns/w", "InClusterQueue")
+    assert (grounds.priority, grounds.by_priority, grounds.policy) == (
+        0,
+        1,
+        "withinClusterQueue: LowerPriority",
+    )
+    ((short),) = grounds.short
+    assert (short.flavor, short.resource, short.amount, short.available) == (
+        "default",
+        "cpu",
+        1000,
+        0,
+    )
+    assert said.message == (
+        "Preempted for workload ns/w of ClusterQueue cq (priority 1) in its ClusterQueue, "
+        "withinClusterQueue: LowerPriority; it held quota of ClusterQueue cq at priority 0"
+    )
+
+
+def test_the_preempted_and_who_waits_for_it_tell_of_each_other_by_what_is_written() -> None:
+    story = a_story()
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "1", priority=1)
+    story.cycle(confirm=False)
+    (said,) = story.preempted
+    by = PreemptedBy(
+        by=said.by, by_uid=said.by_uid, rule=said.reason, at=NOON, grounds=said.grounds
+    )
+    story.change("low", conditions={"Evicted": (True, "Preempted")}, preempted_by=by)
+    victim = story.why("low")
+    assert (victim.phase, victim.preempted_by) == ("Evicting", by)
+    assert "preempted for ns/w" in victim.message
+    ((going),) = story.why("w").waits_for
+    assert (going.name, going.rule, going.since) == ("low", "InClusterQueue", NOON)
+
+
+def test_a_closed_gate_on_preemption_is_what_has_to_open() -> None:
+    story = a_story()
+    full(story, preemption=WITHIN)
+    story.submit("w", "cq", "1", priority=1)
+    story.respec("w", preemptionGates=[{"name": "family"}])
+    for _ in range(2):
+        why = story.why("w")
+        assert why.reason == "AdmissionGated"
+        assert why.unblocked_by == (
+            "preemption gate family being opened",
+            "1 of cpu in flavor default coming free in ClusterQueue cq",
+        )
+        story.settle()
+        assert story.told == []
+
+
+def test_an_admission_carries_what_it_took_and_what_there_was() -> None:
+    story = a_story()
+    story.queue("cq", "co", resourceGroups=groups(default="2"))
+    story.queue("other", "co", resourceGroups=groups(default="4"))
+    story.submit("w", "cq", "3", age=7)
+    story.settle()
+    (said,) = story.decided
+    ((taken),) = said.taken
+    assert (taken.amount, taken.available, taken.borrowed) == (3000, 6000, 1000)
+    assert (said.level, said.waited_seconds) == (1, 7)
+
+
+def test_a_reservation_tells_which_checks_are_open() -> None:
+    story = a_story()
+    story.queue("cq", resourceGroups=groups(default="2"))
+    story.submit("w", "cq", "1")
+    story.cycle(confirm=False)
+    (said,) = story.decided
+    rows = (CheckState(name="budget"), CheckState(name="room", state="Ready"))
+    reserved = {"QuotaReserved": (True, "QuotaReserved")}
+    story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
+    why = story.why("w")
+    assert (why.phase, why.unblocked_by) == ("QuotaReserved", ("check budget turning Ready",))
+    assert [(one.name, one.state) for one in why.checks] == [(one.name, one.state) for one in rows]
+
+
+def test_who_is_in_front_is_named_and_who_keeps_its_place_first() -> None:
+    story = a_story()
+    full(story, preemption=WITHIN)
+    story.submit("sticky", "cq", "1", priority=1, age=1)
+    story.cycle(confirm=False)
+    story.submit("urgent", "cq", "9", priority=7)
+    story.submit("w", "cq", "9")
+    why = story.why("w")
+    assert why.position == 3
+    assert [(one.name, one.position, one.holds_place) for one in why.ahead] == [
+        ("sticky", 1, True),
+        ("urgent", 2, False),
+    ]
