@@ -154,13 +154,15 @@ class Revoked(Decision, frozen=True, kw_only=True):
 
 
 class Preempted(Decision, frozen=True, kw_only=True):
-    """The workload loses its quota in favor of another one."""
+    """The workload loses its quota in favor of another one. ``times``: how often to the same one,
+    this time counted."""
 
     reason: str
     message: str = ""
     by: str = ""
     by_uid: str = ""
     grounds: Grounds | None = None
+    times: int = 0
 
 
 # What the workload-controller says. -----------------------------------------------------

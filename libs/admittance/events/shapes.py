@@ -126,7 +126,8 @@ class Grounds(Shape, frozen=True, kw_only=True):
 
 class HandedOn(Shape, frozen=True, kw_only=True):
     """A workload, as of ``revision``, that merely holds a reservation, and whose quota is handed on
-    in the same commit: under which rule (``reason``), and with which numbers."""
+    in the same commit: under which rule (``reason``), and with which numbers. ``times``: how often
+    it has lost quota to the same one, this time counted."""
 
     namespace: str
     name: str
@@ -135,6 +136,7 @@ class HandedOn(Shape, frozen=True, kw_only=True):
     reason: str
     message: str = ""
     grounds: Grounds | None = None
+    times: int = 0
 
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):

@@ -33,6 +33,15 @@ class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
 
 
+class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload that has taken another's quota ``times`` times is parted from it for ``pause``,
+    and for twice as long each further time, up to ``pause_max``."""
+
+    times: int = 3
+    pause: timedelta = timedelta(minutes=10)
+    pause_max: timedelta = timedelta(days=1)
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """``requeuing_timestamp``: where a workload queues after its pods were not ready in time,
     Eviction or Creation. ``quota_check_strategy``: IgnoreUndeclared lets resources that a queue
@@ -42,7 +51,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ``fair_sharing``, ``admission_fair_sharing``: None: off.
     ``transformations``: resources that count in other units.
     ``partial_admission``: where there is not room for all pods, fewer are tried, down to minCount.
-    ``as_kueue``: play as Kueue does where ours differs. Victims that merely hold a reservation are
+    ``preemption_loops``: when a preemptor and a victim are parted; None: never.
+    ``as_kueue``: play as Kueue does where ours differs. No quota cut revokes a reservation, no loop
+    is broken. Victims that merely hold a reservation are
     evicted, and what they held is handed on a cycle later; and a head that fits is measured as if
     victims of the same cycle were gone already, so that quota may be exceeded until they are.
     """
@@ -58,6 +69,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fair_sharing: FairSharing | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     partial_admission: bool = True
+    preemption_loops: PreemptionLoops | None = PreemptionLoops()
     as_kueue: bool = False
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from admittance.api.meta import Condition
-from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY
+from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY, PreemptionCount
 from admittance.events.shapes import Admission, PreemptedBy
 from admittance.scheduler import gates
 from admittance.scheduler.config import Config
@@ -42,6 +42,7 @@ class Facts(NamedTuple):
     preempted_by: PreemptedBy | None = None
     checks: tuple[tuple[str, str], ...] = ()
     closed_gate: str = ""
+    preemptions: tuple[PreemptionCount, ...] = ()
 
 
 def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
@@ -131,6 +132,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         if holds and status.admission_checks and not _true(admitted)
         else (),
         closed_gate=closed_gate,
+        preemptions=status.preemptions,
     )
 
 

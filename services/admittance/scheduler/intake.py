@@ -51,6 +51,7 @@ def apply_workload(
     given = _land(world, member)
     member.said = facts.said
     member.checks = facts.checks
+    world.loops.note(member, facts.preemptions)
     held_before = member.charge
     waited = member.queue
     if facts.admission is not None:
@@ -101,6 +102,7 @@ def drop(world: World, member: Member) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
     given = _land(world, member)
     promises.note(world, member, None)
+    world.loops.note(member, ())
     queue = world.release(member) or given
     if queue is not None:
         queue.generation += 1

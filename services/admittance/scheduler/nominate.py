@@ -22,6 +22,7 @@ from admittance.scheduler.assign import (
     assign,
 )
 from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shape
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
@@ -39,9 +40,12 @@ NO_VICTIMS: Sequence[Victim] = ()
 
 class Nominator:
     """Looks for room. ``gone``: workloads that are as good as gone, or that count as none yet: no
-    victims."""
+    victims. ``loops``: whom who may not take any more."""
 
-    def __init__(self, queues: Mapping[str, Queue], config: Config) -> None:
+    def __init__(
+        self, queues: Mapping[str, Queue], config: Config, loops: Loops | None = None
+    ) -> None:
+        self._loops = loops
         self.gone: set[Member] = set()
         self._queues = queues
         self._partial = config.partial_admission
@@ -50,7 +54,10 @@ class Nominator:
 
     def search(self, queue: Queue, member: Member) -> Search:
         """The searches of one nomination, for whoever wants to ask more of them."""
-        return Search(self._queues, queue, member, self.gone, self._fair)
+        gone = self.gone
+        if self._loops is not None and (barred := self._loops.barred(member)):
+            gone = gone | barred
+        return Search(self._queues, queue, member, gone, self._fair)
 
     def nominate(
         self,

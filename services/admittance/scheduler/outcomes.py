@@ -85,6 +85,7 @@ class Outcomes:
             # is about to move.
             return False
         short = grounds.short(assignment) if staying else ()
+        loops = self._world.loops
         for victim in staying:
             why = grounds.grounds(queue, member, victim, short)
             self._under_way(victim.member, Say.PREEMPTED)
@@ -92,10 +93,11 @@ class Outcomes:
                 Preempted(
                     **self._common(victim.member),
                     reason=victim.reason,
-                    message=grounds.message(member, victim, why),
+                    message=loops.told(member, victim, grounds.message(member, victim, why)),
                     by=f"{member.key[0]}/{member.key[1]}",
                     by_uid=member.uid,
                     grounds=why,
+                    times=loops.times(member, victim.member),
                 )
             )
         if member.said != WAITING and not self._world.config.as_kueue:
@@ -108,6 +110,7 @@ class Outcomes:
         self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
     ) -> tuple[HandedOn, ...]:
         short = grounds.short(assignment)
+        loops = self._world.loops
         found: list[HandedOn] = []
         for victim in victims:
             why = grounds.grounds(queue, member, victim, short)
@@ -119,8 +122,9 @@ class Outcomes:
                     uid=other.uid,
                     revision=other.revision,
                     reason=victim.reason,
-                    message=grounds.message(member, victim, why),
+                    message=loops.told(member, victim, grounds.message(member, victim, why)),
                     grounds=why,
+                    times=loops.times(member, other),
                 )
             )
         return tuple(found)

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, PreemptedBy
 from admittance.quota.cell import Cell
 from admittance.scheduler.assign import Cursor
@@ -70,6 +71,7 @@ class Member:
     state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
     ``awaited``: somebody preempts it, and waits to hear what became of that. ``admitted_at``: since
     when it is admitted; None: it is not.
+    ``preemptions``: who took its quota how often.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
     Invariant: at most one of entry, aside, charge is set.
     """
@@ -92,6 +94,7 @@ class Member:
         "key",
         "local",
         "preempted_by",
+        "preemptions",
         "priority",
         "problem",
         "queue",
@@ -134,6 +137,7 @@ class Member:
         self.charge: Charge | None = None
         self.ranked: Ranked | None = None
         self.preempted_by: PreemptedBy | None = None
+        self.preemptions: tuple[PreemptionCount, ...] = ()
         self.checks: tuple[tuple[str, str], ...] = ()
         self.joint: Joint | None = None
         self.awaited = False

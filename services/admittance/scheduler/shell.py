@@ -252,6 +252,8 @@ class Shell:
                 revision=decision.revision,
                 trace=trace_id(trace),
             )
+            for victim, preemptor, times in self._core.repeated(decision):
+                log.warning("preemption_loop", victim=victim, preemptor=preemptor, times=times)
             messages.append((decision, Outgoing(subject_of(decision), encode(decision), headers)))
         task = asyncio.create_task(self._publish(messages), name="state")
         self._stating.add(task)

@@ -12,6 +12,7 @@ from admittance.scheduler import joint, promises
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.config import Config
 from admittance.scheduler.facts import LONG_AGO
+from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Domain, Loud, Queue
@@ -23,8 +24,9 @@ class World:
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
     ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
-    they went for. ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``:
-    the newest time that was heard of.
+    they went for. ``joints``: the domains where quota is being handed on, and the decision.
+    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
+    that was heard of. ``loops``: who took quota from whom how often.
     """
 
     def __init__(self, config: Config) -> None:
@@ -43,6 +45,7 @@ class World:
         self.seen = 0
         self.now = LONG_AGO
         self.accounts: Accounts | None = None
+        self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
         if config.admission_fair_sharing is not None:
             self.accounts = Accounts(
                 config.admission_fair_sharing, self.catalog, self.queues, self.locals, self.owned
