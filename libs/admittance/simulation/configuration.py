@@ -62,7 +62,22 @@ class Queues:
                     quota.pop("lendingLimit", None)
         if self.checks and rng.random() < 0.6:
             spec["admissionChecks"] = rng.sample(self.checks, rng.randint(1, len(self.checks)))
+        if rng.random() < 0.5:
+            spec["preemption"] = self.preemption()
         return spec
+
+    def preemption(self) -> dict[str, Any]:
+        """Whom workloads of a queue may preempt."""
+        rng = self.rng
+        policy: dict[str, Any] = {
+            "withinClusterQueue": rng.choice(
+                ("Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPriority")
+            ),
+            "reclaimWithinCohort": rng.choice(("Never", "LowerPriority", "Any", "Any")),
+        }
+        if policy["reclaimWithinCohort"] != "Never" and rng.random() < 0.4:
+            policy["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        return policy
 
     def _cohort(self, name: str) -> dict[str, Any]:
         spec: dict[str, Any] = {}

@@ -18,5 +18,7 @@ class Mechanisms(NamedTuple):
     """Whoever takes over says what may not have been said."""
     seen: bool = True
     """A decision made from older queues than those that are in the bucket is void."""
+    joint: bool = True
+    """What follows from several workloads at once is written as a whole or not at all."""
     claims: bool = True
     """An admission is started by who has its claim."""

@@ -54,7 +54,9 @@ class Scenario(NamedTuple):
     skews: dict[str, float]
 
 
-def _workload(rng: Random, name: str, queue: str) -> msgspec.Raw:
+def _workload(
+    rng: Random, name: str, queue: str, *, priorities: tuple[int, ...] = ()
+) -> msgspec.Raw:
     container = {
         "name": "c",
         "image": "i",
@@ -71,8 +73,13 @@ def _workload(rng: Random, name: str, queue: str) -> msgspec.Raw:
             }
         ],
     }
-    if rng.random() < 0.4:
+    if priorities:
+        spec["priority"] = rng.choice(priorities)
+    elif rng.random() < 0.4:
         spec["priority"] = rng.randint(-1, 2)
+    (pod_set,) = spec["podSets"]
+    if rng.random() < 0.1:
+        pod_set["count"], pod_set["minCount"] = 3, 1
     made = manifest("Workload", name, spec, namespace=NAMESPACE)
     return msgspec.Raw(json.dumps(made).encode())
 
@@ -127,13 +134,60 @@ def reconfigured(rng: Random) -> Scenario:
     return base._replace(applyings=applyings, faults=faults)
 
 
+def preempting(rng: Random) -> Scenario:
+    """Two queues of a cohort that take from each other and among themselves, while leaders fall;
+    often with a check, so that some victims run and others merely hold a reservation."""
+    queues = Queues(rng)
+    queues.flavors = ["f0"]
+    queues.checks = ["k0"]
+    queues.cohorts = ["c0"]
+    queues.trees = {"c0": {}}
+    queues.queues, queues.locals = {}, {}
+    for number in range(2):
+        spec = queues.queue() | {"cohortName": "c0", "queueingStrategy": "BestEffortFIFO"}
+        quota = {"name": "cpu", "nominalQuota": rng.randint(1, 4)}
+        spec["resourceGroups"] = [
+            {"coveredResources": ["cpu"], "flavors": [{"name": "f0", "resources": [quota]}]}
+        ]
+        spec["preemption"] = queues.preemption()
+        spec.pop("admissionChecks", None)
+        if rng.random() < 0.6:
+            spec["admissionChecks"] = ["k0"]
+        queues.queues[f"q{number}"] = spec
+        queues.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+    sayings = []
+    for number in range(14):
+        name = f"w{number}"
+        me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
+        raw = _workload(rng, name, rng.choice(("l0", "l1")), priorities=(-1, 0, 0, 1, 2))
+        at = 1.0 + rng.random() * rng.choice((4.0, 25.0))
+        sayings.append(Saying(at, facts.Submitted(**me, workload=raw)))
+        if rng.random() < 0.2:
+            at += rng.random() * 8.0
+            about: Fact = facts.Deleted(**me)
+            if rng.random() < 0.6:
+                about = facts.Reprioritized(**me, priority=rng.randint(-2, 3))
+            sayings.append(Saying(at, about))
+    manifests = json.loads(json.dumps(queues.all()))
+    applyings = []
+    if rng.random() < 0.3:
+        at = 3.0 + rng.random() * 10.0
+        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
+    faults = _faults(rng)
+    for _ in range(rng.choice((0, 2, 4))):
+        faults += _coup(rng)
+    return Scenario(manifests, sayings, applyings, faults, _skews(rng))
+
+
 def scenario(rng: Random) -> Scenario:
     """A random one."""
     kind = rng.random()
-    if kind < 0.12:
+    if kind < 0.1:
         return contested(rng)
-    if kind < 0.24:
+    if kind < 0.2:
         return reconfigured(rng)
+    if kind < 0.35:
+        return preempting(rng)
     queues = Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []

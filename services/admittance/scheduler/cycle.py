@@ -13,8 +13,6 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import gates
 from admittance.scheduler.assign import NO_FIT, Cursor
 from admittance.scheduler.config import Config
-from admittance.scheduler.loops import REASON as LOOP
-from admittance.scheduler.loops import Loops
 from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue
@@ -26,17 +24,10 @@ from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        queues: Mapping[str, Queue],
-        config: Config,
-        loops: Loops | None = None,
-    ) -> None:
+    def __init__(self, catalog: Catalog, queues: Mapping[str, Queue], config: Config) -> None:
         self.catalog = catalog
         self.number = 0
-        self._loops = loops
-        self._nominator = Nominator(queues, config, loops)
+        self._nominator = Nominator(queues, config)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
@@ -62,8 +53,6 @@ class Cycle:
             hindrance = self._hindrance(queue, member)
             if hindrance is not None:
                 queue.set_aside(member, hindrance, now)
-                if self._loops is not None and hindrance.reason == LOOP:
-                    self._loops.wait(member)
                 moved = True
                 continue
             cursor = self._cursor(domain, queue, member, self.number)
@@ -115,6 +104,8 @@ class Cycle:
         if outcome is Outcome.SKIPPED:
             self._save_cursor(domain, entry)
             return False
+        if outcome is Outcome.LATER:
+            return False
         if outcome is Outcome.GATED:
             return gates.park(entry, now)
         keep_place(entry)
@@ -131,8 +122,6 @@ class Cycle:
             return namespace_mismatch(namespace)
         return None
 
-        if member.preemptions and self._loops is not None:
-            return self._loops.hindrance(member)
     def _cursor(self, domain: Domain, queue: Queue, member: Member, number: int) -> Cursor | None:
         """Where the member's last scan stopped, if that still counts."""
         saved = member.cursor
@@ -166,8 +155,6 @@ class Cycle:
             return False
         entry.queue.park_class(cls, refusal_of(entry.assignment), now)
         return True
-        if self._loops is not None and self._loops.park(entry.queue, entry.member, now):
-            return True
 
 
 def keep_place(entry: Entry) -> None:

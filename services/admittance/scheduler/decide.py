@@ -7,12 +7,11 @@ workload-controller does not take the decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop
 from typing import Any
 
-from admittance.events.facts import Decision, Refused
+from admittance.events.facts import Refused
 from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
@@ -25,7 +24,6 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, cuts, intake
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
-from admittance.scheduler.loops import repeated
 from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key
 from admittance.scheduler.queue import Domain
@@ -42,9 +40,7 @@ class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
         self._world = World(self._config)
-        self._cycle = Cycle(
-            self._world.catalog, self._world.queues, self._config, self._world.loops
-        )
+        self._cycle = Cycle(self._world.catalog, self._world.queues, self._config)
         self._counted = 0
 
     @property
@@ -140,8 +136,6 @@ class Scheduler:
             if domain.cut:
                 decided += cuts.due(world, domain, now)
             self._one(domain, decided, now)
-        if world.loops.waiting:
-            world.loops.let_go(now)
         if not world.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
         return decided
@@ -161,6 +155,9 @@ class Scheduler:
     def _one(self, domain: Domain, decided: list[Decided], now: datetime) -> None:
         world = self._world
 
+        if domain in world.joints:
+            world.busy.pop(domain, None)
+            return
         outcomes = Outcomes(world, domain, decided, now)
         if self._cycle.run(domain, outcomes.accept, outcomes.preempt, now=now):
             domain.idle = 0
@@ -211,10 +208,6 @@ class Scheduler:
     def next_wake(self) -> datetime | None:
         """When something is to be done even if nothing happens; None: never."""
         times = [self._world.timers[0][0]] if self._world.timers else []
-    def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
-        """Who takes quota from whom once too often by the decision: victim, preemptor, times."""
-        return repeated(decision, self._config.preemption_loops)
-
         refusal = earliest(self._world)
         if refusal is not None:
             times.append(refusal)

@@ -2,6 +2,9 @@
 
 The one who gets it and all who give it up are written in one batch or not at all. Those who give
 are written first: once the picture hears of the one who gets, it has heard of all of them.
+
+Until then it is not certain that anything was given up. So nobody else is decided about in the
+domain meanwhile: whoever counted on what is left over of it would be over quota if it is refused.
 """
 
 from __future__ import annotations
@@ -28,16 +31,28 @@ class Joint:
     """``member`` gets what ``given`` held; those of whom the picture has heard since are not in it
     any more."""
 
-    __slots__ = ("given", "member")
+    __slots__ = ("domain", "given", "member")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, domain: Domain) -> None:
         self.member = member
+        self.domain = domain
         self.given: dict[Member, Given] = {}
+
+    def turn_back(self, *, again: bool = False) -> None:
+        """Charges as if it did not hold, and again as if it did."""
+        sign = 1 if again else -1
+        assert self.member.charge is not None
+        for cell, amount in self.member.charge.cells:
+            cell.charge(sign * amount)
+        for given in self.given.values():
+            for cell, amount in given.charge.cells:
+                cell.charge(-sign * amount)
 
 
 def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
     """The givers hold nothing from now on; to be done before the member is charged."""
-    joint = member.joint = Joint(member)
+    assert domain not in world.joints
+    joint = member.joint = world.joints[domain] = Joint(member, domain)
     for giver in givers:
         assert giver.charge is not None
         joint.given[giver] = Given(giver.charge, giver.ranked)
@@ -60,6 +75,7 @@ def heard_of(giver: Member) -> Queue:
 def end(world: World, joint: Joint) -> None:
     """Whoever has not been heard of holds again exactly what it held."""
     joint.member.joint = None
+    del world.joints[joint.domain]
     for giver, (charge, ranked) in joint.given.items():
         giver.joint = None
         world.landed(giver, charge.queue.domain)
@@ -67,9 +83,9 @@ def end(world: World, joint: Joint) -> None:
             cell.charge(amount)
         giver.charge = charge
         charge.queue.holding[giver] = None
-        if world.accounts is not None:
-            world.accounts.heard(giver, world.now)
+        world.bill(giver)
         if ranked is not None:
             insort(charge.queue.ranked, ranked)
             giver.ranked = ranked
     joint.given.clear()
+    world.stir(joint.domain)

@@ -42,7 +42,8 @@ class Outcome(IntEnum):
     NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
     try. SKIPPED: the room went to somebody else; it goes on with the next flavor. WAITS: for those
     whom it, or another, preempts; its place at the head is kept. GATED: it would preempt, and a
-    gate of its own is closed.
+    gate of its own is closed. LATER: it is not certain yet that there is room; it is looked at
+    again as if it had not been.
     """
 
     ACCEPTED = 0
@@ -51,6 +52,7 @@ class Outcome(IntEnum):
     PREEMPTS = 3
     WAITS = 4
     GATED = 5
+    LATER = 6
 
 
 class Turn:
@@ -65,18 +67,18 @@ class Turn:
         self._as_kueue = as_kueue
         self._held: list[tuple[Cell, int]] = []
         self._claimed: dict[Member, None] = {}
-        self._handed_on: dict[Member, None] = {}
+        self._handed_on: Entry | None = None
         self._accepted: list[Member] = []
 
     def take(self, entry: Entry) -> Outcome:
         """The next entry takes what it can."""
         assignment = entry.assignment
-        if assignment.mode == FIT and not self._claimed:
+        if assignment.mode == FIT and not self._claimed and not self._handed_on:
             if not fits(assignment.usage, borrowing=True):
                 return Outcome.SKIPPED
             return self._admit(entry)
         waits = any(one.member in self._claimed for one in entry.victims)
-        if waits or any(one.member in self._handed_on for one in entry.victims):
+        if waits or self._takes_what_is_given(entry):
             self._again(entry)
             assignment = entry.assignment
             waits = waits and assignment.mode == FIT
@@ -98,11 +100,13 @@ class Turn:
         if not self._fits(entry):
             return Outcome.SKIPPED
         if assignment.mode == FIT:
-            # Whoever was told to go in this cycle still runs: what fits only without them waits.
-            return self._admit(entry) if self._fits_now(entry) else Outcome.SKIPPED
-        if self._merely_reserved(entry) and self._fits_now(entry):
-            self._handed_on.update((one.member, None) for one in entry.victims)
-            return self._admit(entry)
+            return self._admit(entry) if self._fits_now(entry) else Outcome.LATER
+        if self._merely_reserved(entry):
+            if self._handed_on is not None:
+                return Outcome.LATER
+            if self._fits_now(entry):
+                self._handed_on = entry
+                return self._admit(entry)
         self._claimed.update((one.member, None) for one in entry.victims)
         self._hold(assignment.usage.items())
         told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
@@ -134,7 +138,8 @@ class Turn:
         return has_room
 
     def _fits_now(self, entry: Entry) -> bool:
-        """It has room once its own victims have gone, while those of others still hold theirs."""
+        """It has room once its own victims have gone, while those of others still hold theirs; and
+        that whether or not quota is handed on as it was decided in this cycle."""
         if self._as_kueue:
             return True
         for cell, amount in self._held:
@@ -142,11 +147,23 @@ class Turn:
         for one in entry.victims:
             take_out(one.member)
         has_room = fits(entry.assignment.usage, borrowing=True)
+        handed_on = self._handed_on.member.joint if self._handed_on is not None else None
+        if has_room and handed_on is not None:
+            handed_on.turn_back()
+            has_room = fits(entry.assignment.usage, borrowing=True)
+            handed_on.turn_back(again=True)
         for one in entry.victims:
             put_back(one.member)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room
+
+    def _takes_what_is_given(self, entry: Entry) -> bool:
+        """One of its victims hands on what it held to somebody else."""
+        if self._handed_on is None:
+            return False
+        given = {one.member for one in self._handed_on.victims}
+        return any(one.member in given for one in entry.victims)
 
     def _merely_reserved(self, entry: Entry) -> bool:
         """None of its victims has started anything, and nothing is on its way to any of them: what

@@ -12,7 +12,6 @@ from admittance.scheduler import joint, promises
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.config import Config
 from admittance.scheduler.facts import LONG_AGO
-from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Domain, Loud, Queue
@@ -25,8 +24,8 @@ class World:
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
     ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
     they went for. ``joints``: the domains where quota is being handed on, and the decision.
-    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
-    that was heard of. ``loops``: who took quota from whom how often.
+    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``:
+    the newest time that was heard of.
     """
 
     def __init__(self, config: Config) -> None:
@@ -42,10 +41,10 @@ class World:
         self.timers: list[tuple[datetime, Key]] = []
         self.loud = Loud()
         self.promises: dict[str, dict[Member, None]] = {}
+        self.joints: dict[Domain, joint.Joint] = {}
         self.seen = 0
         self.now = LONG_AGO
         self.accounts: Accounts | None = None
-        self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
         if config.admission_fair_sharing is not None:
             self.accounts = Accounts(
                 config.admission_fair_sharing, self.catalog, self.queues, self.locals, self.owned
@@ -139,6 +138,10 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
+        self.bill(member)
+
+    def bill(self, member: Member) -> None:
+        """What the member holds, or whether it is admitted, has changed."""
         if self.accounts is not None:
             self.accounts.heard(member, self.now)
 
@@ -159,8 +162,7 @@ class World:
         held.queue.holding.pop(member, None)
         if member.ranked is not None:
             held.queue.unrank(member)
-        if self.accounts is not None:
-            self.accounts.heard(member, self.now)
+        self.bill(member)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,7 @@ from admittance.simulation.stream import (
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import HEADER_FACT, Controller, echo_put
+from admittance.workload_controller.joint import packed, parted
 from admittance.workload_controller.known import NOTHING, Known, Workloads
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
 from admittance.workload_controller.statement import learn, statement, statements
@@ -324,14 +326,19 @@ class Active:
         unsure: list[str] = []
         if not commit.puts:
             return messages, unsure
-        outcomes: list[int | Refused | None]
-        try:
-            outcomes = yield from self._link.publish_all(
-                self._server.bucket.publish, [_put_of(put) for put in commit.puts]
-            )
-        except Unavailable:
-            outcomes = [None] * len(commit.puts)
-        for put, outcome in zip(commit.puts, outcomes, strict=True):
+        alone, groups = parted(commit.puts)
+        outcomes: list[int | Refused | None] = []
+        if alone:
+            try:
+                outcomes += yield from self._link.publish_all(
+                    self._server.bucket.publish, [_put_of(put) for put in alone]
+                )
+            except Unavailable:
+                outcomes += [None] * len(alone)
+        for batch in packed(groups, BATCH):
+            outcomes += yield from self._put_together(batch)
+        puts = [*alone, *chain.from_iterable(groups)]
+        for put, outcome in zip(puts, outcomes, strict=True):
             if isinstance(outcome, int):
                 messages += controller.committed(put, outcome, now)
                 continue
@@ -340,6 +347,33 @@ class Active:
             messages += controller.outbox(put.key, now)
             unsure.append(put.key)
         return messages, unsure
+
+    def _put_together(self, groups: list[list[Put]]) -> Any:
+        """Each group as a whole or not at all: in one batch, and if that is refused, each alone."""
+        puts = list(chain.from_iterable(groups))
+        if not self._service.mechanisms.joint:
+            # Torn: each put goes for itself, so that some may land and others not.
+            messages = [_put_of(put) for put in puts]
+            try:
+                return (yield from self._link.publish_all(self._server.bucket.publish, messages))
+            except Unavailable:
+                return [None] * len(puts)
+        batch = [_put_of(put) for put in puts]
+        try:
+            (last,) = yield from self._link.publish_all(
+                lambda _: self._server.bucket.atomic(batch), batch[-1:]
+            )
+        except Unavailable:
+            return [None] * len(puts)
+        if not isinstance(last, Refused):
+            self._service.tell(f"wrote {len(puts)} workloads in one batch")
+            return list(range(last - len(puts) + 1, last + 1))
+        if len(groups) == 1:
+            return [last] * len(puts)
+        outcomes: list[int | Refused | None] = []
+        for group in groups:
+            outcomes += yield from self._put_together([group])
+        return outcomes
 
     def say(self, messages: Iterable[Message], more: Iterable[Outgoing] = ()) -> Any:
         """States them; raises Unavailable, or Killed when the log refuses."""
