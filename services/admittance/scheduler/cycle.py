@@ -13,9 +13,11 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import gates
 from admittance.scheduler.assign import NO_FIT, Cursor
 from admittance.scheduler.config import Config
+from admittance.scheduler.loops import REASON as LOOP
+from admittance.scheduler.loops import Loops
 from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.picture import Aside, Member, SavedCursor
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.queue import Domain, Queue, Scanned
 from admittance.scheduler.reasons import refusal_of
 from admittance.scheduler.tournament import in_turn
 from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
@@ -24,10 +26,17 @@ from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(self, catalog: Catalog, queues: Mapping[str, Queue], config: Config) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        queues: Mapping[str, Queue],
+        config: Config,
+        loops: Loops | None = None,
+    ) -> None:
         self.catalog = catalog
         self.number = 0
-        self._nominator = Nominator(queues, config)
+        self._loops = loops
+        self._nominator = Nominator(queues, config, loops)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
@@ -36,6 +45,8 @@ class Cycle:
         domain.still = False
         if domain.flush:
             flush(domain, self.catalog, now)
+        domain.began.clear()
+        domain.beside.clear()
         # 1. One head of each queue, whatever it holds.
         heads = [
             (queue, member)
@@ -53,9 +64,13 @@ class Cycle:
             hindrance = self._hindrance(queue, member)
             if hindrance is not None:
                 queue.set_aside(member, hindrance, now)
+                if self._loops is not None and hindrance.reason == LOOP:
+                    self._loops.wait(member)
                 moved = True
                 continue
             cursor = self._cursor(domain, queue, member, self.number)
+            if cursor is not None:
+                domain.began[member] = cursor
             entry = Entry(queue, member, self._nominator.nominate(queue, member, cursor))
             if entry.assignment.mode == NO_FIT:
                 moved |= self._rest(domain, entry, now)
@@ -72,7 +87,10 @@ class Cycle:
         if entries:
             turn = Turn(self._nominator, accept, preempt, as_kueue=self._as_kueue)
             for entry in ordered:
-                moved |= self.settle(domain, entry, turn.take(entry), now)
+                outcome = turn.take(entry)
+                if self._leaves_a_mark(outcome):
+                    domain.beside.append(entry.member)
+                moved |= self.settle(domain, entry, outcome, now)
             turn.end()
         # 5. The next head of each queue.
         for queue, _ in heads:
@@ -111,6 +129,13 @@ class Cycle:
         keep_place(entry)
         return outcome is Outcome.PREEMPTS
 
+    def _leaves_a_mark(self, outcome: Outcome) -> bool:
+        """Nothing need have been stated of it, and yet it means something to those behind it: by
+        the room that is held for it, or, where shares count, by whom it kept back."""
+        if outcome is Outcome.NOTHING or outcome is Outcome.WAITS:
+            return True
+        return self._shares_count and outcome in (Outcome.SKIPPED, Outcome.GATED)
+
     def _hindrance(self, queue: Queue, member: Member) -> Aside | None:
         """Why the head is not even considered; None: it is."""
         if member.problem is not None:
@@ -120,6 +145,8 @@ class Cycle:
         namespace = member.key[0]
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
+        if member.preemptions and self._loops is not None:
+            return self._loops.hindrance(member)
         return None
 
     def _cursor(self, domain: Domain, queue: Queue, member: Member, number: int) -> Cursor | None:
@@ -153,6 +180,9 @@ class Cycle:
         cls = entry.member.cls
         if pending or entry.queue.strict or cls is None:
             return False
+        if self._loops is not None and self._loops.park(entry.queue, entry.member, now):
+            return True
+        cls.scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
         entry.queue.park_class(cls, refusal_of(entry.assignment), now)
         return True
 

@@ -7,11 +7,12 @@ workload-controller does not take the decision.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop
 from typing import Any
 
-from admittance.events.facts import Refused
+from admittance.events.facts import Decision, Refused
 from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
@@ -24,6 +25,7 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, cuts, intake
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
+from admittance.scheduler.loops import repeated
 from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key
 from admittance.scheduler.queue import Domain
@@ -40,7 +42,9 @@ class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
         self._world = World(self._config)
-        self._cycle = Cycle(self._world.catalog, self._world.queues, self._config)
+        self._cycle = Cycle(
+            self._world.catalog, self._world.queues, self._config, self._world.loops
+        )
         self._counted = 0
 
     @property
@@ -136,6 +140,8 @@ class Scheduler:
             if domain.cut:
                 decided += cuts.due(world, domain, now)
             self._one(domain, decided, now)
+        if world.loops.waiting:
+            world.loops.let_go(now)
         if not world.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
         return decided
@@ -205,6 +211,10 @@ class Scheduler:
         if queue is not None and queue.domain is not None:
             self._world.undo(member, queue.domain, self._world.now)
 
+    def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
+        """Who takes quota from whom once too often by the decision: victim, preemptor, times."""
+        return repeated(decision, self._config.preemption_loops)
+
     def next_wake(self) -> datetime | None:
         """When something is to be done even if nothing happens; None: never."""
         times = [self._world.timers[0][0]] if self._world.timers else []
@@ -235,6 +245,10 @@ class Scheduler:
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""
         return answers.pending(self._world, query, namespace)
+
+    def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
+        """Everybody that waits, in order, each with what it was refused with."""
+        return waiting.everybody(self._world)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Counters, usage and activity of the queues."""

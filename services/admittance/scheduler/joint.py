@@ -83,7 +83,8 @@ def end(world: World, joint: Joint) -> None:
             cell.charge(amount)
         giver.charge = charge
         charge.queue.holding[giver] = None
-        world.bill(giver)
+        if world.accounts is not None:
+            world.accounts.heard(giver, world.now)
         if ranked is not None:
             insort(charge.queue.ranked, ranked)
             giver.ranked = ranked

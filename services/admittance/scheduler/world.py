@@ -12,6 +12,7 @@ from admittance.scheduler import joint, promises
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.config import Config
 from admittance.scheduler.facts import LONG_AGO
+from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Domain, Loud, Queue
@@ -24,8 +25,8 @@ class World:
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
     ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
     they went for. ``joints``: the domains where quota is being handed on, and the decision.
-    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``:
-    the newest time that was heard of.
+    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
+    that was heard of. ``loops``: who took quota from whom how often.
     """
 
     def __init__(self, config: Config) -> None:
@@ -44,6 +45,7 @@ class World:
         self.joints: dict[Domain, joint.Joint] = {}
         self.seen = 0
         self.now = LONG_AGO
+        self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
         self.accounts: Accounts | None = None
         if config.admission_fair_sharing is not None:
             self.accounts = Accounts(
@@ -138,10 +140,6 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
-        self.bill(member)
-
-    def bill(self, member: Member) -> None:
-        """What the member holds, or whether it is admitted, has changed."""
         if self.accounts is not None:
             self.accounts.heard(member, self.now)
 
@@ -162,7 +160,8 @@ class World:
         held.queue.holding.pop(member, None)
         if member.ranked is not None:
             held.queue.unrank(member)
-        self.bill(member)
+        if self.accounts is not None:
+            self.accounts.heard(member, self.now)
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------
