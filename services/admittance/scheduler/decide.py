@@ -17,12 +17,13 @@ from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
     PendingReply,
+    PendingRow,
     Queues,
     QueuesReply,
 )
-from admittance.events.shapes import ConsumedUsage
+from admittance.events.shapes import ConsumedUsage, Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import answers, configure, cuts, intake
+from admittance.scheduler import answers, configure, cuts, intake, waiting
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.loops import repeated
@@ -245,6 +246,10 @@ class Scheduler:
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""
         return answers.pending(self._world, query, namespace)
+
+    def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
+        """Everybody that waits, in order, each with what it was refused with."""
+        return waiting.everybody(self._world)
 
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
         """Everybody that waits, in order, each with what it was refused with."""

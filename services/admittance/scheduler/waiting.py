@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
+from admittance.events.shapes import Refusal
 from admittance.scheduler.cycle import refusal_for
 from admittance.scheduler.order import FIRST, Place, in_order, place
 from admittance.scheduler.picture import BACKOFF, Member
@@ -40,9 +41,7 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
     elif target:
         queues = [world.queues[target]]
     else:
-        queues = sorted(
-            (one for one in world.queues.values() if one.node is not None), key=lambda one: one.name
-        )
+        queues = _in_sequence(world)
     rows: list[PendingRow] = []
     skip = max(0, query.skip)
     limit = max(0, min(query.limit, LIMIT_MAX))
@@ -63,6 +62,22 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
             elif len(rows) < limit:
                 rows.append(_row_of_nowhere(world, member))
     return PendingReply(rows=tuple(rows), total=total)
+
+
+def everybody(world: World) -> Iterator[tuple[PendingRow, Refusal | None]]:
+    """All that `pending` lists over several answers, each with what it was refused with; None:
+    it was not, or waits for something of its own."""
+    for queue in _in_sequence(world):
+        for at, member in enumerate(in_order(queue), start=1):
+            yield _row(queue, member, at), refusal_for(member)
+    for member in _nowhere(world, "", ""):
+        yield _row_of_nowhere(world, member), None
+
+
+def _in_sequence(world: World) -> list[Queue]:
+    return sorted(
+        (one for one in world.queues.values() if one.node is not None), key=lambda one: one.name
+    )
 
 
 def _chosen(
