@@ -251,10 +251,6 @@ class Scheduler:
         """Everybody that waits, in order, each with what it was refused with."""
         return waiting.everybody(self._world)
 
-    def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
-        """Everybody that waits, in order, each with what it was refused with."""
-        return waiting.everybody(self._world)
-
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Counters, usage and activity of the queues."""
         return answers.queues(self._world, query, namespace)
