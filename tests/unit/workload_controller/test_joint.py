@@ -1,0 +1,196 @@
+"""A decision that hands quota on holds of everybody it names, or of nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.shapes import HandedOn
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller.commit import Put
+from admittance.workload_controller.joint import packed, parted
+
+from builders import a_manifest, an_admission
+from unit.workload_controller.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
+
+GIVER, OTHER, TAKER = "workload.ns.giver", "workload.ns.other", "workload.ns.taker"
+
+
+class Stage(Bench):
+    """Two workloads that merely hold a reservation, since their check says nothing, and a third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apply(CHECK)
+        self.apply(QUEUE | {"spec": QUEUE["spec"] | CHECKED})
+        for name in ("giver", "other", "taker"):
+            manifest = msgspec.Raw(msgspec.json.encode(a_manifest(name)))
+            self.perform(self.heard(facts.Submitted(namespace="ns", name=name, workload=manifest)))
+        for name in ("giver", "other"):
+            self.perform(self.heard(self.decided(name)))
+
+    def decided(self, name: str, *givers: str, **fields: Any) -> facts.Assigned:
+        known = self.controller.workloads.get(f"workload.ns.{name}")
+        assert known.workload is not None
+        made: dict[str, Any] = {
+            "namespace": "ns",
+            "name": name,
+            "uid": known.workload.metadata.uid,
+            "revision": known.revision,
+            "seen": self.revision,
+            "domain": "queue-cq",
+            "admission": an_admission(),
+            "preempts": tuple(self.giver(one) for one in givers),
+        }
+        return facts.Assigned(**(made | fields))
+
+    def giver(self, name: str) -> HandedOn:
+        known = self.controller.workloads.get(f"workload.ns.{name}")
+        uid = known.workload.metadata.uid if known.workload is not None else ""
+        return HandedOn(
+            namespace="ns",
+            name=name,
+            uid=uid,
+            revision=known.revision,
+            reason="InClusterQueue",
+            message="for taker",
+        )
+
+    def stored(self, key: str) -> StoredWorkload:
+        found = self.controller.workloads.get(key).workload
+        assert found is not None
+        return found
+
+    def say(self, fact: Any) -> None:
+        self.perform(self.heard(fact))
+
+
+def test_all_of_it_is_one_group_those_who_give_first() -> None:
+    stage = Stage()
+    commit = stage.fold(stage.heard(stage.decided("taker", "giver", "other")))
+    assert [put.key for put in commit.puts] == [GIVER, OTHER, TAKER]
+    assert len({put.group for put in commit.puts}) == 1
+    assert commit.puts[0].group
+    revisions = [stage.controller.workloads.get(put.key).revision for put in commit.puts]
+    assert [put.expected for put in commit.puts] == revisions
+
+
+def test_who_gives_is_evicted_and_waits_and_who_gets_it_is_reserved() -> None:
+    stage = Stage()
+    said = stage.perform(stage.heard(stage.decided("taker", "giver")))
+    told = [
+        (kind, one.subject.rsplit(".", 1)[1]) for kind, one in zip(kinds(said), said, strict=True)
+    ]
+    assert ("evicted", "giver") in told and ("requeued", "giver") in told
+    assert ("withdrawn", "giver") in told
+    assert told.index(("evicted", "giver")) < told.index(("quota_reserved", "taker"))
+    giver, taker = stage.stored(GIVER), stage.stored(TAKER)
+    assert giver.status.admission is None
+    preempted = find(giver, Type.PREEMPTED)
+    assert preempted is not None and preempted.reason == "InClusterQueue"
+    assert giver.status.preempted_by is not None
+    assert giver.status.preempted_by.by == "ns/taker"
+    assert is_true(taker, Type.QUOTA_RESERVED)
+
+
+def _moved(stage: Stage) -> None:
+    stage.say(facts.Reprioritized(namespace="ns", name="giver", priority=5))
+
+
+def _deleted(stage: Stage) -> None:
+    stage.say(facts.Deleted(namespace="ns", name="giver"))
+
+
+def _admitted(stage: Stage) -> None:
+    cycle = stage.stored(GIVER).status.admission_cycle
+    stage.say(
+        facts.CheckReported(
+            namespace="ns", name="giver", controller="ctl", check="c", cycle=cycle, state="Ready"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        pytest.param(_moved, id="one that gives has moved"),
+        pytest.param(_deleted, id="one that gives is gone"),
+        pytest.param(_admitted, id="one that gives was admitted"),
+    ],
+)
+def test_it_falls_as_a_whole_and_the_one_that_was_to_get_it_moves(
+    happened: Callable[[Stage], None],
+) -> None:
+    stage = Stage()
+    decided = stage.decided("taker", "giver", "other")
+    happened(stage)
+    before = {key: stage.controller.workloads.get(key) for key in (OTHER, TAKER)}
+    heard = stage.heard(decided)
+    commit = stage.fold(heard)
+    assert [(put.key, put.group) for put in commit.puts] == [(TAKER, 0)]
+    assert commit.outcomes[heard.sequence].reason == "StaleGiver"
+    stage.perform(heard)
+    assert stage.controller.workloads.get(OTHER) == before[OTHER]
+    assert stage.controller.workloads.get(TAKER).revision > before[TAKER].revision
+    assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
+
+
+def test_one_that_runs_hands_nothing_on_even_if_the_decision_names_its_revision() -> None:
+    stage = Stage()
+    _admitted(stage)
+    stage.perform(stage.heard(stage.decided("taker", "giver")))
+    assert stage.stored(GIVER).status.admission is not None
+    assert not is_true(stage.stored(GIVER), Type.EVICTED)
+    assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
+
+
+def test_a_giver_of_another_tree_gives_nothing() -> None:
+    stage = Stage()
+    manifest = msgspec.Raw(msgspec.json.encode(a_manifest("away")))
+    stage.perform(stage.heard(facts.Submitted(namespace="ns", name="away", workload=manifest)))
+    stage.perform(stage.heard(stage.decided("away", admission=an_admission("elsewhere"))))
+    heard = stage.heard(stage.decided("taker", "away"))
+    assert stage.fold(heard).outcomes[heard.sequence].reason == "StaleGiver"
+
+
+def test_who_moved_earlier_in_the_same_batch_makes_it_fall() -> None:
+    stage = Stage()
+    quiet = stage.heard(facts.Reprioritized(namespace="ns", name="giver", priority=5))
+    decided = stage.heard(stage.decided("taker", "giver"))
+    commit = stage.fold(quiet, decided)
+    assert commit.outcomes[decided.sequence].reason == "StaleGiver"
+    assert {put.key for put in commit.puts} == {GIVER, TAKER}
+    assert not any(put.group for put in commit.puts)
+
+
+def test_what_a_giver_has_to_say_is_said_before_it_gives() -> None:
+    stage = Stage()
+    loud = stage.heard(facts.Deactivated(namespace="ns", name="giver"))
+    decided = stage.heard(stage.decided("taker", "giver"))
+    commit = stage.fold(loud, decided)
+    assert commit.rest == [decided]
+
+
+def test_read_again_after_a_crash_it_changes_nothing() -> None:
+    stage = Stage()
+    heard = stage.heard(stage.decided("taker", "giver"))
+    stage.perform(heard)
+    assert stage.fold(heard).puts == []
+
+
+def _put(key: str, group: int = 0) -> Put:
+    return Put(key, 0, b"", 1, group=group)
+
+
+def test_groups_share_a_batch_up_to_its_limit_and_are_never_torn() -> None:
+    puts = [_put("a"), _put("b", 7), _put("c", 8), _put("d", 7), _put("e", 8), _put("f", 9)]
+    alone, groups = parted(puts)
+    assert [put.key for put in alone] == ["a"]
+    assert [[put.key for put in group] for group in groups] == [["b", "d"], ["c", "e"], ["f"]]
+    batches = [[put.key for group in batch for put in group] for batch in packed(groups, 3)]
+    assert batches == [["b", "d"], ["c", "e", "f"]]
