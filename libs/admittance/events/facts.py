@@ -19,6 +19,7 @@ from admittance.events.shapes import (
     PodSetUpdate,
     PreemptedBy,
     Refusal,
+    Scan,
     Shortfall,
     Taken,
 )
@@ -109,12 +110,13 @@ class Decision(Fact, frozen=True, kw_only=True):
 
     ``seen`` is the newest revision of the bucket that the scheduler's picture held: every queue,
     cohort and flavor of the workload's tree must be as old or older, else the decision is void.
-    ``domain`` is the tree it decided for.
+    ``domain`` is the tree it decided for. ``scan``: what else it was made from, if anything.
     """
 
     revision: int
     seen: int
     domain: str
+    scan: Scan | None = None
 
 
 class Assigned(Decision, frozen=True, kw_only=True):

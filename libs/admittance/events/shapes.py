@@ -139,6 +139,31 @@ class HandedOn(Shape, frozen=True, kw_only=True):
     times: int = 0
 
 
+class Head(Shape, frozen=True, kw_only=True):
+    """A workload that was considered: ``namespace/name``. ``cursor``: where the scan of its flavors
+    began, per pod set from a resource group to the flavor before; empty: at the first one."""
+
+    name: str
+    cursor: tuple[dict[int, int], ...] = ()
+
+
+class Scan(Shape, frozen=True, kw_only=True):
+    """What a decision was made from beside the picture, so that it can be made again.
+
+    ``cursor``: of the head whose turn it was. ``heads``: who had its turn before in the same cycle,
+    if nothing was stated of that and it left a mark. ``lost``: those were too many to be named.
+    ``seen``, ``at``, ``head``: of a refusal, what the picture had seen when the workload was
+    considered, when that was, and its equal that was considered in its place; else as stated.
+    """
+
+    cursor: tuple[dict[int, int], ...] = ()
+    heads: tuple[Head, ...] = ()
+    lost: bool = False
+    seen: int = 0
+    at: datetime | None = None
+    head: str = ""
+
+
 class PreemptedBy(Shape, frozen=True, kw_only=True):
     """By whom (``namespace/name``) a workload lost its quota last, under which rule, and with
     which numbers. Gone with the next reservation."""

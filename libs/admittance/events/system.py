@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -14,11 +15,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class Epoch(Message, frozen=True, kw_only=True):
-    """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain."""
+    """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain.
+
+    ``config``: how it is set up to decide, as far as that is not the default."""
 
     domain: str
     owner: str
     time: datetime | None = None
+    config: dict[str, Any] | None = None
 
 
 class Barrier(Message, frozen=True, kw_only=True):

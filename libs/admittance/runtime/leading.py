@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -37,8 +37,18 @@ UNWILLING_SECONDS: Final = 0.5
 class Leading:
     """What one instance of a service leads. ``changed`` is set whenever that may have changed."""
 
-    def __init__(self, bus: Bus, service: str, instance: str, *, ttl_seconds: float) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        service: str,
+        instance: str,
+        *,
+        ttl_seconds: float,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        """``config``: goes on the log with every epoch, for whoever repeats a decision."""
         self.tenure = Tenure(instance)
+        self._config = config
         self.changed = asyncio.Event()
         self.watching = asyncio.Event()
         self._bus = bus
@@ -130,7 +140,9 @@ class Leading:
         return self.tenure.echoed(domain, epoch)
 
     def _epoch(self, take: Takeover) -> Outgoing:
-        said = Epoch(domain=take.domain, owner=self._instance, time=clock.now())
+        said = Epoch(
+            domain=take.domain, owner=self._instance, time=clock.now(), config=self._config
+        )
         headers = {EXPECTED: str(take.expected)}
         return Outgoing(lease_io.epoch_subject(take.domain), _encode(said), headers)
 

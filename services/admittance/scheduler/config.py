@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -71,6 +72,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     partial_admission: bool = True
     preemption_loops: PreemptionLoops | None = PreemptionLoops()
     as_kueue: bool = False
+
+
+def differing(config: Config) -> dict[str, Any] | None:
+    """What is not as by default, as the log has it; None: everything is."""
+    default = msgspec.to_builtins(Config())
+    found = msgspec.to_builtins(config)
+    return {name: value for name, value in found.items() if value != default[name]} or None
+
+
+def config_from(differing: dict[str, Any] | None) -> Config:
+    """The other way. Raises msgspec.ValidationError for what no Config has."""
+    return msgspec.convert(differing or {}, Config)
 
 
 def config_of(configuration: Configuration) -> Config:

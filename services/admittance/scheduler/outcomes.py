@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.quantity import render
 from admittance.events.facts import Assigned, Preempted, Refused, Revoked
-from admittance.events.shapes import HandedOn, Refusal, Taken
+from admittance.events.shapes import HandedOn, Head, Refusal, Scan, Taken
 from admittance.scheduler import grounds
-from admittance.scheduler.assign import Assignment
+from admittance.scheduler.assign import Assignment, Cursor
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.picture import Member, Say
@@ -25,6 +26,9 @@ Decided: TypeAlias = Assigned | Preempted | Refused | Revoked
 NAMED_MAX: Final = 5
 """So many victims are named in a message; of the others only the number is told."""
 
+HEADS_MAX: Final = 3_000
+"""So many heads of one cycle are named in one decision: the message must not become too long."""
+
 
 class Outcomes:
     """Carries out what the turns of one domain's cycle come to. ``decided``: what is to be stated,
@@ -35,6 +39,7 @@ class Outcomes:
         self._domain = domain
         self._decided = decided
         self._now = now
+        domain.seen = world.seen
 
     def accept(
         self, queue: Queue, member: Member, assignment: Assignment, victims: Sequence[Victim]
@@ -48,6 +53,7 @@ class Outcomes:
         taken = grounds.taken(assignment)
         preempts: tuple[HandedOn, ...] = ()
         message = ""
+        scan = self._scan(member)
         if victims:
             preempts = self._handed_on(queue, member, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
@@ -70,6 +76,7 @@ class Outcomes:
                 level=assignment.level,
                 waited_seconds=grounds.waited(member, self._now),
                 preempts=preempts,
+                scan=scan,
             )
         )
 
@@ -85,6 +92,7 @@ class Outcomes:
             # is about to move.
             return False
         short = grounds.short(assignment) if staying else ()
+        scans = self._scans(member)
         loops = self._world.loops
         for victim in staying:
             why = grounds.grounds(queue, member, victim, short)
@@ -96,6 +104,7 @@ class Outcomes:
                     message=loops.told(member, victim, grounds.message(member, victim, why)),
                     by=f"{member.key[0]}/{member.key[1]}",
                     by_uid=member.uid,
+                    scan=next(scans),
                     grounds=why,
                     times=loops.times(member, victim.member),
                 )
@@ -103,7 +112,9 @@ class Outcomes:
         if member.said != WAITING and not self._world.config.as_kueue:
             refusal = waiting(victims, assignment)
             self._under_way(member, Say.REFUSED)
-            self._decided.append(Refused(**self._common(member), refusal=refusal))
+            self._decided.append(
+                Refused(**self._common(member), refusal=refusal, scan=next(scans))
+            )
         return bool(staying)
 
     def _handed_on(
@@ -129,6 +140,22 @@ class Outcomes:
             )
         return tuple(found)
 
+    def _scans(self, member: Member) -> Iterator[Scan | None]:
+        """For the statements of one turn: only the first one tells how it came about."""
+        yield self._scan(member)
+        yield from repeat(None)
+
+    def _scan(self, member: Member) -> Scan | None:
+        """What the log must know of this turn beside the picture."""
+        began, beside = self._domain.began, self._domain.beside
+        cursor = began.get(member)
+        if cursor is None and not beside:
+            return None
+        lost = len(beside) > HEADS_MAX
+        heads = () if lost else tuple([head(one, began.get(one)) for one in beside])
+        beside.clear()
+        return Scan(cursor=told(cursor), heads=heads, lost=lost)
+
     def _under_way(self, member: Member, what: Say) -> None:
         member.inflight = what
         member.seen = self._world.seen
@@ -144,6 +171,16 @@ class Outcomes:
             "seen": self._world.seen,
             "domain": self._domain.name,
         }
+
+
+def head(member: Member, cursor: Cursor | None) -> Head:
+    """The member as one that had its turn."""
+    return Head(name=f"{member.key[0]}/{member.key[1]}", cursor=told(cursor))
+
+
+def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
+    """A cursor as the log has it."""
+    return tuple([dict(one) for one in cursor]) if cursor is not None else ()
 
 
 def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:

@@ -11,11 +11,13 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.tree import Node
 from admittance.scheduler import order
+from admittance.scheduler.assign import Cursor
 from admittance.scheduler.lanes import ClassKey, Item, Lanes, Places
 from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
@@ -46,16 +48,25 @@ class Loud:
         return who
 
 
+class Scanned(NamedTuple):
+    """When a head was looked at, what the picture had seen then, and where its scan began."""
+
+    seen: int
+    at: datetime
+    head: Member
+    cursor: Cursor | None
+
+
 class EqClass:
     """The waiting workloads of one queue that are equal but for their age.
 
     ``members`` are sorted, from ``start`` on. ``parked``: why none of them can be placed; None:
     they compete. ``said``: all members but those that are just being told, by the reason that their
     status gives for waiting, and since when each has been here with it. ``listed``: it has an item
-    in `Loud`.
+    in `Loud`. ``scanned``: how it came to be parked.
     """
 
-    __slots__ = ("item", "key", "listed", "members", "parked", "said", "since", "start")
+    __slots__ = ("item", "key", "listed", "members", "parked", "said", "scanned", "since", "start")
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
@@ -64,6 +75,7 @@ class EqClass:
         self.item: Item | None = None
         self.parked: Refusal | None = None
         self.since: datetime | None = None
+        self.scanned: Scanned | None = None
         self.said: dict[str, dict[Member, datetime]] = {}
         self.listed = False
 
@@ -377,10 +389,14 @@ class Domain:
     ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
     somebody looked whether all still fits. ``idle``: cycles in a row that nothing came of.
     ``still``: the last of them changed nothing at all, so that the next one would go like it.
-    ``generation``: rises with every edit of a quota or an edge.
+    ``generation``: rises with every edit of a quota or an edge. Of the present cycle, for the log:
+    ``seen``, what its picture has seen; ``began``, behind which flavors scans began, where not at
+    the first ones; ``beside``, who had its turn since something was stated last.
     """
 
     __slots__ = (
+        "began",
+        "beside",
         "cut",
         "flush",
         "generation",
@@ -391,11 +407,15 @@ class Domain:
         "queues",
         "ready",
         "resting",
+        "seen",
         "still",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.seen = 0
+        self.began: dict[Member, Cursor] = {}
+        self.beside: list[Member] = []
         self.owned = False
         self.queues: dict[Queue, None] = {}
         self.ready: dict[Queue, None] = {}

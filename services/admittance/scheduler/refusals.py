@@ -11,9 +11,10 @@ from datetime import datetime
 from itertools import islice
 
 from admittance.events.facts import Refused
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import Refusal, Scan
+from admittance.scheduler.outcomes import told
 from admittance.scheduler.picture import BACKOFF, Member, Say
-from admittance.scheduler.queue import EqClass, unfile
+from admittance.scheduler.queue import EqClass, Scanned, unfile
 from admittance.scheduler.world import World
 
 
@@ -31,7 +32,7 @@ def due(world: World, now: datetime) -> list[Refused]:
             for member in list(islice(who.untold(latest), room)):
                 unfile(member)
                 assert who.parked is not None, "only of a parked class somebody is untold"
-                refused += _refused(world, member, who.parked, now)
+                refused += _refused(world, member, who.parked, now, who.scanned)
             first = who.first()
             queue = first[3].queue if first is not None else None
             # Elsewhere whoever decides there says it; a domain that becomes ours is flushed.
@@ -51,7 +52,9 @@ def _is_untold(member: Member, latest: datetime) -> bool:
     return member.since is not None and member.since <= latest
 
 
-def _refused(world: World, member: Member, refusal: Refusal, now: datetime) -> tuple[Refused, ...]:
+def _refused(
+    world: World, member: Member, refusal: Refusal, now: datetime, scanned: Scanned | None = None
+) -> tuple[Refused, ...]:
     domain = member.queue.domain if member.queue is not None else None
     if member.inflight or domain is None or not domain.owned:
         return ()
@@ -67,8 +70,16 @@ def _refused(world: World, member: Member, refusal: Refusal, now: datetime) -> t
         seen=world.seen,
         domain=domain.name,
         refusal=refusal,
+        scan=_scan(member, scanned) if scanned is not None else None,
     )
     return (said,)
+
+
+def _scan(member: Member, scanned: Scanned) -> Scan:
+    """How the member's class came to be parked, for the log."""
+    seen, at, first, cursor = scanned
+    name = "" if first is member else f"{first.key[0]}/{first.key[1]}"
+    return Scan(cursor=told(cursor), seen=seen, at=at, head=name)
 
 
 def earliest(world: World) -> datetime | None:

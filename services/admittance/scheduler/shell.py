@@ -41,7 +41,7 @@ from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import fence
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, follow, trace_id
-from admittance.scheduler.config import Config, config_of
+from admittance.scheduler.config import Config, config_of, differing
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import PREFIX, UsageKeys
@@ -59,7 +59,13 @@ log = structlog.get_logger()
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Schedules the domains that are ours, until stop is set."""
     config = config_of(settings.configuration)
-    leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
+    leading = Leading(
+        bus,
+        SERVICE,
+        settings.instance,
+        ttl_seconds=settings.lease_seconds,
+        config=differing(config),
+    )
     shell = Shell(bus, leading, config)
     simulations = Simulations(settings, config)
     service = await micro.serve(
