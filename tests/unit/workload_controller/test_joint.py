@@ -14,9 +14,9 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit import Put
 from admittance.workload_controller.joint import packed, parted
+from unit.workload_controller.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
 
 from builders import a_manifest, an_admission
-from unit.workload_controller.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
 
 GIVER, OTHER, TAKER = "workload.ns.giver", "workload.ns.other", "workload.ns.taker"
 
