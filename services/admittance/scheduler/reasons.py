@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from admittance.api.quantity import render
 from admittance.events.shapes import Refusal, Shortfall
 from admittance.quota.amounts import plus
-from admittance.scheduler.assign import NO_FIT, Assignment, Obstacle
+from admittance.scheduler.assign import NO_FIT, Assignment, Obstacle, examine
+from admittance.scheduler.needs import Shape
+from admittance.scheduler.plan import Plan
 
 SEVERITY: Final = {
     "TopologyPlacementFailed": 0,
@@ -45,6 +49,20 @@ def refusal_of(assignment: Assignment) -> Refusal:
         message=told(failed),
         shortfalls=tuple(shortfall(one) for one in failed),
     )
+
+
+def complete(refusal: Refusal, plan: Plan, shape: Shape) -> Refusal:
+    """The refusal with the numbers of all flavors, those first that it was decided from."""
+    known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
+    more = [
+        shortfall(obstacle)
+        for one in examine(plan, shape)
+        for obstacle in one.obstacles
+        if (obstacle.pod_set, obstacle.flavor, obstacle.resource) not in known
+    ]
+    if not more:
+        return refusal
+    return replace(refusal, shortfalls=(*refusal.shortfalls, *more))
 
 
 def told(obstacles: Sequence[Obstacle]) -> str:

@@ -15,6 +15,7 @@ from admittance.events.shapes import Refusal, Scan
 from admittance.scheduler.outcomes import told
 from admittance.scheduler.picture import BACKOFF, Member, Say
 from admittance.scheduler.queue import EqClass, Scanned, unfile
+from admittance.scheduler.reasons import complete
 from admittance.scheduler.world import World
 
 
@@ -29,10 +30,10 @@ def due(world: World, now: datetime) -> list[Refused]:
             break
         who = loud.pop()
         if isinstance(who, EqClass):
+            refusal = _of_class(who)
             for member in list(islice(who.untold(latest), room)):
                 unfile(member)
-                assert who.parked is not None, "only of a parked class somebody is untold"
-                refused += _refused(world, member, who.parked, now, who.scanned)
+                refused += _refused(world, member, refusal, now, who.scanned)
             first = who.first()
             queue = first[3].queue if first is not None else None
             # Elsewhere whoever decides there says it; a domain that becomes ours is flushed.
@@ -43,6 +44,19 @@ def due(world: World, now: datetime) -> list[Refused]:
             refusal = Refusal(reason=who.aside.reason, message=who.aside.message)
             refused += _refused(world, who, refusal, now)
     return refused
+
+
+def _of_class(cls: EqClass) -> Refusal:
+    """Why the class is parked, with the numbers of every flavor: also of those that the last scan
+    did not come to. They are worked out once for all members, and only when they are said."""
+    first = cls.first()
+    if cls.parked is None or first is None:
+        return Refusal(reason="", message="")  # Nobody of it is untold.
+    member = first[3]
+    plan = member.queue.plan if member.queue is not None else None
+    if plan is None or member.shape is None:
+        return cls.parked
+    return complete(cls.parked, plan, member.shape)
 
 
 def _is_untold(member: Member, latest: datetime) -> bool:

@@ -525,3 +525,30 @@ def test_who_is_in_front_is_named_and_who_keeps_its_place_first() -> None:
         ("sticky", 1, True),
         ("urgent", 2, False),
     ]
+
+
+def test_a_refusal_carries_the_numbers_of_flavors_that_the_scan_did_not_come_to() -> None:
+    story = a_story()
+    story.flavor("one")
+    story.flavor("two")
+    story.flavor("three")
+    cpu = groups(one="2", two="3")
+    gpu = {
+        "coveredResources": ["gpu"],
+        "flavors": [{"name": "three", "resources": [{"name": "gpu", "nominalQuota": "1"}]}],
+    }
+    story.queue("cq", resourceGroups=[*cpu, gpu])
+    both = [{"requests": {"cpu": "3"}}, {"name": "more", "requests": {"gpu": "1"}}]
+    story.submit("runs", "cq", pods=both, age=9)
+    story.settle()
+    story.submit("w", "cq", pods=[{"requests": {"cpu": "9"}}, both[1]])
+    story.settle()
+    story.now += timedelta(seconds=2)
+    (said,) = story.core.refusals(now=story.now)
+    numbers = [(one.pod_set, one.flavor, one.available) for one in said.refusal.shortfalls]
+    assert numbers == [("main", "one", 2000), ("main", "two", 3000), ("more", "three", 0)]
+    assert said.refusal.reason == "ExceedsMaxQuota"
+    assert said.refusal.message == (
+        "couldn't assign flavors to pod set main: cpu: 9 > 2, the most that flavor one can give, "
+        "cpu: 9 > 3, the most that flavor two can give"
+    )
