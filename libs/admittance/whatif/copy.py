@@ -20,7 +20,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
 from admittance.events.names import plain, token
 from admittance.events.requests import SettledReply
-from admittance.events.shapes import PreemptedBy
+from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, subject_of, workload_key
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
@@ -36,6 +36,8 @@ CYCLE: Final = timedelta(milliseconds=1)
 """How much later it is after each cycle: reservations made one after the other have an order."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
+USAGE: Final = "usage"
+"""First part of the keys under which schedulers keep what LocalQueues have consumed."""
 
 Key = tuple[str, str]
 _KIND_OF_PREFIX: Final = {
@@ -106,6 +108,12 @@ class Copy:
 
     def _take(self, entry: Entry) -> None:
         prefix, _, rest = entry.key.partition(".")
+        if prefix == USAGE:
+            namespace, name = map(plain, rest.split("."))
+            if entry.value is not None:
+                consumed = msgspec.json.decode(entry.value, type=ConsumedUsage)
+                self.core.apply_usage(namespace, name, consumed)
+            return
         self.controller.load(entry.key, entry.value, entry.revision, entry.headers)
         if prefix != "workload":
             self._picture(entry.key, entry.revision)
@@ -285,4 +293,5 @@ class Copy:
 def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:
     """What the scheduler states in one turn, but for refusals: those only tell people why they
     wait, and here that is asked."""
+    core.wake(now=now)
     return core.cycle(now=now)

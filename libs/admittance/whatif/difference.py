@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from admittance.events.requests import PendingQuery, PendingRow
+from admittance.events.requests import PendingRow
+from admittance.events.shapes import Shortfall
 from admittance.events.whatif import (
     Counts,
     Standing,
@@ -22,11 +21,20 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, holds_quota, phase
 from admittance.workload.stored import StoredWorkload, head
 
-ALL: Final = 1_000_000_000
+UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
 """Says less than what the workload has to tell of its wait."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
+
+
+class Row(NamedTuple):
+    """Somebody that waits, and for what."""
+
+    of: PendingRow
+    reason: str
+    message: str
+    shortfalls: tuple[Shortfall, ...]
 
 
 class Baseline(NamedTuple):
@@ -35,7 +43,7 @@ class Baseline(NamedTuple):
 
     moved: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
-    rows: dict[Key, PendingRow]
+    rows: dict[Key, Row]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
         """The workload in the end, which is ``start`` now."""
@@ -51,21 +59,21 @@ def baseline(copy: Copy) -> Baseline:
     )
 
 
-def rows_of(copy: Copy) -> dict[Key, PendingRow]:
+def rows_of(copy: Copy) -> dict[Key, Row]:
     """Everybody that waits in a queue, or for one, in order. What keeps a whole queue waiting is
     the reason of all in it, whatever was found when somebody was looked at last."""
     closed: dict[Key, Activity] = {}
-    found: dict[Key, PendingRow] = {}
-    for row in copy.core.pending(PendingQuery(limit=ALL)).rows:
-        local = row.namespace, row.local_queue
+    found: dict[Key, Row] = {}
+    for row, refusal in copy.core.waiting():
+        key, local = (row.namespace, row.name), (row.namespace, row.local_queue)
         activity = closed.get(local)
         if activity is None:
             activity = closed[local] = _activity(copy, *local)
-        if not activity.active:
-            why = {"reason": activity.reason, "message": activity.message}
-            found[row.namespace, row.name] = replace(row, **why)
-            continue
-        found[row.namespace, row.name] = row
+        shortfalls = refusal.shortfalls if refusal is not None else ()
+        if activity.active:
+            found[key] = Row(row, row.reason, row.message, shortfalls)
+        else:
+            found[key] = Row(row, activity.reason, activity.message, ())
     return found
 
 
@@ -119,9 +127,10 @@ class Difference:
 
     def _waits(self, key: Key) -> bool:
         row, was = self._rows[key], self._without.rows.get(key)
-        if was is None or key in self._evicted or row.cluster_queue != was.cluster_queue:
+        if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        return bool(row.reason) and bool(was.reason) and row.reason != was.reason
+        # Who has not been looked at yet has no reason that could differ.
+        return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
 
@@ -160,17 +169,16 @@ class Difference:
 
     def _wait(self, key: Key) -> WouldWait:
         row = self._rows[key]
-        why = self._copy.core.explain(*key, now=self._copy.now)
         return WouldWait(
             namespace=key[0],
             name=key[1],
-            cluster_queue=row.cluster_queue,
-            local_queue=row.local_queue,
-            priority=row.priority,
-            position=row.position,
-            reason=why.reason or row.reason,
-            message=why.message or row.message,
-            shortfalls=tuple(short for flavor in why.flavors for short in flavor.shortfalls),
+            cluster_queue=row.of.cluster_queue,
+            local_queue=row.of.local_queue,
+            priority=row.of.priority,
+            position=row.of.position,
+            reason=row.reason,
+            message=row.message,
+            shortfalls=row.shortfalls,
             otherwise=self._standing_without(key),
         )
 
@@ -203,7 +211,7 @@ class Difference:
     def _standing_without(self, key: Key) -> Standing | None:
         return self._standing(self._otherwise(key), self._without.rows.get(key))
 
-    def _standing(self, workload: StoredWorkload | None, row: PendingRow | None) -> Standing | None:
+    def _standing(self, workload: StoredWorkload | None, row: Row | None) -> Standing | None:
         if workload is None:
             return None
         where = phase(workload, self._copy.now)
@@ -211,13 +219,13 @@ class Difference:
             return Standing(phase=where, admission=workload.status.admission)
         reserved = find(workload, Type.QUOTA_RESERVED)
         reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
-        if row is not None and row.reason and row.reason != BACKOFF:
+        if row is not None and row.reason != BACKOFF:
             reason, message = row.reason, row.message
         return Standing(
             phase=where,
             reason=reason,
             message=message,
-            position=row.position if row is not None else 0,
+            position=row.of.position if row is not None else 0,
         )
 
     # The counts. --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from admittance.whatif.difference import Difference, baseline
 
 PART_BYTES: Final = 500_000
 """Of rows in one message of an answer: the bus takes a mebibyte, and the rest needs room, too."""
-_LISTS: Final = ("evictions", "starts", "waits")
+_LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
 
