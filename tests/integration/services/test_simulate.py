@@ -1,0 +1,185 @@
+"""What would follow is answered by a live system, comes true, and leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.requests import Reply
+from admittance.events.subjects import subject_of
+from admittance.events.whatif import Simulate, SimulateReply
+from admittance.runtime.bucket import get, read_all
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Unavailable
+from admittance.runtime.settings import Settings
+from admittance.scheduler.config import Config
+from admittance.scheduler.simulating import AT_ONCE, WAITING_MAX, Simulations
+from admittance.whatif.simulate import joined
+from admittance.workload.conditions import Type, find, is_true
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, submit, workload
+from servers import within
+
+pytestmark = pytest.mark.bus
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+
+
+def raws(*objects: dict[str, Any]) -> tuple[msgspec.Raw, ...]:
+    return tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+
+
+async def simulate(bus: Bus, *objects: dict[str, Any], limit: int = 0) -> SimulateReply:
+    request = Simulate(objects=raws(*objects), limit=limit)
+    reply: SimulateReply = await ask(bus, "admit.api.simulate", request, SimulateReply)
+    return reply
+
+
+async def admitted(bus: Bus, *names: str) -> bool:
+    """Those, and nobody else of a to f, are admitted and stay so."""
+    for name in "abcdef":
+        found = await workload(bus, name)
+        runs = found is not None and is_true(found, Type.ADMITTED)
+        runs = runs and found is not None and not is_true(found, Type.EVICTED)
+        if runs != (name in names):
+            return False
+    return True
+
+
+async def is_evicted(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and is_true(found, Type.EVICTED)
+
+
+async def waits_for(bus: Bus, name: str, reason: str) -> bool:
+    found = await workload(bus, name)
+    reserved = None if found is None else find(found, Type.QUOTA_RESERVED)
+    return reserved is not None and reserved.reason == reason
+
+
+async def stored(bus: Bus) -> tuple[dict[str, int], dict[str, int]]:
+    """Everything that is kept: revisions by key, and how many messages of each subject."""
+    keys = {entry.key: entry.revision for entry in await read_all(bus, ">")}
+    info = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.>"})
+    return keys, info["state"]["subjects"]
+
+
+@pytest.fixture
+async def town(fleet: Fleet, bus: Bus) -> AsyncIterator[Bus]:
+    """A queue of two: a and b run, c and d wait and know why."""
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *queues("cq", cpu=2, preemption=LOWER))
+    for name in "abcd":
+        await submit(bus, [a_manifest(name, queue="lq-cq", priority=0)])
+    await eventually(lambda: admitted(bus, "a", "b"))
+    await eventually(lambda: waits_for(bus, "c", "WaitingForQuota"))
+    await eventually(lambda: waits_for(bus, "d", "WaitingForQuota"))
+    yield bus
+
+
+async def test_what_is_foretold_comes_true(town: Bus) -> None:
+    bus = town
+    high = a_manifest("e", queue="lq-cq", priority=5)
+    reply = await simulate(bus, high)
+    assert reply.error == ""
+    assert {one.name: one.after for one in reply.starts} == {"e": 1}
+    assert [(one.name, one.by) for one in reply.evictions] == [("b", "ns/e")]
+    assert {one.name for one in reply.waits} == {"b"}
+    assert (reply.counts.run, reply.counts.pending) == (1, 2)
+
+    await submit(bus, [high])
+    await eventually(lambda: is_evicted(bus, "b"))
+    found = await get(bus, "workload.ns.b")
+    assert found is not None
+    said = facts.Stopped(namespace="ns", name="b", revision=found.revision)
+    await bus.publish(Outgoing(subject_of(said), encode(said)))
+    await eventually(lambda: admitted(bus, "a", "e"))
+
+
+async def test_nothing_is_written_and_nothing_is_said(town: Bus) -> None:
+    before = await stored(town)
+    for cpu in (0, 1, 4):
+        reply = await simulate(town, *queues("cq", cpu=cpu), a_manifest("x", queue="lq-cq"))
+        assert reply.error == ""
+    assert (await simulate(town, *queues("cq", cpu=-1))).problems
+    assert await stored(town) == before
+    assert await admitted(town, "a", "b")
+
+
+async def test_a_long_answer_comes_in_parts(town: Bus) -> None:
+    many = [a_manifest(f"w-{n:04}", queue="lq-cq") for n in range(2_500)]
+    inbox = town.nc.new_inbox()
+    subscription = await town.nc.subscribe(inbox)
+    data = msgspec.json.encode(Simulate(objects=raws(*many), limit=0))
+    await town.nc.publish("admit.api.simulate", data, reply=inbox)
+    parts: list[SimulateReply] = []
+    while not parts or len(parts) < parts[0].parts:
+        message = await subscription.next_msg(timeout=30)
+        parts.append(msgspec.json.decode(message.data, type=SimulateReply))
+    reply = joined(parts)
+    assert len(parts) > 1
+    assert reply.error == ""
+    assert sorted(one.name for one in reply.waits) == [f"w-{n:04}" for n in range(2_500)]
+    assert reply.counts.waits == 2_500
+
+
+async def test_a_change_of_one_namespace_may_be_asked_for_there(town: Bus) -> None:
+    request = Simulate(objects=raws(a_manifest("x", queue="lq-cq")))
+    reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
+    assert [one.name for one in reply.waits] == ["x"]
+    request = Simulate(objects=raws(*queues("cq", cpu=9)))
+    reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
+    assert "is not of the namespace ns" in reply.problems[0]
+    refused = await ask(town, "admit.api.simulate", {"objects": 3}, Reply)
+    assert "objects" in refused.error
+
+
+# The process. -------------------------------------------------------------------------------
+
+STUCK = ("-c", "import time; time.sleep(600)")
+
+
+def a_settings(url: str = "nats://127.0.0.1:1") -> Settings:
+    return Settings(service="scheduler", instance="one", url=url)
+
+
+async def test_a_question_that_takes_too_long_is_given_up() -> None:
+    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=0.2)
+    with pytest.raises(Unavailable, match=r"not done after 0\.2 s"):
+        await within(simulations.simulate(b"{}", "admit.api.simulate"))
+
+
+async def test_more_questions_than_can_wait_are_turned_away_at_once() -> None:
+    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
+    asked = [
+        asyncio.create_task(simulations.simulate(b"{}", "admit.api.simulate"))
+        for _ in range(AT_ONCE + WAITING_MAX)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="try again"):
+        await within(simulations.simulate(b"{}", "admit.api.simulate"))
+    for task in asked:
+        task.cancel()
+    await within(asyncio.gather(*asked, return_exceptions=True))
+
+
+async def test_a_bucket_that_cannot_be_reached_is_an_answer() -> None:
+    simulations = Simulations(a_settings(), Config())
+    [message] = (await within(simulations.simulate(b"{}", "admit.api.simulate"), 60)).messages
+    assert isinstance(message, msgspec.Raw)
+    assert "cannot be read" in msgspec.json.decode(message, type=SimulateReply).error
+
+
+async def test_a_process_that_fails_is_told_apart_from_an_answer() -> None:
+    simulations = Simulations(a_settings(), Config(), program=("-c", "raise SystemExit(3)"))
+    with pytest.raises(RuntimeError, match="status 3"):
+        await within(simulations.simulate(b"{}", "admit.api.simulate"))
