@@ -159,6 +159,10 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     yield "Reserving", str(counted.reserving)
     yield "Admitted", str(counted.admitted)
     yield "Domain", counted.domain
+    if counted.used is not None:
+        yield "Usage", sections.usage_of(counted.used)
+    elif counted.by_usage:
+        yield "Order", "first the LocalQueue that used least, then by priority and age"
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> None:

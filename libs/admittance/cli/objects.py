@@ -156,6 +156,10 @@ def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
         "reason": counted.reason or "Ready",
         "message": counted.message,
     }
+    if counted.used is not None:
+        told = msgspec.to_builtins(counted.used.consumed)
+        shared = status.get("fairSharing") or {}
+        status["fairSharing"] = {**shared, "admissionFairSharingStatus": told}
     others = [c for c in status.get("conditions") or [] if c.get("type") != "Active"]
     status["conditions"] = [*others, active]
     value["status"] = status

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.quantity import render
+from admittance.api.quantity import parse, render
 from admittance.cli import tables
 from admittance.cli.objects import Found, conditions_of, field
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
-from admittance.events.requests import QueueStatus
+from admittance.events.requests import LocalUsage, QueueStatus
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:
@@ -117,6 +117,17 @@ def _since(text: Any, now: datetime) -> str:
         return age(msgspec.convert(text, datetime, strict=False), now) if text else tables.NOTHING
     except msgspec.ValidationError:
         return tables.NOTHING
+
+
+def usage_of(used: LocalUsage) -> str:
+    """What a LocalQueue has consumed, and what it is compared by."""
+    amounts = ", ".join(
+        f"{resource} {float(parse(much)):.4g}"
+        for resource, much in used.consumed.consumed_resources.items()
+    )
+    compared = tables.value_of(used)
+    order = "goes last" if used.value is None else f"compared by {compared}"
+    return f"{order} (consumed {amounts or 'nothing'}; weight {used.weight:g})"
 
 
 def usage(counted: QueueStatus) -> Table:

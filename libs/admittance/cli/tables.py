@@ -11,7 +11,7 @@ from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
-from admittance.events.requests import QueueStatus
+from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
@@ -145,8 +145,15 @@ def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, 
         field(found.plain(), "spec", "clusterQueue", default=NOTHING),
         *_counted(status),
         age(found.created(), now),
+        NOTHING if status is None or status.used is None else value_of(status.used),
+        NOTHING if status is None or status.used is None else f"{status.used.weight:g}",
         _why(status),
     )
+
+
+def value_of(used: LocalUsage) -> str:
+    """What a LocalQueue is compared by."""
+    return "last" if used.value is None else f"{used.value:.4g}"
 
 
 def _labels(labels: Mapping[str, Any]) -> str:
@@ -250,7 +257,8 @@ _VIEWS: Final[dict[str, _View]] = {
         _cluster_queue,
     ),
     kinds.LOCAL_QUEUE.manifest: _View(
-        _columns("NAME", "CLUSTERQUEUE", *_COUNTED, "+WHY INACTIVE"), _local_queue
+        _columns("NAME", "CLUSTERQUEUE", *_COUNTED, "+#USAGE", "+#WEIGHT", "+WHY INACTIVE"),
+        _local_queue,
     ),
     kinds.FLAVOR.manifest: _View(_columns("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
     kinds.CHECK.manifest: _View(

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.events.shapes import PreemptedBy, Shortfall
+from admittance.events.shapes import ConsumedUsage, PreemptedBy, Shortfall
 from admittance.events.why import Ahead, Barrier, Going, Holder, OpenCheck, Outlook, Room
 
 
@@ -228,8 +228,19 @@ class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     borrowed: int = 0
 
 
+class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Of a LocalQueue whose ClusterQueue serves first who used least. ``value``: what it is
+    compared by: what it had consumed at the last sampling and the penalties since, weighed, over
+    its ``weight``; None: without a weight it goes last."""
+
+    consumed: ConsumedUsage
+    weight: float
+    value: float | None = None
+
+
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``namespace`` is empty for a ClusterQueue."""
+    """``namespace`` is empty for a ClusterQueue. ``by_usage``: it serves first the LocalQueue that
+    used least; ``used``: of a LocalQueue of such a one."""
 
     name: str
     namespace: str = ""
@@ -244,6 +255,8 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     reserving: int = 0
     admitted: int = 0
     usage: tuple[FlavorUsage, ...] = ()
+    by_usage: bool = False
+    used: LocalUsage | None = None
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.quantity import BadQuantity, parse
+from admittance.events.requests import LocalUsage
 from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
 from admittance.scheduler.config import AdmissionFairSharing
@@ -103,6 +104,17 @@ class Accounts:
         """The account of a LocalQueue; None: nobody counts its usage."""
         row = self._rows.get(key)
         return row.account if row is not None else None
+
+    def status(self, key: Key) -> LocalUsage | None:
+        """What people are told of a LocalQueue's usage; None: nobody counts it."""
+        account = self.of(key)
+        if account is None:
+            return None
+        return LocalUsage(
+            consumed=status_of(account, max(account.since, account.sampled)),
+            weight=account.weight,
+            value=account.value if account.weight > 0 else None,
+        )
 
     # Which LocalQueues count. ---------------------------------------------------------------
 

@@ -223,6 +223,10 @@ def _of_turn(
     if parked is not None and queue.domain is not None and not queue.domain.flush:
         return parked
     turn = f"Number {position} in its ClusterQueue"
+    head = queue.head()
+    if queue.lanes is not None and head is not None:
+        less = queue.lanes.before(member, head)
+        turn += f": {less}" if less else ""
     if outlook.outcome == "Preempts":
         going = _several(len(outlook.victims) + outlook.victims_left_out, "workload")
         return Refusal(

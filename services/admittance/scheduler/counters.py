@@ -81,6 +81,7 @@ def _cluster_queue(queue: Queue) -> QueueStatus:
             for fr, cell in node.cells.items()
             if _tells(cell)
         ),
+        by_usage=queue.lanes is not None,
     )
 
 
@@ -129,6 +130,7 @@ def _local_queue(world: World, key: Key) -> QueueStatus:
             FlavorUsage(flavor=fr[0], resource=fr[1], reserved=row[0], admitted=row[1])
             for fr, row in usage.items()
         ),
+        used=world.accounts.status(key) if world.accounts is not None else None,
     )
 
 

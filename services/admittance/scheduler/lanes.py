@@ -177,6 +177,17 @@ class Lanes:
             self.moved(lane)
         return None
 
+    def before(self, member: Member, head: Member) -> str:
+        """That the head goes first since its LocalQueue used less, in words; "": it is not so."""
+        mine, theirs = self.usage_of(member.local), self.usage_of(head.local)
+        if theirs >= mine:
+            return ""
+        used = "has no weight" if mine == float("inf") else f"used more ({mine:.4g})"
+        return (
+            f"LocalQueue {member.local[0]}/{member.local[1]} {used}, "
+            f"and {head.local[0]}/{head.local[1]} ({theirs:.4g}) goes first"
+        )
+
     def used_most_first(self, ranked: Iterable[Ranked]) -> list[Ranked]:
         """Possible victims, those of LocalQueues that used more before others; otherwise in the
         given order."""

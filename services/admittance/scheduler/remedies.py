@@ -59,6 +59,8 @@ def of_queue(queue: Queue, member: Member, first: Member | None) -> Iterator[str
     if first is None or first is member:
         return
     name = f"{first.key[0]}/{first.key[1]}"
+    if queue.lanes is not None and (less := queue.lanes.before(member, first)):
+        yield f"the turn of its LocalQueue: {less}"
     if queue.is_first(first):
         yield f"workload {name} starting, for which others are told to make room"
     elif queue.strict:
