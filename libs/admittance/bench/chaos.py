@@ -87,6 +87,9 @@ class Deployment:
         """Kills the nats-server and starts it again on the same port."""
         port = int(self.url.rpartition(":")[2])
         os.kill(self._server.pid, signal.SIGKILL)
+        while self._server.alive():
+            # It holds its port until it is gone.
+            await asyncio.sleep(0.005)
         self._server.leave()
         self.server_kills += 1
         self._server = EmbeddedServer(self._folder / "server", port=port)
