@@ -18,7 +18,7 @@ from admittance.api.manifest import accept
 from admittance.events import subjects
 from admittance.events.system import ObjectApplied
 from admittance.lease.domains import CONTROLLER
-from admittance.simulation.actors.leading import Leading
+from admittance.simulation.actors.leading import BEAT, Leading
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Future, Killed, Signal
 from admittance.simulation.link import Feed, Unavailable
@@ -98,7 +98,9 @@ class WorkloadController(Service):
             epoch = leading.tenure.fence(CONTROLLER)
             if epoch is None:
                 leading.changed.clear()
-                yield leading.changed
+                # A heartbeat that is heard is such a change; here only where it makes a difference.
+                vacant = leading.failed or leading.tenure.owner(CONTROLLER) == self.instance
+                yield leading.changed, (BEAT if vacant else None)
                 continue
             self.active = Active(self, epoch)
             try:
@@ -355,7 +357,9 @@ class Active:
             # Torn: each put goes for itself, so that some may land and others not.
             messages = [_put_of(put) for put in puts]
             try:
-                return (yield from self._link.publish_all(self._server.bucket.publish, messages))
+                return (
+                    yield from self._link.publish_all(self._server.bucket.publish, messages)
+                )
             except Unavailable:
                 return [None] * len(puts)
         batch = [_put_of(put) for put in puts]

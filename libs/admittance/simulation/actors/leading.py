@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Signal
 from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import EXPECTED, FENCE, Outgoing, Refused, Stored
+
+BEAT: Final = 2.5
+"""Seconds between heartbeats."""
 
 _encode = msgspec.json.Encoder().encode
 _epoch = msgspec.json.Decoder(Epoch)

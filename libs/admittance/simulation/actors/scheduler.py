@@ -15,15 +15,13 @@ from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.events.system import BarrierEcho
 from admittance.scheduler.decide import Scheduler
-from admittance.simulation.actors.leading import Leading, fence
+from admittance.simulation.actors.leading import BEAT, Leading, fence
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Signal
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import Outgoing, Refused, Stored
 from admittance.workload import stored as workloads
 
-BEAT: Final = 2.5
-"""Seconds between heartbeats."""
 _KINDS: Final = {k.token: k.name for k in KINDS.values() if k.name not in ("Workload", "Job")}
 
 
