@@ -17,7 +17,8 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Play:
-    """``cycles``: of the last settling, without the idle ones at its end."""
+    """``cycles``: of the last settling, without the idle ones at its end. ``trace``: what happened
+    since the last outcome: cycle, what, to whom, why, and for whom."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
         self.fair = bool(scenario["fairSharing"])
@@ -32,7 +33,7 @@ class Play:
         self.now = 0.0
         self.number = 0
         self.cycles = 0
-        self.restless = False
+        self.trace: list[tuple[int, str, str, str, str]] = []
         for obj in scenario["objects"]:
             self.see(obj)
 
@@ -135,6 +136,9 @@ class Play:
     def update(self, obj: Mapping[str, Any]) -> None:
         name = obj["metadata"]["name"]
         old, new = self.places[True, name], place(obj)
+        if old.parent != new.parent:
+            # Kueue tells only the tree that it comes into; here also the one that it leaves hears.
+            self.flush(name)
         if (old.parent, old.groups, old.quotas) != (new.parent, new.groups, new.quotas):
             self.bump(name)
             self.places[True, name] = new
@@ -174,7 +178,8 @@ class Play:
             one.active = False
             self.evict(one, "DeactivatedDueToAdmissionCheck")
 
-    def evict(self, one: Job, reason: str) -> None:
+    def evict(self, one: Job, reason: str, by: str = "") -> None:
+        self.trace.append((self.cycles, "evict", one.name, reason, by))
         self.evictions.setdefault(one.name, []).append(reason)
         one.checks = dict.fromkeys(one.checks, "Pending")
         self.release(one)
@@ -183,6 +188,7 @@ class Play:
     # Settling. ------------------------------------------------------------------------------
 
     def settle(self) -> None:
+        """Cycles until nothing changes any more."""
         self.cycles = idle = 0
         for _ in range(MOST_CYCLES):
             tree = self.tree()
@@ -196,7 +202,6 @@ class Play:
             dealt = self.cycle(tree)
             acted = self.carry_out(dealt)
             idle = 0 if acted or self.picture() != before else idle + 1
-        self.restless = True
 
     def cycle(self, tree: Tree) -> list[Entry]:
         return Cycle(
@@ -222,12 +227,13 @@ class Play:
         for entry in dealt:
             if entry.status == "preempting":
                 for victim in entry.victims:
-                    self.evict(victim.job, victim.reason)
+                    self.evict(victim.job, victim.reason, entry.job.name)
                     acted = True
         return acted
 
     def reserve(self, entry: Entry) -> None:
         one, made = entry.job, entry.assignment
+        self.trace.append((self.cycles, "reserve", one.name, "", ""))
         pods = [(each.name, each.count, each.flavors, each.amounts) for each in made.choices]
         one.admission = Admission(entry.node.name, pods)
         one.reserved_at, one.check_evicted_at = self.now, None
@@ -260,7 +266,14 @@ class Play:
             if name in self.evictions:
                 row["evictions"] = self.evictions.pop(name)
         self.evictions.clear()
-        return {"workloads": workloads, "usage": {key: much for key, much in usage.items() if much}}
+        trace, self.trace = sorted(self.trace), []
+        self.cycles, cycles = 0, self.cycles
+        return {
+            "cycles": cycles,
+            "trace": trace,
+            "workloads": workloads,
+            "usage": {key: much for key, much in usage.items() if much},
+        }
 
 
 def state(one: Job) -> str:

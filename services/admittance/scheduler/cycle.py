@@ -72,7 +72,7 @@ class Cycle:
             if cursor is not None:
                 domain.began[member] = cursor
             entry = Entry(queue, member, self._nominator.nominate(queue, member, cursor))
-            if entry.assignment.mode == NO_FIT:
+            if entry.assignment.mode == NO_FIT and not (self._shares_count and in_bracket(queue)):
                 moved |= self._rest(domain, entry, now)
             else:
                 entries.append(entry)
@@ -185,6 +185,14 @@ class Cycle:
         cls.scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
         entry.queue.park_class(cls, refusal_of(entry.assignment), now)
         return True
+
+
+def in_bracket(queue: Queue) -> bool:
+    """The queue's cohort is below another, so that under fair sharing even a head without room
+    counts: as the one that its cohort sends in, it decides when the next of the cohort has its
+    turn. SCHEDULING 8.1 point 7 holds without fair sharing, and in cohorts that are roots."""
+    node = queue.node
+    return node is not None and node.parent is not None and node.parent.parent is not None
 
 
 def keep_place(entry: Entry) -> None:

@@ -1,0 +1,37 @@
+"""Whose turn it is under fair sharing, where cohorts are below cohorts."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.scheduler.config import Config, FairSharing
+
+from scheduling import Story, groups
+
+
+@pytest.mark.parametrize(
+    ("beside", "first"),
+    [
+        pytest.param(False, "oldest", id="of two that borrow nothing above, the older is first"),
+        pytest.param(
+            True,
+            "older",
+            id="unless a head without any room, since it borrows nothing, stands for its cohort",
+        ),
+    ],
+)
+def test_who_comes_first_of_two_cohorts(beside: bool, first: str) -> None:
+    """There is room for one of both. The head without room is the youngest of all."""
+    story = Story(Config(preemption=True, fair_sharing=FairSharing()))
+    story.put("Cohort", "root", {})
+    for side in ("left", "right"):
+        story.put("Cohort", side, {"parentName": "root", "resourceGroups": groups(default="2")})
+    for name, cohort in (("o", "root"), ("l", "left"), ("hopeless", "left"), ("r", "right")):
+        story.queue(name, cohort, resourceGroups=groups(default="0"))
+    story.submit("borrows", "o", "2")
+    assert story.settle() == ["borrows"]
+    story.submit("oldest", "l", "2", age=3)
+    story.submit("older", "r", "2", age=2)
+    if beside:
+        story.submit("huge", "hopeless", "200", age=1)
+    assert story.cycle() == [first]
