@@ -50,7 +50,8 @@ def by_usage(given: dict[str, Any], config: Config) -> Given:
     """A scheduler that has heard of the case, LocalQueues and their usage included."""
     world = Given({**given, "workloads": ()}, config)
     for key, quantities in given.get("initConsumedResources", {}).items():
-        world.core.apply_usage(*key.split("/"), recorded(quantities))
+        namespace, name = key.split("/")
+        world.core.apply_usage(namespace, name, recorded(quantities))
     for name, quantities in given.get("initialUsage", {}).items():
         world.core.apply_usage("default", name, recorded(quantities))
     for one in given.get("wls", given.get("workloads", ())):

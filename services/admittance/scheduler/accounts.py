@@ -156,8 +156,9 @@ class Accounts:
 
     # What the picture hears. ----------------------------------------------------------------
 
-    def heard(self, member: Member, now: datetime) -> None:
-        """What the member holds, or whether it is admitted, may have changed."""
+    def heard(self, member: Member, now: datetime, *, anew: bool = False) -> None:
+        """What the member holds, or whether it is admitted, may have changed. ``anew``: it holds
+        another amount from now on, and was admitted before if it is."""
         row = self._rows.get(member.local)
         if row is None:
             return
@@ -168,8 +169,7 @@ class Accounts:
             del row.bills[member]
             self._cancel(row, bill, now)
         elif bill is None:
-            # Whoever was admitted before holds another amount from now on.
-            self._bill(row, member, again=now)
+            self._bill(row, member, again=now if anew else None)
         elif (bill.started is None) is (member.admitted_at is None):
             return
         elif member.admitted_at is not None:

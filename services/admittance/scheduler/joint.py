@@ -84,7 +84,7 @@ def end(world: World, joint: Joint) -> None:
         giver.charge = charge
         charge.queue.holding[giver] = None
         if world.accounts is not None:
-            world.accounts.heard(giver, world.now)
+            world.accounts.heard(giver, world.now, anew=True)
         if ranked is not None:
             insort(charge.queue.ranked, ranked)
             giver.ranked = ranked

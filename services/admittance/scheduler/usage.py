@@ -49,7 +49,8 @@ def gained(config: AdmissionFairSharing, seconds: float) -> float:
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
     """What an admission costs at once."""
     share = gained(config, config.usage_sampling_interval.total_seconds())
-    return {resource: int(share * much) for resource, much in amounts.items() if much}
+    found = {resource: int(share * much) for resource, much in amounts.items()}
+    return {resource: much for resource, much in found.items() if much}
 
 
 def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:

@@ -141,7 +141,7 @@ class World:
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
         if self.accounts is not None:
-            self.accounts.heard(member, self.now)
+            self.accounts.heard(member, self.now, anew=True)
 
     def rank(self, member: Member, reserved_at: datetime) -> None:
         """The member may be a victim from now on, in the order of its priority and reservation."""

@@ -1,0 +1,429 @@
+"""Usage-based admission fair sharing: what is consumed, who goes first, who goes last."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from admittance.api.workload import ReclaimablePod
+from admittance.events.requests import PendingQuery, Queues, QueueStatus
+from admittance.events.shapes import ConsumedUsage
+from admittance.scheduler.config import AdmissionFairSharing, Config
+from admittance.scheduler.usage import NANO, Account, gained, left, penalty_of, weighed
+
+from scheduling import NOON, Story, groups
+
+HOUR = timedelta(hours=1)
+HALF_AN_HOUR = AdmissionFairSharing(usage_half_life_time=timedelta(minutes=30))
+FORGETFUL = AdmissionFairSharing()
+
+
+def cpus(number: float) -> dict[str, int]:
+    """So many of them."""
+    return {"cpu": int(number * NANO)}
+
+
+def a_story(*, config: AdmissionFairSharing = HALF_AN_HOUR, quota: str = "4", **spec: Any) -> Story:
+    """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
+    story = Story(Config(admission_fair_sharing=config))
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    story.queue(
+        "cq", local=False, admissionScope=scope, resourceGroups=groups(default=quota), **spec
+    )
+    for name, weight in (("a", "1"), ("b", "1"), ("zero", "0")):
+        local = {"clusterQueue": "cq", "fairSharing": {"weight": weight}}
+        story.put("LocalQueue", name, local, namespace="ns")
+    return story
+
+
+def had_used(story: Story, name: str, cpu: str, *, ago: timedelta = timedelta(0)) -> None:
+    """The bucket tells what the LocalQueue has consumed."""
+    record = ConsumedUsage(consumed_resources={"cpu": cpu}, last_update=story.now - ago)
+    story.core.apply_usage("ns", name, record)
+
+
+def status(story: Story, name: str) -> QueueStatus:
+    """What is answered of a LocalQueue."""
+    (found,) = (one for one in story.core.queues(Queues()).local_queues if one.name == name)
+    return found
+
+
+def value(story: Story, name: str) -> float | None:
+    """What it is compared by."""
+    used = status(story, name).used
+    assert used is not None
+    return used.value
+
+
+def consumed(story: Story, name: str) -> dict[str, str]:
+    """What it is told to have consumed."""
+    used = status(story, name).used
+    assert used is not None
+    return used.consumed.consumed_resources
+
+
+def waiting(story: Story) -> list[str]:
+    """Who waits, in order."""
+    return [row.name for row in story.core.pending(PendingQuery()).rows]
+
+
+# Sums. -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(0, 1.0, id="nothing fades at once"),
+        pytest.param(-5, 1.0, id="nor before it was there"),
+        pytest.param(1800, 0.5, id="half of it counts no more after the half-life"),
+        pytest.param(3600, 0.25, id="and a half of that after another"),
+    ],
+)
+def test_what_was_consumed_fades(seconds: float, want: float) -> None:
+    assert left(HALF_AN_HOUR, seconds) == want
+    assert gained(HALF_AN_HOUR, seconds) == 1 - want
+
+
+def test_without_a_half_life_nothing_is_remembered() -> None:
+    account = Account(FORGETFUL, 1.0, NOON)
+    account.restore(cpus(8), NOON)
+    account.start(cpus(4), penalty_of(FORGETFUL, cpus(4)), NOON)
+    assert account.at(NOON + timedelta(seconds=1)) == {}
+    assert penalty_of(FORGETFUL, cpus(4)) == {}
+
+
+def test_an_admission_costs_one_sampling_interval_of_its_use() -> None:
+    config = AdmissionFairSharing(
+        usage_half_life_time=timedelta(minutes=5), usage_sampling_interval=timedelta(minutes=5)
+    )
+    assert penalty_of(config, cpus(4)) == cpus(2)
+
+
+def test_a_steady_use_is_approached() -> None:
+    account = Account(HALF_AN_HOUR, 1.0, NOON)
+    account.start(cpus(4), {}, NOON)
+    assert account.at(NOON + HOUR) == cpus(3)
+    assert account.at(NOON + 100 * HOUR) == {"cpu": 4 * NANO}
+
+
+def test_a_start_that_is_heard_of_late_counts_from_when_it_was() -> None:
+    late, known = (Account(HALF_AN_HOUR, 1.0, NOON) for _ in range(2))
+    known.start(cpus(4), cpus(1), NOON)
+    late.start(cpus(2), {}, NOON + HOUR)
+    known.start(cpus(2), {}, NOON + HOUR)
+    late.start(cpus(4), cpus(1), NOON)
+    assert late.at(NOON + 2 * HOUR) == known.at(NOON + 2 * HOUR)
+
+
+def test_resources_weigh_what_they_are_given_to_weigh() -> None:
+    config = AdmissionFairSharing(resource_weights={"cpu": 0.5, "gpu": 10})
+    amounts = {"cpu": 2 * NANO, "gpu": NANO, "memory": 3 * NANO}
+    assert weighed(config, amounts, 1.0) == 14.0
+    assert weighed(config, amounts, 2.0) == 7.0
+    assert weighed(config, {}, 0.0) == float("inf")
+
+
+# Order. ------------------------------------------------------------------------------------
+
+
+def test_the_local_queue_that_used_less_goes_first_whatever_the_priority() -> None:
+    story = a_story()
+    had_used(story, "a", "2")
+    had_used(story, "b", "1")
+    story.submit("high", "a", "4", priority=9, age=9)
+    story.submit("low", "b", "4")
+    assert waiting(story) == ["low", "high"]
+    assert story.cycle() == ["low"]
+
+
+def test_who_has_no_weight_goes_last_used_or_not() -> None:
+    story = a_story()
+    had_used(story, "a", "100")
+    story.submit("free", "zero", "4", priority=9)
+    story.submit("loaded", "a", "4")
+    assert waiting(story) == ["loaded", "free"]
+    assert story.why("free").position == 2
+
+
+def test_with_equal_usage_priority_and_age_decide() -> None:
+    story = a_story()
+    story.submit("old", "a", "1", age=9)
+    story.submit("young", "b", "1", age=1)
+    story.submit("high", "b", "1", priority=1)
+    assert waiting(story) == ["high", "old", "young"]
+
+
+def test_an_admission_lets_others_go_first() -> None:
+    story = a_story(quota="9")
+    for name in ("a1", "a2", "a3"):
+        story.submit(name, "a", "1", age=9)
+    for name in ("b1", "b2"):
+        story.submit(name, "b", "1")
+    assert [story.cycle(confirm=False) for _ in range(5)] == [
+        ["a1"],
+        ["b1"],
+        ["a2"],
+        ["b2"],
+        ["a3"],
+    ]
+
+
+def test_a_decision_that_was_not_taken_costs_nothing() -> None:
+    story = a_story()
+    before = value(story, "a")
+    story.submit("a1", "a", "1")
+    story.cycle(confirm=False)
+    assert value(story, "a") != before
+    (one,) = story.decided
+    story.core.forget(one.namespace, one.name, one.revision)
+    assert value(story, "a") == before
+
+
+def test_who_vanishes_before_it_is_admitted_has_cost_nothing() -> None:
+    story = a_story()
+    story.admits = False
+    story.submit("a1", "a", "1")
+    story.cycle()
+    assert value(story, "a") != 0
+    story.gone("a1")
+    assert value(story, "a") == 0
+
+
+def test_the_price_is_paid_once_it_is_admitted_and_not_twice() -> None:
+    story = a_story()
+    story.admits = False
+    story.submit("a1", "a", "1")
+    story.cycle()
+    assert consumed(story, "a") == {}
+    asked = value(story, "a")
+    story.change("a1", conditions={"Admitted": (True, "Admitted")})
+    assert value(story, "a") == asked
+    paid = consumed(story, "a")
+    assert paid != {}
+    story.change("a1", conditions={"PodsReady": (True, "Started")})
+    assert consumed(story, "a") == paid
+
+
+def test_pods_that_are_not_needed_any_more_are_used_no_longer_and_cost_no_other_penalty() -> None:
+    story = a_story()
+    story.submit("a1", "a", pods=[{"count": 4, "requests": {"cpu": "1"}}])
+    story.settle()
+    before = value(story, "a")
+    story.change("a1", reclaimable_pods=(ReclaimablePod(name="main", count=3),))
+    assert value(story, "a") == before
+    story.now += 100 * HOUR
+    story.core.wake(now=story.now)
+    assert value(story, "a") == pytest.approx(1.0)
+
+
+def test_usage_is_compared_anew_once_in_every_interval() -> None:
+    story = a_story()
+    had_used(story, "a", "4")
+    story.submit("b1", "b", "4")
+    story.settle()
+    story.submit("a2", "a", "4")
+    story.submit("b2", "b", "4")
+    assert waiting(story)[0] == "b2"
+    story.now += HOUR
+    wake = story.core.next_wake()
+    assert wake is not None and wake <= story.now
+    story.core.wake(now=story.now)
+    # b has used 4 cpus for an hour, and what a consumed has faded to a quarter.
+    assert value(story, "a") == 1.0
+    assert value(story, "b") == pytest.approx(3.0, abs=0.2)
+    assert waiting(story)[0] == "a2"
+
+
+def test_nothing_is_compared_where_nothing_was_consumed() -> None:
+    story = a_story()
+    story.core.wake(now=story.now)
+    list(story.core.usages_to_write(now=story.now, at_once=True))
+    assert story.core.next_wake() is None
+
+
+def test_a_head_of_a_strict_queue_gives_way_once_its_local_queue_used_more() -> None:
+    story = a_story(queueingStrategy="StrictFIFO")
+    had_used(story, "b", "1")
+    story.submit("huge", "a", "9")
+    story.submit("small", "b", "1")
+    assert story.settle() == []
+    story.core.apply_usage(
+        "ns",
+        "a",
+        ConsumedUsage(
+            consumed_resources={"cpu": "8"}, last_update=story.now + timedelta(seconds=1)
+        ),
+    )
+    story.submit("more", "a", "1")  # Something happens there.
+    assert story.settle() == ["small"]
+
+
+def test_what_has_no_room_is_parked_in_all_local_queues_at_once() -> None:
+    story = a_story()
+    for name in ("a", "b", "zero"):
+        story.submit(f"in-{name}", name, "9")
+    story.cycle()
+    assert story.parked() == ["in-a", "in-b", "in-zero"]
+    story.submit("late", "b", "9")
+    assert "late" in story.parked()
+
+
+def test_a_preemptor_keeps_its_place_only_among_those_who_used_as_much() -> None:
+    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+    story.submit("victim", "b", "4", priority=-1)
+    story.settle()
+    story.submit("preemptor", "a", "4")
+    story.cycle(confirm=False)
+    assert [one.name for one in story.preempted] == ["victim"]
+    story.submit("high", "a", "4", priority=9)
+    assert waiting(story)[0] == "preemptor"
+    had_used(story, "a", "4")
+    story.submit("less", "zero", "1")
+    story.put(
+        "LocalQueue", "zero", {"clusterQueue": "cq", "fairSharing": {"weight": "1"}}, namespace="ns"
+    )
+    assert waiting(story)[0] == "less"
+
+
+def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:
+    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+    story.submit("low", "a", "2", priority=1)
+    story.submit("middle", "b", "2", priority=5)
+    story.settle()
+    had_used(story, "b", "100")
+    story.submit("high", "zero", "2", priority=9)
+    story.cycle(confirm=False)
+    assert [one.name for one in story.preempted] == ["middle"]
+
+
+# Configuration. ----------------------------------------------------------------------------
+
+
+def test_a_queue_that_does_not_say_so_goes_by_priority() -> None:
+    story = a_story()
+    had_used(story, "a", "2")
+    story.submit("high", "a", "4", priority=9)
+    story.submit("low", "b", "4")
+    story.queue("cq", local=False, resourceGroups=groups(default="4"))
+    assert waiting(story) == ["high", "low"]
+    assert status(story, "a").used is None
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    story.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="4"))
+    assert waiting(story) == ["low", "high"]
+
+
+def test_without_the_configuration_usage_counts_nowhere() -> None:
+    story = Story()
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    story.queue("cq", admissionScope=scope, resourceGroups=groups(default="4"))
+    assert not story.core.queues(Queues()).cluster_queues[0].by_usage
+    assert list(story.core.usages_to_write(now=story.now, at_once=True)) == []
+
+
+def test_a_weight_that_changes_moves_the_local_queue() -> None:
+    story = a_story()
+    had_used(story, "a", "3")
+    had_used(story, "b", "2")
+    story.submit("a1", "a", "4")
+    story.submit("b1", "b", "4")
+    assert waiting(story) == ["b1", "a1"]
+    local = {"clusterQueue": "cq", "fairSharing": {"weight": "2"}}
+    story.put("LocalQueue", "a", local, namespace="ns")
+    assert waiting(story) == ["a1", "b1"]
+
+
+def test_it_is_said_who_goes_first_since_it_used_less() -> None:
+    story = a_story(quota="9")
+    had_used(story, "a", "2")
+    story.submit("a1", "a", "4", priority=9)
+    story.submit("b1", "b", "4")
+    why = story.why("a1")
+    assert why.position == 2
+    assert "LocalQueue ns/a used more (2), and ns/b (0) goes first" in why.message
+
+
+# Restarts and takeovers. -------------------------------------------------------------------
+
+
+def copied(story: Story, *, records: bool = True) -> Story:
+    """Another instance that reads the same bucket from the beginning."""
+    other = a_story()
+    other.now = story.now
+    written = story.core.usages_to_write(now=story.now, at_once=True)
+    for (_, name), record in written if records else ():
+        other.core.apply_usage("ns", name, record)
+    for one in story.stored.values():
+        other._write("ns", one.metadata.name, one)
+    return other
+
+
+def test_a_successor_comes_to_the_same_sums() -> None:
+    story = a_story()
+    had_used(story, "a", "8")
+    story.submit("a1", "a", "3")
+    story.settle()
+    story.now += timedelta(minutes=7)
+    story.submit("b1", "b", "1")
+    story.settle()
+    other = copied(story)
+    story.now = other.now = story.now + HOUR
+    for one in (story, other):
+        one.core.wake(now=one.now)
+    for name in ("a", "b"):
+        assert value(other, name) == pytest.approx(value(story, name), abs=1e-6)
+
+
+def test_what_was_admitted_after_the_last_record_is_charged_by_the_successor() -> None:
+    story = a_story()
+    story.submit("a1", "a", "3")
+    story.settle()
+    assert value(story, "a") != 0
+    other = copied(story, records=False)
+    assert value(other, "a") == pytest.approx(value(story, "a"), abs=1e-6)
+
+
+def test_who_waits_for_checks_is_charged_by_the_successor_too() -> None:
+    story = a_story()
+    story.admits = False
+    story.submit("a1", "a", "3")
+    story.settle()
+    other = copied(story)
+    assert value(other, "a") == value(story, "a") != 0
+
+
+def test_only_the_owner_writes_and_only_what_changed() -> None:
+    story = a_story()
+    story.submit("a1", "a", "3")
+    story.settle()
+    assert story.core.usages_to_write(now=story.now) == []
+    later = story.now + timedelta(seconds=1)
+    assert [key for key, _ in story.core.usages_to_write(now=later)] == [("ns", "a")]
+    assert story.core.usages_to_write(now=later + HOUR) == []
+    story.finish("a1")
+    for domain in story.core.domains():
+        story.core.disown(domain)
+    assert story.core.usages_to_write(now=story.now, at_once=True) == []
+
+
+def test_what_a_local_queue_had_consumed_goes_with_it() -> None:
+    story = a_story()
+    had_used(story, "a", "8")
+    story.delete("LocalQueue", "a", namespace="ns")
+    assert story.core.usages_to_write(now=story.now, at_once=True) == [(("ns", "a"), None)]
+    story.put("LocalQueue", "a", {"clusterQueue": "cq"}, namespace="ns")
+    assert value(story, "a") == 0
+
+
+def test_its_own_record_changes_nothing_for_who_wrote_it() -> None:
+    story = a_story()
+    story.submit("a1", "a", "3")
+    story.settle()
+    ((_, record),) = story.core.usages_to_write(now=story.now, at_once=True)
+    story.now += timedelta(seconds=2)
+    story.submit("a2", "a", "1")
+    story.settle()
+    before = value(story, "a")
+    story.core.apply_usage("ns", "a", record)
+    assert value(story, "a") == before
