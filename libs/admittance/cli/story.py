@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from admittance.api.quantity import render
 from admittance.cli.objects import field
-from admittance.cli.spans import stamp
+from admittance.cli.spans import span, stamp
 from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Admission
+from admittance.events.shapes import Admission, Taken
+from admittance.quota.amounts import UNLIMITED
 
 
 class Told(NamedTuple):
@@ -51,7 +53,7 @@ def why(fact: Fact) -> tuple[str, str]:
         case facts.Submitted():
             return "", _submitted(fact)
         case facts.Assigned(admission=admission):
-            return "", fact.message or placed(admission)
+            return "", "; ".join(filter(None, (fact.message or placed(admission), numbers(fact))))
         case facts.Refused(refusal=refusal):
             return refusal.reason, refusal.message
         case facts.Preempted(reason=reason, message=message, by=by):
@@ -83,6 +85,20 @@ def placed(admission: Admission) -> str:
         for one in admission.pod_set_assignments
     )
     return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
+
+
+def numbers(fact: facts.Assigned) -> str:
+    """What an admission took of what there was, and how long it had waited for it."""
+    parts = [_took(one) for one in fact.taken]
+    if fact.waited_seconds:
+        parts.append(f"after {span(fact.waited_seconds)}")
+    return ", ".join(parts)
+
+
+def _took(one: Taken) -> str:
+    free = "unlimited" if one.available >= UNLIMITED else render(one.resource, one.available)
+    borrowed = f", {render(one.resource, one.borrowed)} borrowed" if one.borrowed else ""
+    return f"{render(one.resource, one.amount)} {one.resource} of {free} in {one.flavor}{borrowed}"
 
 
 def _submitted(fact: facts.Submitted) -> str:

@@ -200,7 +200,7 @@ def grounds(why: Grounds) -> Iterator[str]:
         yield shares(why.shares)
     for one in why.short:
         asked, free = _amount(one.resource, one.amount), _amount(one.resource, one.available)
-        yield f"it asked for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
+        yield f"for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
 
 
 def shares(compared: Shares) -> str:

@@ -13,13 +13,7 @@ from admittance.scheduler.assign import Assignment
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import Policy
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.victims import (
-    FAIR_SHARING,
-    IN_CLUSTER_QUEUE,
-    RECLAIM_WHILE_BORROWING,
-    RECLAMATION,
-    Victim,
-)
+from admittance.scheduler.victims import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING, Victim
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -107,27 +101,25 @@ def compared(
     )
 
 
-_RULES: Final = {
-    IN_CLUSTER_QUEUE: "in its ClusterQueue",
-    RECLAMATION: "to take back quota in the cohort",
-    RECLAIM_WHILE_BORROWING: "while it borrows from the cohort",
-    FAIR_SHARING: "for a fair share of the cohort",
-}
-
-
 def message(preemptor: Member, victim: Victim, why: Grounds) -> str:
     """Who is preempted for whom, and by which right, in one line with its numbers."""
     by = f"{preemptor.key[0]}/{preemptor.key[1]}"
-    text = (
-        f"Preempted for workload {by} of ClusterQueue {why.by_cluster_queue} (priority "
-        f"{why.by_priority}) {_RULES[victim.reason]}, {why.policy}; it held quota of ClusterQueue "
-        f"{why.cluster_queue} at priority {why.priority}"
-    )
+    if why.cluster_queue == why.by_cluster_queue:
+        text = (
+            f"Preempted for {by} in ClusterQueue {why.cluster_queue}: priority {why.by_priority} "
+            f"against {why.priority}"
+        )
+    else:
+        text = (
+            f"Preempted for {by} of ClusterQueue {why.by_cluster_queue}, priority "
+            f"{why.by_priority}, in ClusterQueue {why.cluster_queue}, priority {why.priority}"
+        )
+    text += f" ({why.policy}"
     if why.threshold is not None:
-        text += f", up to {why.threshold}"
-    if why.shares is not None:
-        text += f"; {compare(why.shares)}"
-    return text
+        text += f" up to {why.threshold}"
+    if victim.shares is not None:
+        text += f"; {compare(victim.shares)}"
+    return text + ")"
 
 
 def compare(shares: Shares) -> str:

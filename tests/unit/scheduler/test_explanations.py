@@ -448,8 +448,8 @@ def test_who_was_preempted_is_told_by_whom_and_with_which_numbers() -> None:
         0,
     )
     assert said.message == (
-        "Preempted for workload ns/w of ClusterQueue cq (priority 1) in its ClusterQueue, "
-        "withinClusterQueue: LowerPriority; it held quota of ClusterQueue cq at priority 0"
+        "Preempted for ns/w in ClusterQueue cq: priority 1 against 0 "
+        "(withinClusterQueue: LowerPriority)"
     )
 
 
