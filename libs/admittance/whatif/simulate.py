@@ -77,27 +77,25 @@ def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
     """The reply in as many messages as its rows need, in their order; each says how many."""
-    rest: dict[str, tuple[Any, ...]] = {name: getattr(reply, name) for name in _LISTS}
-    parts: list[dict[str, tuple[Any, ...]]] = [{}]
+    parts: list[dict[str, list[Any]]] = [{}]
     room = size
-    for name, rows in rest.items():
-        start = 0
-        for index, row in enumerate(rows):
-            room -= len(msgspec.json.encode(row))
-            if room < 0 and index:
-                parts[-1][name] = rows[start:index]
+    for name in _LISTS:
+        for row in getattr(reply, name):
+            length = len(msgspec.json.encode(row)) + 1
+            if length > room and parts[-1]:
                 parts.append({})
-                start, room = index, size
-        parts[-1][name] = rows[start:]
-    first = replace(reply, **dict.fromkeys(_LISTS, ()))
+                room = size
+            parts[-1].setdefault(name, []).append(row)
+            room -= length
+    bare = replace(reply, **dict.fromkeys(_LISTS, ()))
     return [
         replace(
-            first if number == 1 else SimulateReply(),
+            bare if number == 1 else SimulateReply(),
             part=number,
             parts=len(parts),
-            **rows,
+            **{name: tuple(rows) for name, rows in part.items()},
         )
-        for number, rows in enumerate(parts, 1)
+        for number, part in enumerate(parts, 1)
     ]
 
 

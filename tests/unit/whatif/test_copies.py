@@ -1,0 +1,207 @@
+"""A copy behaves as the system does, is left alone when it need not be made twice, and is told of
+in as many messages as it takes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.facts import Finished
+from admittance.events.shapes import ConsumedUsage
+from admittance.events.whatif import Simulate, SimulateReply, WouldWait
+from admittance.scheduler.config import AdmissionFairSharing, Config
+from admittance.whatif import copy as copies
+from admittance.whatif import simulate as whole
+from admittance.whatif.change import change_of, perform
+from admittance.whatif.copy import Copy, Entry
+from admittance.whatif.simulate import in_parts, joined, simulate
+
+from towns import NOON, Town, a_job, a_local, a_queue, an_object, evictions, raws, starts, waits
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+
+
+def a_town(**spec: Any) -> Town:
+    """One queue of two, a and b run, c waits."""
+    town = Town()
+    town.queue("cq", cpu={"spot": 2}, **spec)
+    for name in "abc":
+        town.submit(name, "cq")
+    return town
+
+
+# Copies. ------------------------------------------------------------------------------------
+
+
+def test_a_system_at_rest_is_copied_once_and_one_in_motion_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Copy] = []
+
+    class Counted(Copy):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(whole, "Copy", Counted)
+    town = a_town()
+    town.simulate(a_queue("cq", cpu={"spot": 3}))
+    assert len(made) == 1
+    entries = [one for one in town.entries() if one.key != "workload.ns.a"]
+    request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 3})))
+    reply = simulate(entries, request, town.config, now=town.copy.now)
+    assert len(made) == 3
+    assert (reply.counts.starts, reply.counts.run) == (0, 2)
+
+
+def test_a_question_does_not_touch_what_it_is_asked_about() -> None:
+    town = a_town()
+    before = town.entries()
+    values = [bytes(one.value or b"") for one in before]
+    town.simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="HoldAndDrain"), a_job("x", "cq"))
+    assert [bytes(one.value or b"") for one in before] == values
+    assert town.entries() == before
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    town = a_town(preemption=LOWER)
+    ask = a_job("x", "cq", cpu=2, priority=3)
+    assert town.simulate(ask) == town.simulate(ask)
+
+
+def test_who_is_being_evicted_already_stops_with_and_without_the_change() -> None:
+    town = a_town(preemption=LOWER)
+    # Told to go, and still running: the copy is made in the middle of it.
+    perform(town.copy, change_of(Simulate(objects=raws(a_job("high", "cq", priority=5)))))
+    town.copy.rest()
+    reply = town.simulate(a_queue("cq", cpu={"spot": 3}, preemption=LOWER))
+    assert evictions(reply) == {}
+    assert starts(reply) == {"b": "spot"}
+    assert reply.starts[0].after == 1
+
+
+def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
+    town = a_town()
+    [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
+    town.copy.say([Finished(namespace="ns", name="a")])
+    town.copy.settle()
+    # It is in the bucket, though nobody holds it any more.
+    assert town.copy.workload(("ns", "a")) is None
+    assert old.value is not None
+    ended = msgspec.json.decode(old.value)
+    ended["status"]["conditions"].append({"type": "Finished", "status": "True"})
+    entries = [*town.entries(), Entry(old.key, msgspec.json.encode(ended), 9_999)]
+    for cpu, outcome in ((1, "unchanged"), (2, "refused")):
+        request = Simulate(objects=raws(a_job("a", "cq", cpu=cpu)))
+        reply = simulate(entries, request, town.config, now=town.copy.now)
+        assert [one.outcome for one in reply.results] == [outcome]
+
+
+def test_what_goes_on_and_on_is_cut_off_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "WAVES_MAX", 0)
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 2}, stopPolicy="HoldAndDrain"))
+    assert not reply.settled
+    assert any("would not come to rest" in one for one in reply.warnings)
+
+
+def test_values_that_nobody_can_read_are_left_out_and_said() -> None:
+    town = a_town()
+    entries = [*town.entries(), Entry("workload.ns.broken", b"{", 9_999)]
+    entries.append(Entry("clusterqueue.broken", b"[]", 9_999))
+    request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 3})))
+    reply = simulate(entries, request, town.config, now=town.copy.now)
+    assert starts(reply) == {"c": "spot"}
+    assert any("2 keys of the bucket cannot be read" in one for one in reply.warnings)
+
+
+def test_whoever_waits_for_a_time_waits_on() -> None:
+    town = Town()
+    town.queue("cq", cpu={"spot": 1})
+    town.submit("a", "cq")
+    entries = town.entries()
+    [kept] = [one for one in entries if one.key == "workload.ns.a"]
+    assert kept.value is not None
+    held = msgspec.json.decode(kept.value)
+    held["status"] = {"requeueState": {"requeueAt": (NOON + timedelta(hours=1)).isoformat()}}
+    entries.remove(kept)
+    entries.append(Entry(kept.key, msgspec.json.encode(held), kept.revision))
+    request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 5})))
+    reply = simulate(entries, request, town.config, now=town.copy.now)
+    assert reply.starts == ()
+    assert reply.counts.pending == 1
+
+
+def test_what_local_queues_have_consumed_counts() -> None:
+    config = Config(admission_fair_sharing=AdmissionFairSharing(usage_half_life_time=timedelta(1)))
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    queue = a_queue("cq", cpu={"spot": 0}, admissionScope=scope)
+    town = Town(queue, a_local("greedy", "cq"), a_local("modest", "cq"), config=config)
+    town.submit("first", "greedy")
+    town.submit("second", "modest")
+    wider = a_queue("cq", cpu={"spot": 1}, admissionScope=scope)
+    assert starts(town.simulate(wider)) == {"first": "spot"}
+    consumed = ConsumedUsage(consumed_resources={"cpu": "100"}, last_update=town.copy.now)
+    usage = Entry("usage.ns.greedy", msgspec.json.encode(consumed), 9_999)
+    request = Simulate(objects=raws(wider))
+    reply = simulate([*town.entries(), usage], request, config, now=town.copy.now)
+    assert starts(reply) == {"second": "spot"}
+
+
+# Cautions. ----------------------------------------------------------------------------------
+
+
+def a_cohort(name: str, parent: str) -> dict[str, Any]:
+    return an_object("Cohort", name, {"parentName": parent})
+
+
+def test_cohorts_that_form_a_cycle_are_said() -> None:
+    town = Town(a_cohort("top", "left"))
+    town.queue("cq", "left", cpu={"spot": 1})
+    reply = town.simulate(a_cohort("left", "top"))
+    assert any("its cohorts form a cycle" in one for one in reply.warnings)
+
+
+def test_what_was_wrong_before_is_not_said_again() -> None:
+    town = Town()
+    town.queue("cq", cpu={"gold": 1})
+    assert town.simulate(a_queue("other", cpu={"spot": 1})).warnings == ()
+    reply = town.simulate(a_queue("other", cpu={"silver": 1}))
+    [warning] = reply.warnings
+    assert warning.startswith("ClusterQueue other would be inactive")
+
+
+def test_a_local_queue_that_leads_nowhere_is_said() -> None:
+    reply = a_town().simulate(a_local("new", "no-such-queue"))
+    assert any("no-such-queue doesn't exist" in one for one in reply.warnings)
+
+
+def test_a_cohort_in_debt_is_named() -> None:
+    town = Town()
+    town.queue("lender", "team", cpu={"spot": 2})
+    town.queue("cq", "team", cpu={"spot": 0})
+    town.submit("a", "cq", cpu=2)
+    reply = town.simulate(a_queue("lender", "team", cpu={"spot": 1}))
+    [warning] = reply.warnings
+    assert "cohort team would use 2 of cpu in flavor spot, more than its 1" in warning
+
+
+# Parts. -------------------------------------------------------------------------------------
+
+
+def test_a_long_answer_is_put_together_from_its_parts_in_any_order() -> None:
+    rows = tuple(WouldWait(namespace="ns", name=f"w-{n}", message="x" * 100) for n in range(50))
+    reply = SimulateReply(revision=7, waits=rows, warnings=("careful",))
+    parts = in_parts(reply, size=1_000)
+    assert len(parts) > 4
+    assert {one.parts for one in parts} == {len(parts)}
+    assert all(len(msgspec.json.encode(one.waits)) <= 1_000 for one in parts)
+    assert joined(parts[::-1]) == reply
+
+
+def test_a_short_answer_is_one_message() -> None:
+    reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}))
+    assert in_parts(reply) == [reply]
+    assert waits(reply) == {}
