@@ -407,6 +407,17 @@ def test_only_the_owner_writes_and_only_what_changed() -> None:
     assert story.core.usages_to_write(now=story.now, at_once=True) == []
 
 
+def test_what_runs_is_written_down_in_every_interval() -> None:
+    story = a_story()
+    story.submit("a1", "a", "3")
+    story.settle()
+    assert story.core.usages_to_write(now=story.now, at_once=True)
+    story.now += HOUR
+    story.core.wake(now=story.now)
+    ((_, record),) = story.core.usages_to_write(now=story.now, at_once=True)
+    assert record is not None and record.last_update == story.now
+
+
 def test_what_a_local_queue_had_consumed_goes_with_it() -> None:
     story = a_story()
     had_used(story, "a", "8")

@@ -1,0 +1,184 @@
+"""However workloads come and go: who used least goes first, and all come to the same sums."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from admittance.events.requests import PendingQuery
+from admittance.scheduler.config import AdmissionFairSharing, Config
+from admittance.scheduler.usage import NANO, Account, gained, left, weighed
+
+from scheduling import NOON, Story, groups
+
+MINUTE = timedelta(minutes=1)
+SHARING = AdmissionFairSharing(
+    usage_half_life_time=timedelta(minutes=20), usage_sampling_interval=timedelta(minutes=5)
+)
+LOCALS = ("a", "b", "c")
+
+amounts = st.integers(1, 8)
+minutes = st.integers(1, 90)
+
+
+@given(seconds=st.floats(0, 1e6), more=st.floats(0, 1e6))
+def test_what_was_consumed_only_ever_fades(seconds: float, more: float) -> None:
+    assert 0 <= left(SHARING, seconds + more) <= left(SHARING, seconds) <= 1
+    assert 0 <= gained(SHARING, seconds) <= gained(SHARING, seconds + more) <= 1
+
+
+@given(
+    amount=st.integers(0, 10**15),
+    weight=st.floats(0.1, 100),
+    heavier=st.floats(0.1, 100),
+)
+def test_a_heavier_local_queue_never_stands_worse(
+    amount: int, weight: float, heavier: float
+) -> None:
+    used = {"cpu": amount}
+    assert weighed(SHARING, used, weight + heavier) <= weighed(SHARING, used, weight)
+    assert weighed(SHARING, used, 0.0) > weighed(SHARING, used, weight)
+
+
+@given(
+    steps=st.lists(st.tuples(minutes, amounts, st.booleans()), max_size=12),
+    looks=st.lists(st.integers(0, 600), max_size=12),
+)
+def test_looking_changes_nothing(steps: list[tuple[int, int, bool]], looks: list[int]) -> None:
+    """An account that was settled at other moments as well comes to the same sum."""
+    quiet, watched = (Account(SHARING, 1.0, NOON) for _ in range(2))
+    moments: list[tuple[datetime, int | None, bool]] = [
+        (NOON + step * MINUTE, None, False) for step in looks
+    ]
+    now, running = NOON, 0
+    for pause, amount, starts in steps:
+        now += pause * MINUTE
+        if starts or running < amount:
+            running += amount
+            moments.append((now, amount, True))
+        else:
+            running -= amount
+            moments.append((now, amount, False))
+    for when, change, starts in sorted(moments, key=lambda one: one[0]):
+        for account in (quiet, watched):
+            if change is None:
+                if account is watched:
+                    account.stop({}, when)
+            elif starts:
+                account.start({"cpu": change * NANO}, {"cpu": NANO}, when)
+            else:
+                account.stop({"cpu": change * NANO}, when)
+    end = now + 600 * MINUTE
+    difference = quiet.at(end).get("cpu", 0) - watched.at(end).get("cpu", 0)
+    assert abs(difference) <= 100, "a billionth is lost in each step at most"
+
+
+class UsageMachine(RuleBasedStateMachine):
+    """One ClusterQueue by usage, three LocalQueues, and a standby that hears the same."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.story = Story(Config(admission_fair_sharing=SHARING))
+        scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+        self.story.queue(
+            "cq", local=False, admissionScope=scope, resourceGroups=groups(default="8")
+        )
+        for name in LOCALS:
+            self.story.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+        self.number = 0
+        self.running: list[str] = []
+
+    @rule(local=st.sampled_from(LOCALS), cpu=amounts, priority=st.integers(0, 3))
+    def submit(self, local: str, cpu: int, priority: int) -> None:
+        self.number += 1
+        self.story.submit(f"w{self.number}", local, str(cpu), priority=priority)
+
+    @rule()
+    def cycle(self) -> None:
+        self.running += self.story.cycle()
+
+    @precondition(lambda self: self.running)
+    @rule(at=st.integers(0, 99))
+    def finish(self, at: int) -> None:
+        self.story.finish(self.running.pop(at % len(self.running)))
+
+    @rule(pause=minutes)
+    def wait(self, pause: int) -> None:
+        self.story.now += pause * MINUTE
+        self.story.core.wake(now=self.story.now)
+
+    @rule()
+    def refuse(self) -> None:
+        before = self._values()
+        for name in self.story.cycle(confirm=False):
+            one = self.story.stored[name].metadata
+            revision = next(d.revision for d in self.story.decided if d.name == name)
+            self.story.core.forget(one.namespace, name, revision)
+        assert self._values() == before, "what was not taken costs nothing"
+
+    def _values(self) -> dict[str, float]:
+        accounts = self.story.core._world.accounts
+        assert accounts is not None
+        found = {}
+        for name in LOCALS:
+            account = accounts.of(("ns", name))
+            assert account is not None
+            found[name] = account.value
+        return found
+
+    @invariant()
+    def the_head_is_of_a_local_queue_that_used_least(self) -> None:
+        if not hasattr(self, "story"):
+            return
+        values = self._values()
+        rows = self.story.core.pending(PendingQuery()).rows
+        used = [values[row.local_queue] for row in rows]
+        assert used == sorted(used), "who used less stands before who used more"
+        for row in rows:
+            assert self.story.core.explain("ns", row.name, now=self.story.now).position == (
+                row.position
+            )
+        competing = [row for row in rows if not row.parked]
+        head = self.story.core._world.queues["cq"].head()
+        assert (head.key[1] if head is not None else None) == (
+            competing[0].name if competing else None
+        )
+
+    @invariant()
+    def a_successor_comes_to_the_same_sums(self) -> None:
+        if not hasattr(self, "story"):
+            return
+        mine = self.story.core._world.accounts
+        assert mine is not None
+        other = Story(Config(admission_fair_sharing=SHARING))
+        scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+        other.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="8"))
+        for name in LOCALS:
+            other.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+        other.now = self.story.now
+        # Everything is written down, however little has changed: as if each had just been.
+        for name in LOCALS:
+            mine._unsaved.setdefault(("ns", name), self.story.now)
+        for (_, name), record in self.story.core.usages_to_write(now=self.story.now, at_once=True):
+            other.core.apply_usage("ns", name, record)
+        for name in self.running:
+            other._write("ns", name, self.story.stored[name])
+        later = self.story.now + 60 * MINUTE
+        theirs = other.core._world.accounts
+        assert theirs is not None
+        for name in LOCALS:
+            one, two = mine.of(("ns", name)), theirs.of(("ns", name))
+            assert one is not None and two is not None
+            assert abs(one.at(later).get("cpu", 0) - two.at(later).get("cpu", 0)) <= 1_000
+
+
+UsageMachine.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestUsage = UsageMachine.TestCase
