@@ -161,6 +161,7 @@ class Life:
     def cycle(self, *, apply: bool = True) -> list[facts.Decision]:
         """One cycle, a second later: what was decided, applied."""
         self.now += timedelta(seconds=1)
+        self.core.wake(now=self.now)
         decisions: list[facts.Decision] = []
         if self.core.has_work():
             decisions += self.core.cycle(now=self.now)

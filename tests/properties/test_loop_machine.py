@@ -1,0 +1,107 @@
+"""However queues lend to and take from each other: while nobody leaves, the scheduler comes to
+rest, and nobody takes the same one's quota more often than the rule allows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, example, given, settings
+
+from admittance.events import facts
+from admittance.scheduler.config import (
+    FINAL_SHARE,
+    INITIAL_SHARE,
+    Config,
+    FairSharing,
+    PreemptionLoops,
+)
+from living import Life
+
+from scheduling import groups, quota
+
+TIMES = PreemptionLoops().times
+QUEUES = ("a", "b", "c")
+STRATEGIES = [None, (FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE)]
+
+limits = st.one_of(st.none(), st.none(), st.integers(0, 5))
+queues = st.fixed_dictionaries(
+    {
+        "cohort": st.sampled_from(["left", "right", "root"]),
+        "nominal": st.integers(0, 4),
+        "borrow": limits,
+        "within": st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+        "reclaim": st.sampled_from(["Never", "LowerPriority", "Any", "Any"]),
+        "borrows": st.booleans(),
+        "strict": st.sampled_from([False, False, True]),
+        "weight": st.sampled_from([1, 1, 0, 2, 3]),
+    }
+)
+workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-1, 2))
+
+
+def a_life(specs: list[dict[str, Any]], strategies: tuple[str, ...] | None) -> Life:
+    fair = FairSharing(strategies=strategies) if strategies else None
+    life = Life(Config(fair_sharing=fair))
+    for cohort in ("left", "right"):
+        life.put("Cohort", cohort, {"parentName": "root"})
+    for name, spec in zip(QUEUES, specs, strict=True):
+        preemption: dict[str, Any] = {
+            "withinClusterQueue": spec["within"],
+            "reclaimWithinCohort": spec["reclaim"],
+        }
+        if spec["borrows"] and spec["reclaim"] != "Never":
+            preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        borrow = None if spec["borrow"] is None else str(spec["borrow"])
+        life.queue(
+            name,
+            spec["cohort"],
+            resourceGroups=groups(default=quota(str(spec["nominal"]), borrow=borrow)),
+            preemption=preemption,
+            queueingStrategy="StrictFIFO" if spec["strict"] else "BestEffortFIFO",
+            fairSharing={"weight": spec["weight"]},
+        )
+    return life
+
+
+def a_queue(cohort: str, nominal: int, within: str, **more: Any) -> dict[str, Any]:
+    plain = {"borrow": None, "reclaim": "Any", "borrows": True, "strict": False, "weight": 1}
+    return {"cohort": cohort, "nominal": nominal, "within": within, **plain, **more}
+
+
+RING = [
+    a_queue("left", 2, "LowerPriority"),
+    a_queue("left", 1, "Never", reclaim="Never"),
+    a_queue("left", 3, "LowerOrNewerEqualPriority"),
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(queues, min_size=3, max_size=3),
+    st.lists(workloads, min_size=3, max_size=8),
+    st.sampled_from(STRATEGIES),
+    st.booleans(),
+)
+@example(RING, [("c", 4, 0), ("c", 3, -1), ("a", 5, 1)], None, False)
+def test_it_comes_to_rest(
+    specs: list[dict[str, Any]],
+    asked: list[tuple[str, int, int]],
+    strategies: tuple[str, ...] | None,
+    one_by_one: bool,
+) -> None:
+    life = a_life(specs, strategies)
+    for n, (queue, cpu, priority) in enumerate(asked):
+        life.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        if one_by_one:
+            life.settle(150)
+    life.settle(150)
+    priorities = {f"w{n}": priority for n, (_, _, priority) in enumerate(asked)}
+    for (victim, preemptor), times in Counter(life.preempted()).items():
+        if priorities[victim] >= priorities[preemptor]:
+            assert times <= TIMES
+    for one in life.decided:
+        if isinstance(one, facts.Preempted):
+            assert one.times >= 1

@@ -1,0 +1,237 @@
+"""Preemptors and victims that take quota from each other for ever: how that ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from admittance.events import facts
+from admittance.scheduler.config import Config, FairSharing, PreemptionLoops
+from living import Life
+
+from scheduling import groups
+
+ANY = {"reclaimWithinCohort": "Any"}
+LOWER = {"withinClusterQueue": "LowerPriority"}
+NEWER = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
+BORROWS = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority"}}
+Plot = Callable[[Life], None]
+
+
+def life_of(*, fair: bool = False, rule: PreemptionLoops | None = PreemptionLoops()) -> Life:  # noqa: B008
+    return Life(Config(fair_sharing=FairSharing() if fair else None, preemption_loops=rule))
+
+
+def in_a_ring(life: Life) -> None:
+    """One takes from the next: by priority in its queue, as its due from who borrows, and by
+    priority while borrowing."""
+    life.queue("a", "co", resourceGroups=groups(default="2"), preemption={**LOWER, **BORROWS})
+    life.queue("b", "co", resourceGroups=groups(default="1"))
+    life.queue("c", "co", resourceGroups=groups(default="3"), preemption={**NEWER, **BORROWS})
+    life.submit("middle", "c", "4", age=100)
+    life.submit("low", "c", "3", age=99, priority=-1)
+    life.submit("high", "a", "5", age=98, priority=1)
+
+
+def back_before_its_preemptor(life: Life) -> None:
+    """Whoever had to go is first in the tournament, and takes the room that was made."""
+    life.queue("a", "co", resourceGroups=groups(default="1"), preemption={**NEWER, **ANY})
+    life.queue("b", "co", resourceGroups=groups(default="4"), preemption={**NEWER, **BORROWS})
+    life.submit("high", "a", "5", age=100, priority=2)
+    life.submit("low", "b", "5", age=99, priority=-1)
+    life.submit("middle", "a", "1", age=98, priority=1)
+
+
+def among_equals(life: Life) -> None:
+    """Shares are compared before somebody is filled back."""
+    shares = {"fairSharing": {"weight": 3}}
+    life.queue("a", "co", resourceGroups=groups(default="3"), preemption={**NEWER, **BORROWS})
+    life.queue("b", "co", resourceGroups=groups(default="3"), preemption={**NEWER, **ANY}, **shares)
+    life.submit("first", "b", "1", age=100)
+    life.submit("second", "b", "3", age=99)
+    life.submit("third", "b", "2", age=98, priority=2)
+    life.settle()
+    life.finish("third")
+    life.submit("large", "a", "5", age=97)
+    life.submit("small", "a", "3", age=96)
+
+
+LOOPS = [
+    pytest.param(in_a_ring, False, id="borrowing within the cohort, in a ring of three"),
+    pytest.param(back_before_its_preemptor, True, id="fair sharing, back before its preemptor"),
+    pytest.param(among_equals, True, id="fair sharing, among equals"),
+]
+
+
+@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+def test_without_the_rule_it_goes_on_for_ever(plot: Plot, fair: bool) -> None:
+    life = life_of(fair=fair, rule=None)
+    plot(life)
+    with pytest.raises(AssertionError, match="does not come to rest"):
+        life.settle(150)
+    assert max(Counter(life.preempted()).values()) > 20
+
+
+@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+def test_it_ends_after_three_times_with_somebody_at_work(plot: Plot, fair: bool) -> None:
+    life = life_of(fair=fair)
+    plot(life)
+    life.settle(60)
+    assert max(Counter(life.preempted()).values()) <= 3
+    names = ("high", "middle", "low", "first", "second", "large", "small")
+    assert "Admitted" in life.phases(*filter(life.has, names))
+
+
+@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+def test_it_ends_also_if_the_scheduler_starts_anew_all_the_time(plot: Plot, fair: bool) -> None:
+    life = life_of(fair=fair)
+    plot(life)
+    for _ in range(30):
+        for _ in range(5):
+            life.cycle()
+        life.restart()
+    assert max(Counter(life.preempted()).values()) <= 3
+    done = len(life.preempted())
+    life.settle()
+    assert len(life.preempted()) == done
+
+
+@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+def test_after_a_pause_it_is_tried_once_more_and_each_time_later(plot: Plot, fair: bool) -> None:
+    life = life_of(fair=fair)
+    plot(life)
+    life.settle(60)
+    begun = life.now
+    done = len(life.preempted())
+    for _ in range(14 * 24 * 60):
+        wake = life.core.next_wake()
+        if wake is None:
+            break
+        life.now = max(wake, life.now)
+        if life.now - begun > timedelta(days=14):
+            break
+        life.settle(60)
+    tried = len(life.preempted()) - done
+    assert tried <= 14 * 3 * 4
+    assert max(Counter(life.preempted()).values()) <= 3 + 8 + 14
+
+
+# What is said of it. ------------------------------------------------------------------------
+
+
+def a_pair(victim_priority: int = 0) -> Life:
+    """owner takes from borrower what is its own; told so three times."""
+    life = life_of()
+    life.queue("a", "co", resourceGroups=groups(default="5"), preemption=ANY)
+    life.queue("b", "co", resourceGroups=groups(default="0"))
+    life.submit("borrower", "b", "5", priority=victim_priority)
+    life.settle()
+    life.submit("owner", "a", "5")
+    for n in range(3):
+        life.settle()
+        assert life.preempted() == [("borrower", "owner")] * (n + 1)
+        # Whatever it is that takes the room away from the one that it was made for.
+        life.say(facts.Deactivated, "owner")
+        life.settle()
+        assert life.phase("borrower") == "Admitted"
+        life.say(facts.Activated, "owner")
+    return life
+
+
+def test_whoever_may_not_take_again_is_told_so_and_waits() -> None:
+    life = a_pair()
+    life.settle()
+    assert len(life.preempted()) == 3
+    assert life.phases("borrower", "owner") == ["Admitted", "Pending"]
+    assert life.reason("owner", "QuotaReserved") == "False: PreemptionLoop"
+    why = life.core.explain("ns", "owner", now=life.now)
+    assert "ns/borrower 3 times" in why.message
+
+
+def test_the_third_time_says_that_it_is() -> None:
+    life = a_pair()
+    said = [one for one in life.decided if isinstance(one, facts.Preempted)]
+    assert [one.times for one in said] == [1, 2, 3]
+    assert "for time 3" in said[-1].message
+    assert [list(life.core.repeated(one)) for one in said] == [
+        [], [], [("ns/borrower", "ns/owner", 3)],
+    ]  # fmt: skip
+
+
+def test_it_has_its_turn_as_soon_as_the_other_is_done() -> None:
+    life = a_pair()
+    life.settle()
+    life.finish("borrower")
+    life.settle()
+    assert life.phase("owner") == "Admitted"
+
+
+def test_a_change_of_a_queue_of_theirs_ends_the_pause() -> None:
+    life = a_pair()
+    life.settle()
+    life.queue("b", "co", resourceGroups=groups(default="0"), stopPolicy="None")
+    life.settle()
+    assert len(life.preempted()) == 4
+    assert life.phase("owner") == "Admitted"
+
+
+def test_when_the_pause_is_over_it_may_take_once_more() -> None:
+    life = a_pair()
+    life.settle()
+    wake = life.core.next_wake()
+    assert wake is not None and wake > life.now + timedelta(minutes=9)
+    life.now = wake
+    life.settle()
+    assert life.phases("borrower", "owner") == ["Pending", "Admitted"]
+
+
+def test_a_higher_priority_sets_it_free_to_take() -> None:
+    life = a_pair()
+    life.settle()
+    life.say(facts.Reprioritized, "owner", priority=5)
+    life.settle()
+    assert life.phase("owner") == "Admitted"
+
+
+def test_its_equals_may_take_what_it_may_not() -> None:
+    life = a_pair()
+    life.settle()
+    life.submit("equal", "a", "5")
+    life.settle()
+    assert life.preempted()[3:] == [("borrower", "equal")]
+    assert life.phases("equal", "owner") == ["Admitted", "Pending"]
+
+
+def test_one_that_matters_less_always_has_to_go() -> None:
+    life = a_pair(victim_priority=-1)
+    for n in range(3, 6):
+        life.settle()
+        assert life.preempted() == [("borrower", "owner")] * (n + 1)
+        assert life.phase("owner") == "Admitted"
+        life.say(facts.Deactivated, "owner")
+        life.settle()
+        assert life.phase("borrower") == "Admitted"
+        life.say(facts.Activated, "owner")
+
+
+def test_one_that_matters_less_waits_until_its_preemptor_has_had_its_turn() -> None:
+    life = life_of(fair=True)
+    back_before_its_preemptor(life)
+    life.settle()
+    assert life.phase("high") == "Admitted"
+    life.finish("high")
+    life.settle()
+    assert life.phase("middle") == "Admitted"
+    life.finish("middle")
+    life.settle()
+    assert life.phase("low") == "Admitted"
+
+
+def test_played_as_kueue_nobody_is_parted() -> None:
+    life = Life(Config(as_kueue=True))
+    in_a_ring(life)
+    with pytest.raises(AssertionError, match="does not come to rest"):
+        life.settle(150)
