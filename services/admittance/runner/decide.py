@@ -222,7 +222,8 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
         case Stage.STOPPING:
             return run, (Stop(),)  # the data folder has to know the revision as well
         case Stage.ENDED:
-            return run, (Say(_stopped(run)),)
+            # It may have ended because another runner has it, and runs it: then that one stops it.
+            return run, (Bury(then=_stopped(run)),)
     assert_never(run.stage)
 
 
