@@ -13,17 +13,14 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.subjects import OUTPUTS
-from admittance.simulation import naive
+from admittance.simulation import naive, preemption
+from admittance.simulation.broken import Broken
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.stream import Stored
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
-
-
-class Broken(Exception):
-    """An invariant does not hold; the text says which and how."""
 
 
 _W: Final = "waiting"
@@ -140,7 +137,9 @@ class Invariants:
             self._charge(key, before, Seen())
             before, old = Seen(), None
         self._step(key, before, after)
+        self._handed_back(key, before, after)
         if new is not None:
+            preemption.check(old, new, self.queues, self.cohorts)
             for say in new.status.log.says:
                 if say.what != "check_withdrawn":
                     self.owed[new.metadata.uid, entry.sequence, say.what] = key
@@ -169,6 +168,15 @@ class Invariants:
             raise Broken(f"{key}: its admission was edited")
         if has is not None and had is None and before.where != _W:
             raise Broken(f"{key}: got an admission while it was {before.where}")
+
+    def _handed_back(self, key: str, before: Seen, after: Seen) -> None:
+        """Quota comes free when nothing runs on it any more, unless a user says that it ended."""
+        if not before.usage or after.usage or after.where in ("finished", ""):
+            return
+        job = f"{key.removeprefix('workload.')}."
+        for run, runner in self.running.items():
+            if run.startswith(job):
+                raise Broken(f"{key} gives up its quota, and {run} runs on {runner}")
 
     def _object(self, key: str, workload: StoredWorkload) -> None:
         status = workload.status

@@ -354,14 +354,13 @@ class Active:
         """Each group as a whole or not at all: in one batch, and if that is refused, each alone."""
         puts = list(chain.from_iterable(groups))
         if not self._service.mechanisms.joint:
-            # Torn: each put goes for itself, so that some may land and others not.
-            messages = [_put_of(put) for put in puts]
+            # Torn: each put goes for itself, the one who gets before those who give.
+            messages = [_put_of(put) for put in reversed(puts)]
             try:
-                return (
-                    yield from self._link.publish_all(self._server.bucket.publish, messages)
-                )
+                outcomes = yield from self._link.publish_all(self._server.bucket.publish, messages)
             except Unavailable:
                 return [None] * len(puts)
+            return outcomes[::-1]
         batch = [_put_of(put) for put in puts]
         try:
             (last,) = yield from self._link.publish_all(
