@@ -1,0 +1,183 @@
+"""What the command tells of who waits, who was preempted, and what a cohort has: a whole system."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from test_cli import LIMIT, Up
+
+pytestmark = pytest.mark.bus
+
+QUEUES = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: ondemand}
+spec: {nodeTaints: [{key: ondemand, value: "yes", effect: NoSchedule}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team-a}
+spec:
+  cohortName: research
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: spot
+      resources: [{name: cpu, nominalQuota: 6}]
+    - name: ondemand
+      resources: [{name: cpu, nominalQuota: 4}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team-b}
+spec:
+  cohortName: research
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: spot
+      resources: [{name: cpu, nominalQuota: 4}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: a, namespace: default}
+spec: {clusterQueue: team-a}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: b, namespace: default}
+spec: {clusterQueue: team-b}
+"""
+
+
+@pytest.fixture(scope="module")
+def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    up = Up(tmp_path_factory.mktemp("why"))
+    up.start()
+    try:
+        up.ok("apply", "-f", "-", stdin=QUEUES)
+        for name, queue, cpu, priority in (
+            ("mine", "a", "4", "5"),
+            ("small", "a", "2", "1"),
+            ("theirs", "b", "4", "9"),
+        ):
+            submit(up, name, queue, cpu, priority)
+            up.ok("wait", "workload", name, "--for", "Running", "--timeout", "50s")
+        submit(up, "waits", "a", "3", "3")
+        yield up
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+
+
+def submit(up: Up, name: str, queue: str, cpu: str, priority: str) -> None:
+    asked = ("--cpu", cpu, "--memory", "0", "--priority", priority)
+    up.ok("submit", "-q", queue, "--name", name, *asked, "--", "sleep", "600")
+
+
+def until(answer: Callable[[], Any], claim: Callable[[Any], bool]) -> Any:
+    """What is answered once the claim holds of it."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        found = answer()
+        if claim(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
+def test_an_explanation_tells_what_is_short_who_holds_it_and_who_protects_them(admit: Up) -> None:
+    def explained() -> Any:
+        return admit.ok("explain", "workload", "waits", "-o", "json").json()
+
+    why = until(explained, lambda found: found.get("parked"))
+    assert (why["reason"], why["position"], why["cohort"]) == ("WaitingForQuota", 1, "research")
+    spot, ondemand = why["flavors"]
+    assert spot["rooms"][0]["short"] == 3000
+    assert ("PriorityNotLower", "team-a") in {
+        (bar["rule"], bar["clusterQueue"]) for bar in spot["barriers"]
+    }
+    assert ondemand["outcome"] == "Ineligible"
+    assert {one["name"] for one in why["heldBy"]} == {"mine", "small", "theirs"}
+    text = admit.ok("explain", "workload", "waits").out
+    for part in (
+        "queue a of clusterqueue team-a (cohort research, BestEffortFIFO), priority 3",
+        "Preemption does not help",
+        "reclaimWithinCohort: Never of ClusterQueue team-a leaves other queues what they use",
+        "3 of cpu in flavor spot coming free in cohort research",
+        "a toleration of taint ondemand, which flavor ondemand has",
+    ):
+        assert part in text
+
+
+def test_who_waits_is_listed_with_numbers_and_flavors_and_no_more_than_asked(admit: Up) -> None:
+    submit(admit, "waits-too", "a", "3", "2")
+
+    def listed() -> Any:
+        return admit.ok("get", "pending", "-q", "team-a", "-o", "json").json()
+
+    found = until(listed, lambda it: it["total"] == 2 and all(row["parked"] for row in it["items"]))
+    assert [(row["name"], row["position"]) for row in found["items"]] == [
+        ("waits", 1),
+        ("waits-too", 2),
+    ]
+    assert all(row["flavors"] == ["spot", "ondemand"] for row in found["items"])
+    assert "cpu: 3 short in flavor spot (3 asked, 0 free)" in found["items"][0]["message"]
+    one = admit.ok("get", "pending", "-q", "team-a", "--limit", "1")
+    assert [line.split()[2] for line in one.lines[1:]] == ["waits"]
+    assert "1 more are pending" in one.err
+    wide = admit.ok("get", "pending", "-q", "a", "-o", "wide").lines
+    assert "FLAVORS TRIED" in wide[0]
+    assert "spot,ondemand" in wide[1]
+    assert admit("get", "wl", "--limit", "1").status == 2
+
+
+def test_the_tree_of_a_cohort_tells_quota_usage_and_what_is_borrowed(admit: Up) -> None:
+    told = [" ".join(line.split()) for line in admit.ok("describe", "cohort", "research").lines]
+    assert "Object: none: other objects name it" in told
+    assert "ClusterQueues below: team-a, team-b" in told
+    assert "cohort research * ondemand cpu 0 4 0 0 0 4 -" in told
+    assert "cq team-b spot cpu 4 4 4 0 4 0 -" in told
+    missing = admit("describe", "cohort", "nowhere")
+    assert (missing.status, missing.out) == (1, "")
+
+
+def test_a_local_queue_tells_the_usage_of_its_own_workloads(admit: Up) -> None:
+    status = admit.ok("get", "lq", "b", "-o", "json").json()["status"]
+    spot = {"name": "spot", "resources": [{"name": "cpu", "total": "4"}]}
+    assert status["flavorsUsage"] == [spot]
+    assert status["flavorsReservation"] == [spot]
+
+
+def test_who_was_preempted_is_told_by_whom_and_why_on_both_sides(admit: Up) -> None:
+    submit(admit, "boss", "a", "1", "8")
+    admit.ok("wait", "workload", "boss", "--for", "Running", "--timeout", "50s")
+    why = admit.ok("explain", "workload", "small", "-o", "json").json()
+    by = why["preemptedBy"]
+    assert (by["by"], by["rule"]) == ("default/boss", "InClusterQueue")
+    assert (by["grounds"]["byPriority"], by["grounds"]["priority"]) == (8, 1)
+    text = admit.ok("explain", "workload", "small").out
+    assert "by workload default/boss" in text
+    assert "priority 8 in clusterqueue team-a against priority 1 in clusterqueue team-a" in text
+    assert "allowed by withinClusterQueue: LowerPriority of clusterqueue team-a" in text
+    victim = admit.ok("events", "--workload", "small").out
+    reason = "Preempted for default/boss in ClusterQueue team-a: priority 8 against 1"
+    assert f"InClusterQueue: {reason}" in victim
+    assert f"evicted           default/small  Preempted: {reason}" in victim
+    preemptor = admit.ok("events", "--workload", "boss").out
+    assert "WaitingForPreemptedWorkloads" in preemptor
+    assert "default/small" in preemptor
+    assert "team-a: main on spot; 1 cpu of" in preemptor
