@@ -1,0 +1,151 @@
+"""Who waits in which order, and what queues and cohorts count."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from admittance.api.workload import RequeueState
+from admittance.events.requests import PendingQuery, Queues
+from admittance.scheduler.config import Config
+
+from scheduling import NOON, Story, groups, quota
+
+
+def many(story: Story, count: int, queue: str, *, first: int = 0) -> None:
+    for n in range(first, first + count):
+        story.submit(f"{queue}-{n:03}", queue, str(9 + n % 3), priority=n % 2, age=1000 - n)
+
+
+def names(story: Story, namespace: str = "", **query: object) -> list[tuple[int, str]]:
+    rows = story.core.pending(PendingQuery(**query), namespace).rows  # type: ignore[arg-type]
+    return [(row.position, row.name) for row in rows]
+
+
+def a_story() -> Story:
+    story = Story(Config())
+    story.queue("cq", resourceGroups=groups(default="4"))
+    return story
+
+
+def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
+    story = a_story()
+    many(story, 12, "cq")
+    listed = names(story)
+    assert [at for at, _ in listed] == list(range(1, 13))
+    assert [story.why(name).position for _, name in listed] == list(range(1, 13))
+    considered: list[str] = []
+    queue = story.core._world.queues["cq"]
+    while (head := queue.head()) is not None:
+        considered.append(head.key[1])
+        queue.remove(head)
+    assert considered == [name for _, name in listed]
+
+
+def test_pages_make_up_the_whole_list_over_queues() -> None:
+    story = a_story()
+    story.queue("other", resourceGroups=groups(default="4"))
+    many(story, 7, "other")
+    many(story, 7, "cq")
+    story.submit("lost", "nowhere")
+    whole = names(story)
+    assert len(whole) == 15
+    assert whole[-1] == (0, "lost")
+    pages = [names(story, skip=at, limit=4) for at in range(0, 16, 4)]
+    assert [row for page in pages for row in page] == whole
+    assert story.core.pending(PendingQuery(skip=6, limit=2)).total == 15
+
+
+def test_one_local_queue_is_listed_with_positions_in_its_cluster_queue() -> None:
+    story = a_story()
+    story.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
+    many(story, 30, "cq")
+    story.submit("few", "second", "9", age=990.5)
+    story.submit("late", "second", "9", age=1)
+    whole = names(story)
+    wanted = [row for row in whole if row[1] in ("few", "late")]
+    assert names(story, "ns", local_queue="second") == wanted
+    assert names(story, "ns", local_queue="second", limit=1) == wanted[:1]
+    assert story.core.pending(PendingQuery(local_queue="second"), "ns").total == 2
+    of_many = [row for row in whole if row[1] not in ("few", "late")]
+    assert names(story, "ns", local_queue="cq") == of_many
+
+
+def test_a_row_tells_reason_numbers_flavors_and_since_when_it_waits() -> None:
+    story = a_story()
+    story.submit("large", "cq", "9", age=60)
+    story.settle()
+    story.submit("next", "cq", "1", age=5)
+    story.submit("later", "cq", "1")
+    story.change("later", requeue_state=RequeueState(requeue_at=NOON + timedelta(hours=1)))
+    rows = {row.name: row for row in story.core.pending(PendingQuery()).rows}
+    assert (rows["large"].reason, rows["large"].parked) == ("ExceedsMaxQuota", True)
+    assert "cpu: 9 > 4, the most that flavor default can give" in rows["large"].message
+    assert rows["large"].flavors == ("default",)
+    assert rows["large"].created == NOON - timedelta(seconds=60)
+    assert (rows["next"].reason, rows["next"].parked) == ("PendingEvaluation", False)
+    assert rows["later"].reason == "Backoff"
+    assert "until 2026-01-01T13:00:00" in rows["later"].message
+
+
+def test_a_resource_that_left_the_manifest_is_counted_only_as_long_as_it_is_used() -> None:
+    story = a_story()
+    story.flavor("old")
+    story.queue("cq", resourceGroups=groups(default="4", old="2"))
+    story.submit("runs", "cq", "4", age=9)
+    story.submit("too", "cq", "2", age=8)
+    assert story.settle() == ["runs", "too"]
+    assert story.flavors("too") == [{"cpu": "old"}]
+    story.queue("cq", resourceGroups=groups(default="4"))
+
+    def counted() -> list[tuple[str, int, int]]:
+        (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+        return [(one.flavor, one.nominal, one.reserved) for one in status.usage]
+
+    assert counted() == [("default", 4000, 4000), ("old", 0, 2000)]
+    story.finish("too")
+    assert counted() == [("default", 4000, 4000)]
+
+
+def test_a_local_queue_counts_what_its_own_workloads_hold() -> None:
+    story = a_story()
+    story.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
+    story.submit("a", "cq", "1", age=9)
+    story.submit("b", "second", "2", age=8)
+    story.cycle()
+    story.cycle(confirm=False)
+    (said,) = story.decided
+    story.change(
+        "b", conditions={"QuotaReserved": (True, "QuotaReserved")}, admission=said.admission
+    )
+    locals_ = {one.name: one for one in story.core.queues(Queues(), "ns").local_queues}
+    (first,), (second,) = locals_["cq"].usage, locals_["second"].usage
+    assert (first.reserved, first.admitted) == (1000, 1000)
+    assert (second.reserved, second.admitted) == (2000, 0)
+    assert (locals_["second"].reserving, locals_["second"].admitted) == (1, 0)
+
+
+def test_the_tree_of_a_cohort_counts_every_level() -> None:
+    story = Story(Config())
+    story.put("Cohort", "left", {"parentName": "root", "fairSharing": {"weight": "2"}})
+    story.queue("a", "left", resourceGroups=groups(default=quota("2", lend="1")))
+    story.queue("b", "root", resourceGroups=groups(default="3"))
+    story.submit("w", "a", "4")
+    story.settle()
+    story.submit("waits", "a", "9")
+    tree = story.core.queues(Queues(cohort="left")).tree
+    shown = [(one.depth, one.kind, one.name) for one in tree]
+    assert shown == [
+        (0, "Cohort", "root"),
+        (1, "ClusterQueue", "b"),
+        (1, "Cohort", "left"),
+        (2, "ClusterQueue", "a"),
+    ]
+    by_name = {one.name: one for one in tree}
+    (of_a,) = by_name["a"].usage
+    assert (of_a.nominal, of_a.usage, of_a.borrowed, of_a.lendable) == (2000, 4000, 2000, 1000)
+    (of_left,) = by_name["left"].usage
+    assert (of_left.subtree, of_left.usage, of_left.borrowed) == (1000, 3000, 2000)
+    assert by_name["left"].weight == 2.0
+    assert by_name["left"].share > 0
+    assert (by_name["a"].pending, by_name["a"].reserving) == (1, 1)
+    assert "nothing names it" in story.core.queues(Queues(cohort="nowhere")).error
