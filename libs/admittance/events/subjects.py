@@ -15,6 +15,8 @@ from admittance.events.names import BadToken, plain, token
 STREAM: Final = "ADMITTANCE"
 TIMERS: Final = "ADMITTANCE_TIMERS"
 BUCKET: Final = "admittance"
+USAGE: Final = "_usage"
+"""Of keys in the bucket that are no objects: what a LocalQueue has consumed."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from admittance.api.kinds import KINDS
-from admittance.api.manifest import decode_object
+from admittance.api.manifest import ManifestError, decode_object
 from admittance.events.base import HEADER_TRACE
 from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.subjects import USAGE
 from admittance.events.system import BarrierEcho
 from admittance.quota.catalog import Catalog
 from admittance.workload import stored
@@ -45,6 +48,8 @@ class Controller:
         self.workloads = Workloads()
         self.around = Queues(self.objects, self.catalog)
         self.speaker = Speaker(self.objects, secret)
+        self.unreadable: dict[str, str] = {}
+        """Keys of values that nobody can read, and why; whoever tells of them takes them out."""
         self.read = 0
         self.newest_fact = 0
         """The newest fact that any workload held when the bucket was read."""
@@ -59,12 +64,20 @@ class Controller:
     def load(
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
-        """An entry of the bucket, as read at the start or after a refused put."""
+        """An entry of the bucket, as read at the start or after a refused put. A value that nobody
+        can read, written by hand, counts as none, and is noted in ``unreadable``."""
         prefix = key.partition(".")[0]
-        if prefix == "workload":
-            self._load_workload(key, value, revision, headers)
-        elif prefix not in ("barrier", "_admittance"):
-            self._load_object(key, value, revision)
+        try:
+            if prefix == "workload":
+                self._load_workload(key, value, revision, headers)
+            elif prefix not in ("barrier", "_admittance", USAGE):
+                self._load_object(key, value, revision)
+        except (msgspec.MsgspecError, ManifestError) as error:
+            self.unreadable[key] = str(error)
+            if prefix == "workload":
+                self.workloads.keep(key, Known(None, revision, 0))
+            else:
+                self.keep_object(key, None, b"", revision)
 
     def _load_workload(
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]

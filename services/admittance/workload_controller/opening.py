@@ -54,6 +54,7 @@ async def open_controller(
                     learn(controller, one.key, one.value, one.revision, one.headers)
                     for one in entries
                 ]
+                tell_unreadable(controller)
                 await _state(bus, [said for said in learned if said is not None])
         finally:
             await manifests.close()
@@ -65,6 +66,14 @@ async def open_controller(
 def _load(controller: Controller, entries: list[Entry]) -> None:
     for entry in entries:
         controller.load(entry.key, entry.value, entry.revision, entry.headers)
+    tell_unreadable(controller)
+
+
+def tell_unreadable(controller: Controller) -> None:
+    """Logs what was found in the bucket that nobody can read."""
+    while controller.unreadable:
+        key, error = controller.unreadable.popitem()
+        log.error("value_unreadable", key=key, error=error)
 
 
 async def _restate(bus: Bus, controller: Controller) -> None:

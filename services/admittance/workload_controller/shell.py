@@ -43,7 +43,7 @@ from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
 from admittance.workload_controller.joint import packed, parted
 from admittance.workload_controller.memory import Memory
-from admittance.workload_controller.opening import open_controller
+from admittance.workload_controller.opening import open_controller, tell_unreadable
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
@@ -355,6 +355,7 @@ class Active:
             controller.workloads.gone(key)
         else:
             controller.load(entry.key, entry.value, entry.revision, entry.headers)
+            tell_unreadable(controller)
 
     async def say(self, messages: Iterable[Message]) -> None:
         """States messages until the log has them, pipelined."""

@@ -1,0 +1,32 @@
+"""Values that somebody wrote into the bucket by hand, and wrongly."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.workload_controller.decide import Controller
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("workload.ns.w", b"{broken", id="a workload that is no JSON"),
+        pytest.param("workload.ns.w", b'{"status": 3}', id="a workload of another shape"),
+        pytest.param("clusterqueue.cq", b"\xff", id="a queue that is no text"),
+        pytest.param(
+            "clusterqueue.cq", b'{"kind": "ClusterQueue"}', id="a queue without a version"
+        ),
+    ],
+)
+def test_a_value_that_nobody_can_read_counts_as_none_and_is_told(key: str, value: bytes) -> None:
+    controller = Controller(b"secret")
+    controller.load(key, value, 7, {})
+    assert list(controller.unreadable) == [key]
+    assert controller.settle_load(0) == []
+    if key.startswith("workload"):
+        # Whoever submits it anew writes over it.
+        known = controller.workloads.get(key)
+        assert (known.workload, known.revision) == (None, 7)
+    else:
+        assert controller.objects.get(key) is None
+        assert controller.objects.expected(key) == 7
