@@ -21,7 +21,7 @@ from admittance.events.facts import Decision, Stopped
 from admittance.events.names import plain, token
 from admittance.events.requests import SettledReply
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
-from admittance.events.subjects import EPOCH, subject_of, workload_key
+from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.workload.conditions import Type, find, is_true
@@ -36,8 +36,6 @@ CYCLE: Final = timedelta(milliseconds=1)
 """How much later it is after each cycle: reservations made one after the other have an order."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
-USAGE: Final = "usage"
-"""First part of the keys under which schedulers keep what LocalQueues have consumed."""
 
 Key = tuple[str, str]
 _KIND_OF_PREFIX: Final = {

@@ -31,7 +31,7 @@ from admittance.events.requests import (
     Queues,
     QueuesReply,
 )
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import USAGE, subject_of
 from admittance.events.system import BarrierEcho
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
@@ -44,7 +44,7 @@ from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.scheduler.config import Config, config_of, differing
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.simulating import Simulations
-from admittance.scheduler.usage_keys import PREFIX, UsageKeys
+from admittance.scheduler.usage_keys import UsageKeys
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 
@@ -153,7 +153,7 @@ class Shell:
                 if self._leading.echoed(echo.domain, echo.epoch):
                     self._core.own(echo.domain)
                     log.info("leading", domain=echo.domain, epoch=echo.epoch)
-        elif prefix == PREFIX:
+        elif prefix == USAGE:
             key, record = self._usages.read(rest, entry)
             self._core.apply_usage(*key, record)
         elif prefix in _KIND_OF_TOKEN:

@@ -1,4 +1,4 @@
-"""What LocalQueues have consumed, in the bucket: one key each, ``usage.<namespace>.<name>``.
+"""What LocalQueues have consumed, in the bucket: one key each, ``_usage.<namespace>.<name>``.
 
 Whoever leads the domain writes it, a second after something changed and in every sampling interval
 in which something runs; whoever comes after goes on from there. Nobody else writes these keys, and
@@ -18,12 +18,12 @@ import structlog
 
 from admittance.events.names import plain, token
 from admittance.events.shapes import ConsumedUsage
+from admittance.events.subjects import USAGE
 from admittance.runtime.bucket import Entry, delete_message, put_message
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.scheduler.picture import Key
 
-PREFIX: Final = "usage"
 PAUSE_SECONDS: Final = 1.0
 """Before what could not be written is tried again."""
 log = structlog.get_logger()
@@ -84,7 +84,7 @@ class UsageKeys:
                     self._revisions[key] = max(outcome, self._revisions.get(key, 0))
 
     def _message(self, key: Key, record: ConsumedUsage | None) -> Outgoing:
-        at = f"{PREFIX}.{token(key[0])}.{token(key[1])}"
+        at = f"{USAGE}.{token(key[0])}.{token(key[1])}"
         expected = self._revisions.get(key, 0)
         if record is None:
             return delete_message(at, expected=expected)
