@@ -26,6 +26,7 @@ def apply_object(
     for domain_name in touched:
         domain = world.domains.get(domain_name)
         if domain is not None:
+            world.moved(domain)
             for member in [one for one in domain.inflight if one.seen < revision]:
                 world.undo(member, domain, now)
     if kind == "ClusterQueue":
@@ -90,6 +91,7 @@ def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
             world.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
         )
     _set_mode(world, queue)
+    world.moved(queue.domain)
     if queue.domain is not None:
         queue.domain.note(queue)
         if queue.node is not None and (spec or (queue.activity.active and not was_active)):
@@ -121,6 +123,7 @@ def _place(world: World, touched: set[str], kind: str, name: str) -> None:
         domain = world.domains.get(domain_name)
         if domain is not None:
             domain.generation += 1
+            world.moved(domain)
             if kind == "Cohort":
                 queues.update(domain.queues)
     for queue in queues:
@@ -138,6 +141,7 @@ def _place(world: World, touched: set[str], kind: str, name: str) -> None:
         if domain is not None:
             domain.queues[queue] = None
             domain.generation += 1
+            world.moved(domain)
             domain.note(queue)
             world.flush(domain)
         # A cursor's generation counts both; it must not come out as it was by accident.
@@ -154,6 +158,7 @@ def domain_at(world: World, name: str) -> Domain:
 
 
 def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> None:
+    world.moved(before)
     before.queues.pop(queue, None)
     before.ready.pop(queue, None)
     before.resting.pop(queue, None)

@@ -63,6 +63,7 @@ def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
         member.inflight = Say.REVOKED
         member.seen = world.seen
         domain.inflight[member] = None
+        world.moved(domain)
         stated.append(
             Revoked(
                 namespace=member.key[0],

@@ -15,6 +15,7 @@ from admittance.scheduler.assign import NO_FIT, Cursor
 from admittance.scheduler.config import Config
 from admittance.scheduler.loops import REASON as LOOP
 from admittance.scheduler.loops import Loops
+from admittance.scheduler.memo import nominated
 from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue, Scanned
@@ -71,7 +72,7 @@ class Cycle:
             cursor = self._cursor(domain, queue, member, self.number)
             if cursor is not None:
                 domain.began[member] = cursor
-            entry = Entry(queue, member, self._nominator.nominate(queue, member, cursor))
+            entry = Entry(queue, member, nominated(self._nominator, queue, member, cursor))
             if entry.assignment.mode == NO_FIT and not (self._shares_count and in_bracket(queue)):
                 moved |= self._rest(domain, entry, now)
             else:
@@ -115,6 +116,8 @@ class Cycle:
 
     def settle(self, domain: Domain, entry: Entry, outcome: Outcome, now: datetime) -> bool:
         """Where the entry waits from now on, if it still does. True: that is news."""
+        if outcome in (Outcome.ACCEPTED, Outcome.PREEMPTS):
+            domain.version += 1
         if outcome is Outcome.ACCEPTED:
             return True
         if outcome is Outcome.NOTHING:

@@ -88,5 +88,6 @@ def end(world: World, joint: Joint) -> None:
         if ranked is not None:
             insort(charge.queue.ranked, ranked)
             giver.ranked = ranked
+        world.moved(charge.queue.domain)
     joint.given.clear()
     world.stir(joint.domain)

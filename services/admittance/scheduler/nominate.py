@@ -51,6 +51,12 @@ class Nominator:
         self._partial = config.partial_admission
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
+        # Usages of LocalQueues decide about victims too, and move with time.
+        self._remembers = config.admission_fair_sharing is None
+
+    def may_remember(self, member: Member) -> bool:
+        """What the member would get depends on nothing that moves without its domain's version."""
+        return self._remembers and (self._loops is None or not self._loops.barred(member))
 
     def search(self, queue: Queue, member: Member) -> Search:
         """The searches of one nomination, for whoever wants to ask more of them."""

@@ -19,6 +19,7 @@ from admittance.quota.tree import Node
 from admittance.scheduler import order
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.lanes import ClassKey, Item, Lanes, Places
+from admittance.scheduler.memo import Memo
 from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
 
@@ -63,10 +64,22 @@ class EqClass:
     ``members`` are sorted, from ``start`` on. ``parked``: why none of them can be placed; None:
     they compete. ``said``: all members but those that are just being told, by the reason that their
     status gives for waiting, and since when each has been here with it. ``listed``: it has an item
-    in `Loud`. ``scanned``: how it came to be parked.
+    in `Loud`. ``scanned``: how it came to be parked. ``memo``: what its first member would have got
+    when it was last looked at.
     """
 
-    __slots__ = ("item", "key", "listed", "members", "parked", "said", "scanned", "since", "start")
+    __slots__ = (
+        "item",
+        "key",
+        "listed",
+        "members",
+        "memo",
+        "parked",
+        "said",
+        "scanned",
+        "since",
+        "start",
+    )
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
@@ -78,6 +91,7 @@ class EqClass:
         self.scanned: Scanned | None = None
         self.said: dict[str, dict[Member, datetime]] = {}
         self.listed = False
+        self.memo: Memo | None = None
 
     @property
     def live(self) -> int:
@@ -389,9 +403,11 @@ class Domain:
     ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
     somebody looked whether all still fits. ``idle``: cycles in a row that nothing came of.
     ``still``: the last of them changed nothing at all, so that the next one would go like it.
-    ``generation``: rises with every edit of a quota or an edge. Of the present cycle, for the log:
-    ``seen``, what its picture has seen; ``began``, behind which flavors scans began, where not at
-    the first ones; ``beside``, who had its turn since something was stated last.
+    ``version``: rises with whatever could make a difference to what a head would get: quota that
+    is charged or released, who may be a victim, the configuration. ``generation``: rises with every
+    edit of a quota or an edge. Of the present cycle, for the log: ``seen``, what its picture has
+    seen; ``began``, behind which flavors scans began, where not at the first ones; ``beside``, who
+    had its turn since something was stated last.
     """
 
     __slots__ = (
@@ -409,6 +425,7 @@ class Domain:
         "resting",
         "seen",
         "still",
+        "version",
     )
 
     def __init__(self, name: str) -> None:
@@ -425,6 +442,7 @@ class Domain:
         self.cut = True
         self.idle = 0
         self.still = False
+        self.version = 0
         self.generation = 0
 
     def note(self, queue: Queue) -> None:

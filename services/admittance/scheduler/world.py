@@ -130,6 +130,11 @@ class World:
         if member.competes and member.charge is None:
             self.admit_to_queue(member, now)
 
+    def moved(self, domain: Domain | None) -> None:
+        """What heads there would get may be different from now on."""
+        if domain is not None:
+            domain.version += 1
+
     # Quota. ---------------------------------------------------------------------------------
 
     def charge(
@@ -140,6 +145,7 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
+        self.moved(queue.domain)
         if self.accounts is not None:
             self.accounts.heard(member, self.now, anew=True)
 
@@ -147,6 +153,7 @@ class World:
         """The member may be a victim from now on, in the order of its priority and reservation."""
         if (self.config.preemption or not self.config.as_kueue) and member.charge is not None:
             member.charge.queue.rank(member, reserved_at)
+            self.moved(member.charge.queue.domain)
 
     def release(self, member: Member) -> Queue | None:
         """The member holds nothing any more; exactly what was charged is given back. Returns the
@@ -160,6 +167,7 @@ class World:
         held.queue.holding.pop(member, None)
         if member.ranked is not None:
             held.queue.unrank(member)
+        self.moved(held.queue.domain)
         if self.accounts is not None:
             self.accounts.heard(member, self.now)
         return held.queue
@@ -170,6 +178,8 @@ class World:
         """Nothing about the member is on its way any more."""
         if member.inflight is Say.REVOKED:
             self.look_for_cuts(domain)
+        if member.inflight is not Say.REFUSED:
+            self.moved(domain)
         member.inflight = Say.NOTHING
         if domain is not None:
             domain.inflight.pop(member, None)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
 import pytest
 
-from admittance.scheduler.config import Config
-from admittance.scheduler.nominate import Nominator
+from admittance.scheduler import cycle
+from admittance.scheduler.assign import Cursor
+from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduler.memo import nominated
+from admittance.scheduler.nominate import Nomination, Nominator
+from admittance.scheduler.picture import Member
+from admittance.scheduler.queue import Queue
 
 from scheduling import Story, groups, quota
+
+WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+RECLAIM = ("Never", "LowerPriority", "Any")
 
 
 @pytest.fixture
@@ -71,3 +82,114 @@ def test_idle_cycles_that_are_not_run_count_for_the_cursors_of_others() -> None:
     before = story.core._cycle.number
     story.settle()
     assert story.core._cycle.number == before + 9
+
+
+# Nominations that are remembered. -----------------------------------------------------------
+
+
+def _known(nomination: Nomination) -> tuple[object, ...]:
+    found, victims = nomination
+    return (
+        found.mode,
+        found.level,
+        found.usage,
+        found.cursor,
+        found.contested,
+        found.places,
+        found.obstacles,
+        victims,
+    )
+
+
+@pytest.fixture
+def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every nomination of a cycle is made anew beside the one that is taken, and has to be the
+    same; how many were remembered."""
+    counted: Counter[str] = Counter()
+
+    def checked(
+        nominator: Nominator, queue: Queue, member: Member, at: Cursor | None
+    ) -> Nomination:
+        assert member.cls is not None
+        before = member.cls.memo
+        taken = nominated(nominator, queue, member, at)
+        counted["remembered"] += before is not None and before.nomination is taken
+        counted["all"] += 1
+        assert _known(taken) == _known(nominator.nominate(queue, member, at))
+        return taken
+
+    monkeypatch.setattr(cycle, "nominated", checked)
+    return counted
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
+def test_what_is_remembered_is_what_would_be_found_anew(
+    remembered: Counter[str], seed: int, fair: FairSharing | None
+) -> None:
+    random = Random(seed)
+    story = Story(Config(preemption=True, fair_sharing=fair, partial_admission=True))
+    story.flavor("other")
+
+    def configure(n: int) -> None:
+        within, reclaim = random.choice(WITHIN), random.choice(RECLAIM)
+        story.queue(
+            f"q{n}",
+            "team" if n < 4 else "",
+            preemption={
+                "withinClusterQueue": within,
+                "reclaimWithinCohort": reclaim,
+            },
+            queueingStrategy=random.choice(("StrictFIFO", "BestEffortFIFO")),
+            resourceGroups=groups(
+                default=quota(str(random.randint(0, 6))), other=quota(str(random.randint(0, 6)))
+            ),
+        )
+
+    for n in range(5):
+        configure(n)
+    running: list[str] = []
+    ended: set[str] = set()
+    for n in range(60):
+        what = random.random()
+        if what < 0.6:
+            name, queue = f"w{n}", f"q{random.randrange(5)}"
+            pods = random.choice(
+                [
+                    [{"requests": {"cpu": random.choice("1235")}}],
+                    [{"requests": {"cpu": "1"}}, {"requests": {"cpu": random.choice("246")}}],
+                ]
+            )
+            priority, age = random.randint(0, 2), random.randint(0, 50)
+            story.submit(name, queue, priority=priority, age=age, pods=pods)
+        elif what < 0.85 and running:
+            done = random.choice(running)
+            ended.add(done)
+            story.finish(done)
+        elif what < 0.95:
+            story.core.flush(f"q{random.randrange(5)}")
+        else:
+            configure(random.randrange(5))
+        for _ in range(random.randint(1, 12)):
+            story.cycle()
+        running = [one for one in story.stored if story.admission(one) and one not in ended]
+    assert remembered["all"] > remembered["remembered"] > 0
+
+
+def test_what_an_older_workload_may_preempt_is_not_remembered_for_its_younger_equal() -> None:
+    story = Story()
+    story.queue(
+        "alone",
+        preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"},
+        resourceGroups=groups(default=quota("1")),
+    )
+    story.submit("runs", "alone", age=10)
+    story.settle()
+    story.submit("older", "alone", age=20)
+    story.submit("younger", "alone", age=5)
+    nominator, world = story.core._cycle._nominator, story.core._world
+    found = [
+        bool(nominated(nominator, world.queues["alone"], world.members["ns", name], None)[1])
+        for name in ("older", "younger")
+    ]
+    assert found == [True, False]
