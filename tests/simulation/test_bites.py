@@ -10,7 +10,7 @@ import pytest
 
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.run import run
-from admittance.simulation.scenario import Scenario, contested, scenario
+from admittance.simulation.scenario import Scenario, contested, preempting, scenario
 
 Plot = Callable[[Random], Scenario]
 
@@ -56,6 +56,12 @@ LIMIT = 1500
             contested,
             "runs on .* and starts on",
             id="two runners would start one admission",
+        ),
+        pytest.param(
+            {"joint": False},
+            preempting,
+            "over quota",
+            id="quota would be handed on that nobody has given up",
         ),
     ],
 )

@@ -13,7 +13,8 @@ from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
 from admittance.simulation.actors.world import Publisher
-from admittance.simulation.invariants import Broken, Invariants, Seen
+from admittance.simulation.broken import Broken
+from admittance.simulation.invariants import Invariants, Seen
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.server import Server
 from admittance.simulation.stream import Outgoing

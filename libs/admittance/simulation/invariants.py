@@ -22,7 +22,6 @@ from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
-
 _W: Final = "waiting"
 _GROUP: Final = {
     Phase.PENDING: _W,

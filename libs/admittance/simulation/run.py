@@ -13,8 +13,9 @@ from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
 from admittance.simulation.actors.service import Service
 from admittance.simulation.actors.world import Admin, Checks, Publisher
+from admittance.simulation.broken import Broken
 from admittance.simulation.ending import Ending
-from admittance.simulation.invariants import Broken, Invariants
+from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.scenario import SERVICES, Fault, Scenario, scenario

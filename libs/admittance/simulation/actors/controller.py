@@ -357,10 +357,10 @@ class Active:
             # Torn: each put goes for itself, the one who gets before those who give.
             messages = [_put_of(put) for put in reversed(puts)]
             try:
-                outcomes = yield from self._link.publish_all(self._server.bucket.publish, messages)
+                torn = yield from self._link.publish_all(self._server.bucket.publish, messages)
             except Unavailable:
                 return [None] * len(puts)
-            return outcomes[::-1]
+            return torn[::-1]
         batch = [_put_of(put) for put in puts]
         try:
             (last,) = yield from self._link.publish_all(
