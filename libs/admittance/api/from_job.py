@@ -71,7 +71,9 @@ def _template(job: Job, count: int) -> PodTemplate:
     labels = {k: v for k, v in template.metadata.labels.items() if k not in _OF_A_JOB}
     annotations = dict(template.metadata.annotations)
     completions = job.spec.completions
-    if completions is not None and completions != count:
+    fewer = MIN_PARALLELISM in job.metadata.annotations
+    if completions is not None and (completions != count or fewer):
+        # Also where it is the count, if fewer pods may start: what is wanted stays the same.
         annotations[COMPLETIONS] = str(completions)
     if job.spec.backoff_limit is not None:
         annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)

@@ -297,7 +297,10 @@ def test_as_many_pods_as_run_at_once(spec: Any, count: int, completions: str | N
 def test_partial_admission_of_a_job() -> None:
     least = {"kueue.x-k8s.io/job-min-parallelism": "5"}
     job = a_job(parallelism=20, completions=20, annotations=least)
-    assert workload_of(job).spec.pod_sets[0].min_count == 5
+    (pod_set,) = workload_of(job).spec.pod_sets
+    assert pod_set.min_count == 5
+    # Fewer pods have as much to complete.
+    assert pod_set.template.metadata.annotations.get(COMPLETIONS) == "20"
     for wrong in ("0", "20", "many", "-1"):
         least = {"kueue.x-k8s.io/job-min-parallelism": wrong}
         with pytest.raises(ManifestError, match="must be a number from 1 to 19"):
