@@ -130,6 +130,7 @@ class SchedulerService(Service):
         while True:
             self._changed.clear()
             now = self.process.now()
+            core.wake(now=now)
             decisions: list[Decision] = list(core.cycle(now=now)) if core.has_work() else []
             decisions += core.refusals(now=now)
             if decisions:
