@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from admittance.scheduler.config import Config, FairSharing
 
+from .answering import candidates, classes, listing
 from .deciding import among, arrivals, decisions, explaining, memory
 from .living import contended, living
 from .searching import SHAPES, in_vain, preempting
@@ -42,6 +43,13 @@ FIGURES: Final[dict[str, Figure]] = {
     "admissionMicrosecondsAmong1000": Figure(lambda: among(1_000)),
     "admissionMicrosecondsAmong200000": Figure(lambda: among(200_000), 1),
     "explainMilliseconds100000": Figure(lambda: explaining(30, 100_000), 1),
+    "explainMilliseconds100000Among1000": Figure(lambda: candidates(1_000, 100_000), 1),
+    "explainSharesMilliseconds100000Among1000": Figure(
+        lambda: candidates(1_000, 100_000, fair=True), 1
+    ),
+    "explainMillisecondsOf10000Classes": Figure(lambda: classes(10_000), 1),
+    "pendingMillisecondsFirst1000Of100000": Figure(lambda: listing(100_000, local=False), 1),
+    "pendingMillisecondsLocalQueueOf100000": Figure(lambda: listing(100_000, local=True), 1),
     "searchInVainMillisecondsOwnQueue": Figure(lambda: in_vain(1_000)),
     "searchInVainMillisecondsOneLender": Figure(lambda: in_vain(1_000, own=False)),
 }

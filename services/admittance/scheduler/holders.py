@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from heapq import nsmallest
 from itertools import islice
+from operator import itemgetter
 
 from admittance.events.why import Holder
+from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
-from admittance.scheduler.picture import Member
+from admittance.scheduler.picture import Key, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.spared import Ask, spared_by
 from admittance.scheduler.world import World
 
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
+
+Place = tuple[int, int, Key, FlavorResource, Cell, Member]
+"""The amount, negated, priority and name: the order; then what and whose it is."""
 
 
 def holders(world: World, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
@@ -23,17 +27,31 @@ def holders(world: World, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, .
     if not asks:
         return ()
     asker = next(iter(asks.values()))
-    found = (
-        (-amount, other.priority, other.key, cell.fr, cell, other)
-        for other in islice(_everybody(asker.queue, asks), LOOKED_AT_MAX)
-        if other.charge is not None and other is not asker.member
-        for cell, amount in other.charge.cells
-        if amount > 0 and cell.fr in asks
-    )
+    best: list[Place] = []
+    least, last = 1, UNLIMITED  # Who would not be among the best is passed over at once.
+    for other in islice(_everybody(asker.queue, asks), LOOKED_AT_MAX):
+        charge = other.charge
+        if charge is None or other is asker.member:
+            continue
+        for cell, amount in charge.cells:
+            if amount < least or (amount == least and other.priority > last):
+                continue
+            if cell.fr in asks:
+                best.append((-amount, other.priority, other.key, cell.fr, cell, other))
+        if len(best) > 4 * HOLDERS_MAX:
+            least, last = _keep(best)
+    _keep(best)
     return tuple(
-        _holder(world, asks[fr], other, cell, -less)
-        for less, _, _, fr, cell, other in nsmallest(HOLDERS_MAX, found, key=lambda one: one[:4])
+        _holder(world, asks[fr], other, cell, -less) for less, _, _, fr, cell, other in best
     )
+
+
+def _keep(best: list[Place]) -> tuple[int, int]:
+    """Drops all but the best. Returns the least amount, and the highest priority with it, of those
+    who might still be among them."""
+    best.sort(key=itemgetter(0, 1, 2, 3))
+    del best[HOLDERS_MAX:]
+    return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)
 
 
 def _everybody(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> Iterator[Member]:
