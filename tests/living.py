@@ -82,6 +82,11 @@ class Life:
         subject = applied_subject(kind.lower(), namespace, name, deleted=manifest is None)
         self._hear(subject, msgspec.json.encode(applied))
 
+    def is_there(self, kind: str, name: str, namespace: str = "") -> bool:
+        """There is such an object."""
+        about = self._objects.get((kind, namespace, name))
+        return about is not None and self.controller.objects.get(key_of(about)) is not None
+
     def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
         """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
         spec.setdefault("namespaceSelector", {})
@@ -246,4 +251,4 @@ class Life:
         ]
 
 
-__all__ = ["Life"]
+__all__ = ["NS", "Life"]
