@@ -36,7 +36,7 @@ __all__ = ["explain", "pending", "queues"]
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
-"""In a queue of more classes only its head is named of those in front."""
+"""In a queue of more classes, or with more set aside, only its head is named of those in front."""
 
 
 class _Look(NamedTuple):
@@ -257,7 +257,7 @@ def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
     if position == 1:
         return ()
     head = queue.head()
-    if len(queue.classes) <= CLASSES_MAX:
+    if len(queue.classes) + len(queue.asides) <= CLASSES_MAX:
         front: Iterator[tuple[int, Member]] = enumerate(in_order(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
         if head is not None and head is not member and all(one is not head for _, one in first):

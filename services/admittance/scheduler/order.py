@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import merge
@@ -57,7 +58,14 @@ def position(queue: Queue, member: Member) -> int:
         # It goes before all that used as much; where its own place is ahead it counts there.
         ahead += (-sticky.priority, place(sticky)) > stands[1:]
     for key, cls in queue.classes.items():
-        other = (lanes.usage_of(key[2]) if lanes is not None else 0.0, -key[0])
+        if lanes is None:
+            # As below, at less cost: a queue may have very many classes.
+            if -key[0] < rank:
+                ahead += len(cls.members) - cls.start
+            elif key[0] == -rank:
+                ahead += bisect_left(cls.members, mine, cls.start) - cls.start
+            continue
+        other = lanes.usage_of(key[2]), -key[0]
         if other < stands[:2]:
             ahead += cls.live
         elif other == stands[:2]:
