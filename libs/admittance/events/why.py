@@ -55,7 +55,8 @@ class Barrier(Shape, frozen=True, kw_only=True):
     """Why ``workloads`` of one ClusterQueue that hold what is short in ``flavor`` cannot be
     preempted. ``cluster_queue``: theirs, empty for several; ``of``: whose ``policy`` it is.
     ``rule`` is stable: PolicyNever, PriorityNotLower, AboveThreshold, WhileBorrowing,
-    AboveNominal, WithinNominal, CohortWithinQuota, Inactive, SharesForbid, NotEnough, NotLookedAt.
+    AboveNominal, WithinNominal, CohortWithinQuota, Inactive, PreemptionLoop, SharesForbid,
+    NotEnough, NotLookedAt.
     ``lowest_priority``: of those workloads, where priority is what counts."""
 
     cluster_queue: str
@@ -83,8 +84,8 @@ class Going(Shape, frozen=True, kw_only=True):
 
 
 class Ahead(Shape, frozen=True, kw_only=True):
-    """Who is in front in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``: others make room for it, so that
-    it comes first whatever its priority."""
+    """Who is in front in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``:
+    others make room for it, so that it comes first whatever its priority."""
 
     namespace: str
     name: str

@@ -296,6 +296,8 @@ def _remedies(
         if look.outlook.outcome in ("Fits", "Preempts"):
             found += remedies.of_queue(queue, member, queue.head())
         else:
+            if look.outlook.outcome == "Hindered":
+                found.append(f"the end of what holds it back: {look.outlook.message}")
             found += _of_flavors(look.seen.verdicts, list(look.seen.asks.values()))
     return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
 

@@ -16,6 +16,7 @@ from admittance.events.why import Barrier
 from admittance.quota.cell import Cell, borrow_level, is_over
 from admittance.quota.shares import share_of
 from admittance.quota.tree import Node
+from admittance.scheduler import loops
 from admittance.scheduler.fair import almost_common
 from admittance.scheduler.grounds import number, share
 from admittance.scheduler.picture import Member
@@ -53,6 +54,8 @@ def spared_by(world: World, ask: Ask, other: Member) -> str:
     """Which rule keeps the holder from being preempted; "": it is a candidate."""
     assert other.charge is not None
     queue = other.charge.queue
+    if other in world.loops.barred(ask.member):
+        return loops.REASON
     if queue is ask.queue:
         if ask.policy.within == "Never":
             return "PolicyNever"
@@ -227,6 +230,8 @@ def _shares(ask: Ask, queue: Queue) -> str:
 
 
 def _policy(ask: Ask, rule: str, policy: str) -> str:
+    if rule == loops.REASON:
+        return ""
     if rule == "WhileBorrowing":
         return "borrowWithinCohort: Never"
     if rule == "AboveThreshold":
@@ -238,6 +243,8 @@ def _sentence(ask: Ask, queue: Queue, rule: str, policy: str, lowest: int) -> st
     mine = ask.queue.name
     if rule == "PolicyNever":
         return f"{policy} of ClusterQueue {mine}"
+    if rule == loops.REASON:
+        return f"it took their quota in ClusterQueue {queue.name} again and again: not for a while"
     if rule == "WhileBorrowing":
         return (
             f"borrowWithinCohort: Never of ClusterQueue {mine}, which would have to borrow, leaves "

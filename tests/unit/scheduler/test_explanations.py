@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from test_loops import a_pair
 
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
@@ -552,3 +553,12 @@ def test_a_refusal_carries_the_numbers_of_flavors_that_the_scan_did_not_come_to(
         "couldn't assign flavors to pod set main: cpu: 9 > 2, the most that flavor one can give, "
         "cpu: 9 > 3, the most that flavor two can give"
     )
+
+
+def test_a_pair_that_is_parted_is_told_of_as_such() -> None:
+    life = a_pair()
+    life.settle()
+    why = life.core.explain("ns", "owner", now=life.now)
+    assert why.reason == "PreemptionLoop"
+    assert ("PreemptionLoop", "b") in rules(why)
+    assert any(one.startswith("the end of what holds it back: Took") for one in why.unblocked_by)
