@@ -61,7 +61,7 @@ def as_they_are(counts: Counts) -> str:
     """How many there are of what is not."""
     reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
     off = f", {counts.off:,} are off" if counts.off else ""
-    return f"As without it: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
+    return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
 
 
 def _show(title: str, table: Table, count: int, *, wide: bool) -> None:

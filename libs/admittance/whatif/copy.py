@@ -100,6 +100,7 @@ class Copy:
             except (msgspec.MsgspecError, ManifestError, ValueError):
                 # As for the services: a broken value does not hide the rest of the bucket.
                 self.unreadable.append(entry.key)
+        self.unreadable += self.controller.unreadable
         self.controller.settle_load(0)
         self.core.seen(self.revision)
         self._own()

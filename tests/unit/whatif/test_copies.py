@@ -11,6 +11,7 @@ import pytest
 
 from admittance.events.facts import Finished
 from admittance.events.shapes import ConsumedUsage
+from admittance.events.subjects import USAGE
 from admittance.events.whatif import Simulate, SimulateReply, WouldWait
 from admittance.scheduler.config import AdmissionFairSharing, Config
 from admittance.whatif import copy as copies
@@ -144,7 +145,7 @@ def test_what_local_queues_have_consumed_counts() -> None:
     wider = a_queue("cq", cpu={"spot": 1}, admissionScope=scope)
     assert starts(town.simulate(wider)) == {"first": "spot"}
     consumed = ConsumedUsage(consumed_resources={"cpu": "100"}, last_update=town.copy.now)
-    usage = Entry("usage.ns.greedy", msgspec.json.encode(consumed), 9_999)
+    usage = Entry(f"{USAGE}.ns.greedy", msgspec.json.encode(consumed), 9_999)
     request = Simulate(objects=raws(wider))
     reply = simulate([*town.entries(), usage], request, config, now=town.copy.now)
     assert starts(reply) == {"second": "spot"}

@@ -1,0 +1,141 @@
+"""What `admit simulate` prints of an answer, and what it refuses to ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.cli import simulated
+from admittance.cli.main import invoke
+from admittance.cli.simulating import shown
+from admittance.events.requests import Applied
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.events.whatif import (
+    Counts,
+    SimulateReply,
+    Standing,
+    WouldBeEvicted,
+    WouldStart,
+    WouldWait,
+)
+
+
+def on(*flavors: dict[str, str], queue: str = "cq") -> Admission:
+    pods = tuple(PodSetAssignment(name=f"p{n}", flavors=of) for n, of in enumerate(flavors))
+    return Admission(cluster_queue=queue, pod_set_assignments=pods)
+
+
+SPOT = on({"cpu": "spot"})
+
+
+@pytest.mark.parametrize(
+    ("admission", "said"),
+    [
+        pytest.param(on({"cpu": "spot", "memory": "spot"}), "spot", id="one flavor for all"),
+        pytest.param(
+            on({"cpu": "spot", "gpu": "a100"}), "cpu:spot,gpu:a100", id="a flavor for each resource"
+        ),
+        pytest.param(
+            on({"cpu": "spot"}, {"cpu": "steady"}), "p0=spot p1=steady", id="one for each pod set"
+        ),
+        pytest.param(on({}), "-", id="nothing is asked for"),
+    ],
+)
+def test_flavors(admission: Admission, said: str) -> None:
+    assert simulated.flavors(admission) == said
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        pytest.param(None, "is not there", id="it does not exist"),
+        pytest.param(Standing(phase="Running", admission=SPOT), "runs on spot", id="it runs"),
+        pytest.param(
+            Standing(phase="QuotaReserved", admission=SPOT), "reserves spot", id="it has quota"
+        ),
+        pytest.param(
+            Standing(phase="Pending", reason="WaitingForQuota", position=3),
+            "waits, number 3: WaitingForQuota",
+            id="it waits in a queue",
+        ),
+        pytest.param(Standing(phase="Deactivated"), "waits: Deactivated", id="it waits nowhere"),
+    ],
+)
+def test_how_a_workload_stands(standing: Standing | None, said: str) -> None:
+    assert simulated.stands(standing, gone="is not there") == said
+
+
+def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start = WouldStart(
+        namespace="ns", name="a", local_queue="lq", admission=SPOT, checks=("budget",), again=True
+    )
+    eviction = WouldBeEvicted(namespace="ns", name="b", reason="Preempted", by="ns/a", rule="R")
+    wait = WouldWait(namespace="ns", name="b", reason="WaitingForQuota", message="1 short")
+    reply = SimulateReply(
+        results=(
+            Applied(kind="Cohort", name="team", outcome="changed"),
+            Applied(kind="Cohort", name="other", outcome="unchanged"),
+        ),
+        counts=Counts(starts=1_001, waits=1, evictions=1, gone=2, run=3, reserved=4, off=5),
+        starts=(start,),
+        waits=(wait,),
+        evictions=(eviction,),
+    )
+    simulated.tell(reply, wide=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "cohort team would be changed",
+        "1 object is unchanged",
+        "1,001 would start, 1 would wait, 1 would be evicted, 2 deleted",
+        "Unaffected: 3 run, 4 wait for checks, 0 wait, 5 are off",
+    ]
+    text = "\n".join(lines)
+    assert "Would start (1,001)" in text
+    assert "… and 1,000 more" in text
+    assert "again; once ready: budget" in text
+    assert "Preempted (R) by ns/a" in text
+
+
+def test_no_difference_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    simulated.tell(SimulateReply(counts=Counts(run=2)), wide=False)
+    assert capsys.readouterr().out.splitlines() == [simulated.NOTHING, "Unaffected: 2 run, 0 wait"]
+
+
+def test_programs_find_every_list_and_number() -> None:
+    value: dict[str, Any] = shown(SimulateReply(revision=4))
+    assert value["starts"] == ()
+    assert value["counts"]["evictions"] == 0
+    assert value["settled"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param([], "nothing to try", id="neither manifests nor a deletion"),
+        pytest.param(["--delete", "cq"], "names no object; write kind/name", id="no name"),
+        pytest.param(["--delete", "nonsense/x"], 'no kind "nonsense"', id="an unknown kind"),
+        pytest.param(["-f", "BAD"], "nominalQuota: must not be negative", id="a bad manifest"),
+        pytest.param(["-f", "no-such-file"], "no-such-file", id="no such file"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_before_anybody_is_asked(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: cq}\nspec:\n"
+        "  resourceGroups:\n  - coveredResources: [cpu]\n    flavors:\n    - name: spot\n"
+        "      resources:\n      - {name: cpu, nominalQuota: -1}\n"
+    )
+    typed = [str(bad) if word == "BAD" else word for word in arguments]
+    # Nothing listens there: whoever asks would fail with another status.
+    assert invoke(["--nats", "nats://127.0.0.1:1", "simulate", *typed]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    if "BAD" in arguments:
+        assert f"{bad}: document 1 (ClusterQueue cq): spec.resourceGroups[0]" in told.err
