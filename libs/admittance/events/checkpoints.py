@@ -71,14 +71,15 @@ class Commits(Message, frozen=True, kw_only=True):
     """``admit.checkpoint.commits``: what one leader committed, in order.
 
     ``floor``: decisions made before this revision it takes for made from older manifests.
-    ``newest``: the newest revision of a workload told of so far. ``gap``: something before this
-    could not be told.
+    ``newest``: the newest revision of a workload told of so far. ``begins``: there was nothing to
+    tell of before. ``gap``: something before this could not be told.
     """
 
     epoch: int
     floor: int = 0
     newest: int = 0
     commits: tuple[Committed, ...] = ()
+    begins: bool = False
     gap: bool = False
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from admittance.events import subjects
+from admittance.runtime import clock
 from admittance.runtime.bucket import NO_MESSAGE
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
@@ -18,15 +19,17 @@ from admittance.runtime.errors import Refused, Unavailable
 _encode = msgspec.json.Encoder().encode
 PAGE: Final = 500
 """Messages asked for at once."""
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Past(NamedTuple):
-    """A message of the log."""
+    """A message of the log. ``headers``: where many were asked for at once."""
 
     sequence: int
     time: datetime
     subject: str
     data: bytes
+    headers: Mapping[str, str] = _NO_HEADERS
 
 
 async def past(
@@ -71,15 +74,23 @@ async def _page(
             found.append(
                 Past(
                     int(sequence),
-                    datetime.fromisoformat(headers["Nats-Time-Stamp"]),
+                    time_of(headers["Nats-Time-Stamp"]),
                     headers["Nats-Subject"],
                     message.data,
+                    headers,
                 )
             )
     except TimeoutError:
         raise Unavailable("the log does not answer") from None
     finally:
         await subscription.unsubscribe()
+
+
+def time_of(stamp: str) -> datetime:
+    """The time of a message, rounded as everywhere: a uid is made from it."""
+    whole, _, fraction = stamp.removesuffix("Z").partition(".")
+    seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+    return clock.from_nanoseconds(seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0))
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past | None:
@@ -93,7 +104,7 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past
     message: dict[str, Any] = answer["message"]
     return Past(
         message["seq"],
-        datetime.fromisoformat(message["time"]),
+        time_of(message["time"]),
         message["subject"],
         base64.b64decode(message.get("data", "")),
     )

@@ -64,7 +64,10 @@ class Journal:
     """The word of one leader. ``through`` and ``newest``: how far the log is in the bucket, and the
     newest revision of a workload there."""
 
-    def __init__(self, bus: Bus, epoch: int, floor: int, newest: int) -> None:
+    def __init__(
+        self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
+    ) -> None:
+        """``begins``: there was no workload before, so that nothing need be known but facts."""
         self._bus = bus
         self._epoch = epoch
         self._floor = floor
@@ -74,6 +77,7 @@ class Journal:
         self._untold: list[Committed] = []
         self._keys = 0
         self._number = 0
+        self._begins = begins
         self._gap = False
         self._wake = asyncio.Event()
 
@@ -133,12 +137,13 @@ class Journal:
                 floor=self._floor,
                 newest=self._told,
                 commits=tuple(part),
+                begins=self._begins,
                 gap=self._gap,
             )
             headers = {MESSAGE_ID: f"{self._epoch}/{self._number}"}
             await self._bus.publish(Outgoing(subjects.COMMITS, _encode(said), headers))
             self._number += 1
-            self._gap = False
+            self._begins = self._gap = False
             if part and self._untold[: len(part)] == part:
                 del self._untold[: len(part)]
                 self._keys -= keys

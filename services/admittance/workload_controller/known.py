@@ -128,6 +128,10 @@ class Workloads:
         """The keys of those that have ended, with the last fact of each."""
         return list(self._finished.items())
 
+    def ended_by(self, key: str) -> int:
+        """The last fact of a workload that has ended; 0: nothing is known of one."""
+        return self._finished.get(key, 0)
+
     def items(self) -> Iterator[tuple[str, Known]]:
         """All that is held."""
         return iter(self._known.items())

@@ -46,11 +46,18 @@ class Memory:
         every_seconds: float,
     ) -> None:
         self._controller = controller
-        self.journal = Journal(bus, epoch, controller.manifests_floor, found.newest)
+        some = bool(len(controller.workloads) or controller.workloads.finished())
+        self.journal = Journal(
+            bus,
+            epoch,
+            controller.manifests_floor,
+            found.newest,
+            begins=not found.told and not some and not controller.read,
+        )
         self.journal.through = controller.read
         self.recorder = Recorder(bus, lock, lambda: self.journal.through, self._take, every_seconds)
         # What was written before anybody told of it can be had from a checkpoint only.
-        self._at_once = not found.told and len(controller.workloads) > 0
+        self._at_once = not found.told and some
         self._adopted = found.adopted if found.told else []
         self._tasks: list[asyncio.Task[None]] = []
 

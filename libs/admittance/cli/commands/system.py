@@ -182,17 +182,32 @@ def replay(
         bool,
         typer.Option("--check", help="Compare with the answers in the files; 1 if any differs."),
     ] = False,
+    from_log: Annotated[
+        int | None,
+        typer.Option(metavar="SEQ", help="Repeat the decision at that sequence of the log.", min=1),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
 ) -> None:
-    """Play scenarios through the scheduler's core, without a bus, and print how they end.
+    """Decide again: scenarios with a known outcome, or a decision that is on the log.
 
-    One line of JSON for each, in the order of the files. Those that can be played are played,
-    whatever is wrong with others; the status is 2 then.
+    Scenarios need no bus. One line of JSON for each, in the order of the files; those that can be
+    played are played, whatever is wrong with others; the status is 2 then. With --from-log SEQ the
+    state that the decision was made from is rebuilt, and the status is 1 if another one comes out.
     """
+    call = call_of(ctx, nats, namespace, output)
+    if from_log is not None:
+        if files or out is not None or check:
+            raise BadInput("--from-log repeats one decision: leave out the scenarios")
+        from admittance.cli import replaying_log
+
+        run(replaying_log.replay_decision(call, from_log))
+        return
     from admittance.cli import replaying
 
-    del ctx
     if not files:
-        raise BadInput("no scenario to replay: name its file")
+        raise BadInput("nothing to replay: name files of scenarios, or --from-log SEQ")
     status = replaying.replay(files, out=out, check=check)
     if status:
         raise typer.Exit(status)

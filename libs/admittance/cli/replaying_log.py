@@ -1,0 +1,311 @@
+"""``admit replay --from-log SEQ``: gathers what a decision was made from, and has it made again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.cli import output
+from admittance.cli.errors import BadInput
+from admittance.cli.link import Link, link
+from admittance.cli.options import Call, Output
+from admittance.events import subjects
+from admittance.events.checkpoints import CheckpointMade, Commits, Committed
+from admittance.events.system import Epoch
+from admittance.replaying.past import CannotRebuild, Entry, Past, Start
+from admittance.replaying.repeat import Answer, Said, needed, repeat, said
+from admittance.runtime import clock
+from admittance.runtime.bucket import NO_MESSAGE
+from admittance.runtime.bus import Bus
+from admittance.runtime.connection import parse_headers
+from admittance.runtime.errors import Refused
+from admittance.runtime.history import Past as Message
+from admittance.runtime.history import past
+from admittance.scheduler.again import CannotRepeat
+from admittance.scheduler.config import Config, config_from
+from admittance.workload_controller.checkpoint import BadCheckpoint, unpack
+from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.recording import checkpoints
+from admittance.workload_controller.shell import FILTERS
+
+PAGE: Final = 500
+PATIENCE_SECONDS: Final = 5.0
+"""How long a decision that was just made may take until the workload-controller tells of it."""
+
+_commits = msgspec.json.Decoder(Commits)
+_epoch = msgspec.json.Decoder(Epoch)
+_READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
+
+
+class Source(NamedTuple):
+    """Where a picture was rebuilt from: a checkpoint's id, or "" for the first fact; and how many
+    facts were folded."""
+
+    checkpoint: str
+    facts: int
+
+
+async def replay_decision(call: Call, sequence: int) -> int:
+    """Prints the decision at that sequence of the log, what it was made from, and whether it comes
+    out the same; the exit status."""
+    async with link(call) as found:
+        bus = found.bus
+        target = await _target(found, sequence)
+        words = await _words(bus, sequence)
+        config = await _config(bus, target)
+        try:
+            pictures, sources, before = await _gather(bus, target, words)
+            answer = repeat(target, before, lambda seen: pictures[seen], config)
+        except (CannotRebuild, CannotRepeat) as error:
+            raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
+    _show(call, target, answer, sources)
+    return 1 if answer.differences else 0
+
+
+# What there is. -----------------------------------------------------------------------------
+
+
+async def _target(found: Link, sequence: int) -> Said:
+    bus = found.bus
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": sequence})
+    except Refused as error:
+        if error.code != NO_MESSAGE:
+            raise
+        state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
+        raise BadInput(
+            f"the log has no message {sequence}: it goes from {state['first_seq']} "
+            f"to {state['last_seq']}"
+        ) from None
+    message = answer["message"]
+    heard = Heard(
+        sequence,
+        message["subject"],
+        base64.b64decode(message.get("data", "")),
+        parse_headers(base64.b64decode(message.get("hdrs", ""))),
+        clock.now(),
+    )
+    target = said(heard)
+    if target is None:
+        raise BadInput(f"message {sequence}, {heard.subject}, is no decision of a scheduler")
+    if target.decision.time is None:
+        raise BadInput(f"decision {sequence} does not say when it was made")
+    return target
+
+
+async def _words(bus: Bus, sequence: int) -> list[Commits]:
+    """All that was told of commits, at least up to the one that dealt with that sequence."""
+    words: list[Commits] = []
+    after = 0
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    while True:
+        page = await past(
+            bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
+        )
+        words += [_commits.decode(one.data) for one in page]
+        if page:
+            after = page[-1].sequence
+        if len(page) == PAGE:
+            continue
+        if any(one.through >= sequence for word in words[-10:] for one in word.commits):
+            return words
+        if clock.monotonic() > deadline:
+            raise BadInput(
+                f"decision {sequence} cannot be repeated: the workload-controller has not told of "
+                "any commit behind it; is it running?"
+            )
+        await asyncio.sleep(0.1)
+
+
+async def _config(bus: Bus, target: Said) -> Config:
+    """How the scheduler was set up that made the decision: its epoch tells."""
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": target.epoch})
+        said = _epoch.decode(base64.b64decode(answer["message"].get("data", "")))
+        return config_from(said.config)
+    except Refused as error:
+        if error.code != NO_MESSAGE:
+            raise
+        return Config()
+    except msgspec.MsgspecError as error:
+        raise BadInput(
+            f"epoch {target.epoch} tells of settings that are not known here: {error}"
+        ) from None
+
+
+# What it was made from. ---------------------------------------------------------------------
+
+
+async def _gather(
+    bus: Bus, target: Said, words: Sequence[Commits]
+) -> tuple[dict[int, Sequence[Entry]], list[Source], list[Said]]:
+    """The bucket at each revision that is needed, and the decisions before the target."""
+    pictures: dict[int, Sequence[Entry]] = {}
+    sources: list[Source] = []
+    before: dict[int, Said] = {}
+    for seen in needed(target.decision):
+        if seen in pictures:
+            continue
+        pictures[seen], source, decisions = await _rebuild(bus, target, words, seen)
+        sources.append(source)
+        before |= {one.sequence: one for one in decisions}
+    return pictures, sources, [before[sequence] for sequence in sorted(before)]
+
+
+async def _rebuild(
+    bus: Bus, target: Said, words: Sequence[Commits], seen: int
+) -> tuple[list[Entry], Source, list[Said]]:
+    made, rows = await _start(bus, words, seen)
+    through = made.through if made is not None else 0
+    start = Start(made.revision, made.floor) if made is not None else Start()
+    objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
+    past = Past(start, rows, objects, seen=seen)
+    facts = _messages(bus, ["admit.>"], through)
+    decisions: list[Said] = []
+    heard = folded = 0
+    for word, commit in _behind(words, through, start.revision):
+        upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
+        batch: list[Heard] = []
+        while heard < upto:
+            one = await anext(facts, None)
+            if one is None:
+                break
+            heard = one.sequence
+            batch.append(one)
+            _note(decisions, one, target)
+        batch = [one for one in batch if _is_read(one.subject)]
+        past.hear(batch)
+        folded += len(batch)
+        if not past.perform(commit, word.floor):
+            break
+        # What is dealt with, and seen, is on its way no more.
+        done = commit.through if not commit.unsure else 0
+        decisions = [one for one in decisions if one.sequence > done]
+    while heard < target.sequence and (one := await anext(facts, None)) is not None:
+        heard = one.sequence
+        _note(decisions, one, target)
+    own = f"workload.{target.decision.namespace}.{target.decision.name}"
+    if own in past.unknown:
+        raise CannotRebuild("the state of its workload is not known")
+    return past.entries(), Source(made.id if made is not None else "", folded), decisions
+
+
+def _note(decisions: list[Said], heard: Heard, target: Said) -> None:
+    if heard.sequence >= target.sequence:
+        return
+    found = said(heard)
+    if found is not None and found.decision.domain == target.decision.domain:
+        decisions.append(found)
+
+
+async def _start(
+    bus: Bus, words: Sequence[Commits], seen: int
+) -> tuple[CheckpointMade | None, Sequence[Any]]:
+    """The newest checkpoint that is old enough and complete, with its rows; None: the first fact.
+    Raises CannotRebuild when there is neither."""
+    state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
+    first = int(state["first_seq"])
+    gap = max((word.newest for word in words if word.gap), default=0)
+    for made in reversed(await checkpoints(bus)):
+        if gap < made.revision + 1 <= seen + 1 and first <= made.through + 1:
+            parts = [
+                one.data
+                async for one in _messages(
+                    bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
+                )
+            ]
+            with suppress(BadCheckpoint):
+                return made, list(unpack(made, parts))
+    if first <= 1 and words and words[0].begins and not gap:
+        return None, ()
+    raise CannotRebuild(
+        f"neither all facts up to revision {seen} nor a checkpoint before it are kept any more"
+    )
+
+
+def _behind(
+    words: Sequence[Commits], through: int, revision: int
+) -> list[tuple[Commits, Committed]]:
+    """The commits that are not in the start."""
+    return [
+        (word, commit)
+        for word in words
+        for commit in word.commits
+        if commit.through > through or (word.newest > revision and (commit.keys or commit.adopted))
+    ]
+
+
+def _is_read(subject: str) -> bool:
+    """The workload-controller reads messages on that subject."""
+    parts = tuple(subject.split(".", 3)[:3])
+    return parts in _READ or parts[:2] == ("admit", "object")
+
+
+async def _messages(
+    bus: Bus, filters: Sequence[str], after: int, *, stream: str = subjects.STREAM
+) -> AsyncIterator[Heard]:
+    """Messages in their order, page by page."""
+    while True:
+        page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
+        for one in page:
+            yield Heard(one.sequence, one.subject, one.data, one.headers, one.time)
+        if len(page) < PAGE:
+            return
+        after = page[-1].sequence
+
+
+# What is told. ------------------------------------------------------------------------------
+
+
+def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -> None:
+    decision = target.decision
+    kind = type(decision).__name__.lower()
+    shown = {
+        "sequence": target.sequence,
+        "kind": kind,
+        "epoch": target.epoch,
+        "decision": msgspec.to_builtins(decision),
+        "from": {
+            "revisions": needed(decision),
+            "checkpoint": sources[-1].checkpoint,
+            "facts": sum(one.facts for one in sources),
+            "workloads": answer.workloads,
+            "objects": answer.objects,
+            "decisionsOnTheirWay": answer.inflight,
+            "turns": answer.turns,
+        },
+        "same": not answer.differences,
+        "differences": answer.differences,
+        "now": answer.made,
+    }
+    match call.output:
+        case Output.JSON:
+            output.show_json(shown)
+            return
+        case Output.YAML:
+            output.show_yaml(shown)
+            return
+    facts = sum(one.facts for one in sources)
+    begin = f"checkpoint {sources[-1].checkpoint}" if sources[-1].checkpoint else "the first fact"
+    output.say(
+        f"decision {target.sequence}: {kind} {decision.namespace}/{decision.name} at revision "
+        f"{decision.revision}, by epoch {target.epoch} of {decision.domain}, {decision.time}"
+    )
+    text = msgspec.json.encode(decision).decode()
+    output.say(f"logged: {text}")
+    output.say(
+        f"decided from: revision {decision.seen} of the bucket, with {answer.workloads:,} "
+        f"workloads, {answer.objects:,} objects and {answer.inflight:,} decisions on their way; "
+        f"rebuilt from {begin} and {facts:,} facts"
+    )
+    if answer.turns:
+        output.say(f"turns: {', '.join(answer.turns)}")
+    for line in answer.differences:
+        output.say(f"different: {line}")
+    if not answer.differences:
+        output.say("same")

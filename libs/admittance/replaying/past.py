@@ -1,0 +1,210 @@
+"""The bucket as it was: folded from facts, from the first one or from a checkpoint. Pure.
+
+Facts are folded by the workload-controller's own core, in the commits in which they were folded
+then, so that every workload comes out as it was written; which revision that was, the controller
+has told. Manifests are on the log as they were written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
+from admittance.events.names import plain
+from admittance.events.system import ObjectApplied
+from admittance.workload import stored
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload_controller.commit import Heard, Put
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.known import Known
+
+WORKLOAD: Final = "workload."
+OBJECTS: Final = "admit.object."
+_applied = msgspec.json.Decoder(ObjectApplied)
+
+
+class CannotRebuild(Exception):
+    """Something that is needed is not kept any more, or was never told; the text says what."""
+
+
+class Entry(NamedTuple):
+    """What a key of the bucket held. ``value`` None: it had been deleted."""
+
+    key: str
+    revision: int
+    value: bytes | None
+
+
+class Start(NamedTuple):
+    """Where folding begins: nothing, or a checkpoint, as of a revision."""
+
+    revision: int = 0
+    floor: int = 0
+
+
+class Past:
+    """The bucket on its way from the start to the revision ``seen``, and no further.
+
+    `hear` the facts behind the start, and `perform` the commits that were told of, in their order:
+    each when all facts up to its ``through`` have been heard.
+    """
+
+    def __init__(
+        self, start: Start, rows: Iterable[Row], objects: Iterable[Heard], *, seen: int
+    ) -> None:
+        """``objects``: every ``admit.object.…`` behind the start, however late it was said. Raises
+        CannotRebuild."""
+        self.seen = seen
+        self.unknown: set[str] = set()
+        """Workloads whose state at ``seen`` could not be found out."""
+        self._start = start
+        self._controller = Controller(b"")
+        self._controller.manifests_floor = start.floor
+        self._newest = start.revision
+        self._facts: deque[Heard] = deque()
+        self._picture: dict[str, Entry] = {}
+        self._ended: dict[str, Known] = {}
+        for row in rows:
+            self._load(row)
+        written = {one.revision: one for one in map(manifest_of, objects)}
+        self._manifests = deque(one for _, one in sorted(written.items()))
+        while self._manifests and self._manifests[0].revision <= start.revision:
+            self._manifests.popleft()
+
+    def _load(self, row: Row) -> None:
+        key = row.key
+        if row.kind is RowKind.FINISHED:
+            # Of what it was, only that it has ended means anything to a fact.
+            self._controller.workloads.keep(key, Known(_ended(key), row.revision, row.fact))
+            return
+        value = row.value if row.kind is RowKind.VALUE else None
+        self._picture[key] = Entry(key, row.revision, value)
+        if key.startswith(WORKLOAD):
+            workload = stored.decode(value) if value is not None else None
+            self._controller.workloads.load(key, Known(workload, row.revision, row.fact))
+        else:
+            self._controller.load(key, value, row.revision, {})
+
+    def entries(self) -> list[Entry]:
+        """The bucket as it was at ``seen``, in the order of revisions."""
+        self._write_manifests(self.seen + 1)
+        return sorted(self._picture.values(), key=lambda entry: entry.revision)
+
+    def hear(self, facts: Iterable[Heard]) -> None:
+        """Facts behind those heard so far; of those that the controller does not read, none."""
+        self._facts.extend(facts)
+
+    def perform(self, commit: Committed, floor: int) -> bool:
+        """One commit. False: it is newer than ``seen``, so this was the last one that counts."""
+        oldest = _oldest(commit)
+        if oldest > self.seen:
+            return False
+        self._controller.manifests_floor = max(self._controller.manifests_floor, floor)
+        written = {
+            f"{WORKLOAD}{key}": revision
+            for key, revision in commit.written()
+            if revision > self._start.revision
+        }
+        if oldest:
+            self._write_manifests(min(oldest, self.seen + 1))
+        batch = [heard for heard in self._facts if heard.sequence <= commit.through]
+        self._fold(batch, commit.now, written)
+        for one in commit.adopted:
+            self._adopt(one, commit.now)
+        if not commit.unsure:
+            while self._facts and self._facts[0].sequence <= commit.through:
+                self._facts.popleft()
+        return max(written.values(), default=0) <= self.seen
+
+    # Commits. -------------------------------------------------------------------------------
+
+    def _fold(self, batch: list[Heard], now: datetime, written: dict[str, int]) -> None:
+        controller = self._controller
+        missing = set(written)
+        rest = batch
+        while rest:
+            for key in controller.missing(rest):
+                known = self._ended.get(key)
+                if known is None:
+                    known = Known(_ended(key), 0, controller.workloads.ended_by(key))
+                controller.workloads.load(key, known)
+            made = controller.fold(rest, now)
+            for put in made.puts:
+                revision = written.get(put.key)
+                if revision is not None:
+                    missing.discard(put.key)
+                    self._keep(put, revision)
+            rest = made.rest
+        # Such as one that came anew after it had expired, of which the log says nothing.
+        self.unknown |= missing
+
+    def _keep(self, put: Put, revision: int) -> None:
+        known = Known(put.workload, revision, put.fact, put.trace)
+        self._controller.workloads.keep(put.key, known)
+        self._controller.said(put.key)
+        if put.workload is not None and is_true(put.workload, Type.FINISHED):
+            self._ended[put.key] = known
+        else:
+            self._ended.pop(put.key, None)
+        if revision <= self.seen:
+            self.unknown.discard(put.key)
+            self._picture[put.key] = Entry(put.key, revision, put.value)
+
+    def _adopt(self, one: Adopted, now: datetime) -> None:
+        """A write that its author could not tell of: the facts up to its last one, of this workload
+        alone, at the time at which they were said."""
+        key = f"{WORKLOAD}{one.key}"
+        if one.revision <= max(self._start.revision, self._controller.workloads.get(key).revision):
+            return
+        tail = f".{one.key}"
+        own = [
+            heard
+            for heard in self._facts
+            if heard.sequence <= one.fact
+            and (heard.subject.endswith(tail) or heard.subject.startswith(OBJECTS))
+        ]
+        self._fold(own, own[-1].time if own else now, {key: one.revision})
+
+    # Manifests. -----------------------------------------------------------------------------
+
+    def _write_manifests(self, before: int) -> None:
+        while self._manifests and self._manifests[0].revision < before:
+            written = self._manifests.popleft()
+            self._controller.load(written.key, written.value, written.revision, {})
+            self._picture[written.key] = written
+
+
+def manifest_of(heard: Heard) -> Entry:
+    """The write that an ``admit.object.…`` tells of. Raises CannotRebuild."""
+    try:
+        said = _applied.decode(heard.data)
+        _, _, what, kind, namespace, name = heard.subject.split(".")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CannotRebuild(f"message {heard.sequence} tells of no object: {error}") from None
+    key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
+    return Entry(key, said.revision, None if what == "deleted" else bytes(said.object))
+
+
+def _oldest(commit: Committed) -> int:
+    """The oldest revision that a commit tells of; 0: it tells of none."""
+    found = [*commit.runs[::2], *(one.revision for one in commit.adopted)]
+    return min(found, default=0)
+
+
+def _ended(key: str) -> StoredWorkload:
+    """A workload that has ended, of which nothing else is known."""
+    _, namespace, name = key.split(".")
+    finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
+    return StoredWorkload(
+        api_version="kueue.x-k8s.io/v1beta2",
+        kind="Workload",
+        metadata=ObjectMeta(name=plain(name), namespace=plain(namespace)),
+        status=WorkloadStatus(conditions=(finished,)),
+    )

@@ -1,0 +1,185 @@
+"""Makes a decision once more, from the picture that it was made from.
+
+What the picture and the log do not hold is said with the decision, as its `Scan`: who had its turn
+in the cycle, and where their scans began. Those, and nobody else, are the heads here; what becomes
+of them is worked out by the cycle itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.events.facts import Assigned, Decision, Preempted, Refused, Revoked
+from admittance.events.shapes import Refusal
+from admittance.scheduler import cuts
+from admittance.scheduler.assign import Cursor
+from admittance.scheduler.config import Config
+from admittance.scheduler.decide import Scheduler
+from admittance.scheduler.joint import hand_on
+from admittance.scheduler.ledger import charges_of
+from admittance.scheduler.outcomes import Decided, Outcomes
+from admittance.scheduler.picture import Key, Member, SavedCursor, Say
+from admittance.scheduler.promises import WAITING
+from admittance.scheduler.queue import Domain
+from admittance.scheduler.reasons import complete
+
+_SAYS: Final[Mapping[type[Decision], Say]] = {
+    Preempted: Say.PREEMPTED,
+    Refused: Say.REFUSED,
+    Revoked: Say.REVOKED,
+}
+
+
+class CannotRepeat(Exception):
+    """What would be needed to make the decision again is not known; the text says what."""
+
+
+class Turn(NamedTuple):
+    """A head of the cycle, and behind which flavors its scan began; (): at the first ones."""
+
+    key: Key
+    cursor: Cursor = ()
+
+
+class Again(Scheduler):
+    """A scheduler that is told what it had decided, and who its heads are."""
+
+    def __init__(self, config: Config) -> None:
+        # Whose turn it is is told here, so what the usage of LocalQueues says about that is not
+        # asked.
+        super().__init__(replace(config, admission_fair_sharing=None))
+
+    # What was on its way. -------------------------------------------------------------------
+
+    def assume(self, decision: Decision) -> bool:
+        """The decision is on its way. False: it is not, the picture has heard of its workload."""
+        world = self._world
+        member = world.members.get((decision.namespace, decision.name))
+        domain = world.domains.get(decision.domain)
+        if member is None or domain is None or member.revision != decision.revision:
+            return False
+        if isinstance(decision, Assigned):
+            self._assign(member, domain, decision)
+            member.inflight = Say.ASSIGNED
+        else:
+            member.inflight = _SAYS.get(type(decision), Say.NOTHING)
+            member.awaited = member.awaited or isinstance(decision, Preempted)
+        member.seen = decision.seen
+        domain.inflight[member] = None
+        return True
+
+    def _assign(self, member: Member, domain: Domain, decision: Assigned) -> None:
+        world = self._world
+        queue = world.queue(decision.admission.cluster_queue)
+        if member.queue is not None:
+            member.queue.forget_preemptor(member)
+            member.queue.remove(member)
+        givers = []
+        for given in decision.preempts:
+            giver = world.members.get((given.namespace, given.name))
+            if giver is not None and giver.revision == given.revision and giver.charge is not None:
+                givers.append(giver)
+        if givers:
+            hand_on(world, domain, member, givers)
+        cells = []
+        if queue.node is not None and member.shape is not None:
+            cells = charges_of(queue.node, decision.admission, member.shape)
+        world.charge(member, queue, decision.admission, cells)
+        world.rank(member, decision.time or world.now)
+
+    # Deciding. ------------------------------------------------------------------------------
+
+    def turns(self, domain: str, turns: Iterable[Turn], *, now: datetime) -> list[Decided]:
+        """What a cycle with these heads states. Raises CannotRepeat when one of them is none."""
+        found = self._domain(domain)
+        self.wake(now=now)
+        self._cycle.number += 1
+        found.flush = False
+        found.ready.clear()
+        for key, cursor in turns:
+            member = self._head(key)
+            queue = member.queue
+            assert queue is not None and member.cls is not None, "it is a head"
+            if queue in found.ready and queue.preemptor is not member:
+                raise CannotRepeat(f"two workloads of ClusterQueue {queue.name} had their turn")
+            queue.preemptor = member
+            found.ready[queue] = None
+            member.cursor = None
+            if cursor:
+                generation = queue.generation + found.generation
+                member.cursor = SavedCursor(cursor, self._cycle.number, generation, member.cls)
+        decided: list[Decided] = []
+        outcomes = Outcomes(self._world, found, decided, now)
+        self._cycle.run(found, outcomes.accept, outcomes.preempt, now=now)
+        return decided
+
+    def cut(self, domain: str, *, now: datetime) -> list[Revoked]:
+        """What is stated of the domain for quotas that were cut."""
+        self.wake(now=now)
+        return cuts.due(self._world, self._domain(domain), now)
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why the workload is parked; None: it is not."""
+        member = self._world.members.get(key)
+        if member is None:
+            return None
+        if member.aside is not None:
+            return Refusal(reason=member.aside.reason, message=member.aside.message)
+        return member.cls.parked if member.cls is not None else None
+
+    def completed(self, key: Key, refusal: Refusal) -> Refusal:
+        """The refusal with the numbers of every flavor, as they are in this picture."""
+        member = self._head(key)
+        plan = member.queue.plan if member.queue is not None else None
+        if plan is None or member.shape is None:
+            return refusal
+        return complete(refusal, plan, member.shape)
+
+    def _domain(self, name: str) -> Domain:
+        found = self._world.domains.get(name)
+        if found is None:
+            raise CannotRepeat(f"there was no domain {name} in the picture")
+        return found
+
+    def _head(self, key: Key) -> Member:
+        member = self._world.members.get(key)
+        name = "/".join(key)
+        if member is None:
+            raise CannotRepeat(f"workload {name} was not in the picture")
+        if member.queue is None or member.entry is None or member.inflight:
+            raise CannotRepeat(f"workload {name} did not compete in the picture")
+        return member
+
+
+def is_turn(decision: Decision) -> bool:
+    """It was stated in somebody's turn, not when it was time to tell who is parked."""
+    if isinstance(decision, Refused):
+        return decision.refusal.reason == WAITING
+    return isinstance(decision, Assigned | Preempted)
+
+
+def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
+    """Whose turns led to these decisions of one cycle, in order."""
+    turns: dict[Key, Cursor] = {}
+    for one in decisions:
+        scan = one.scan
+        if scan is not None:
+            if scan.lost:
+                raise CannotRepeat("too many had their turn before it in the same cycle")
+            for head in scan.heads:
+                turns.setdefault(key_of(head.name), head.cursor)
+        key = (one.namespace, one.name)
+        if isinstance(one, Preempted):
+            key = key_of(one.by)
+        turns.setdefault(key, scan.cursor if scan is not None else ())
+    return [Turn(key, cursor) for key, cursor in turns.items()]
+
+
+def key_of(name: str) -> Key:
+    """Of ``namespace/name``."""
+    namespace, _, plain = name.partition("/")
+    return namespace, plain

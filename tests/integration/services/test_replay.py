@@ -1,0 +1,199 @@
+"""Every decision of a small run with preemption is made again, from what the system wrote down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.cli.options import Call, Output, UrlFrom
+from admittance.cli.replaying_log import replay_decision
+from admittance.events import facts, subjects
+from admittance.events.codec import encode
+from admittance.events.names import plain
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+
+from builders import a_manifest
+from processes import Fleet, apply, submit
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+API = "kueue.x-k8s.io/v1beta2"
+DECISIONS = [f"admit.workload.{what}.>" for what in ("assigned", "preempted", "refused", "revoked")]
+
+
+def a_queue(name: str, cpu: int, **spec: Any) -> list[dict[str, Any]]:
+    """A ClusterQueue of the cohort with two flavors, and its LocalQueue."""
+    flavors = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": much}]}
+        for flavor, much in (("spot", cpu), ("solid", 1))
+    ]
+    return [
+        {
+            "apiVersion": API,
+            "kind": "ClusterQueue",
+            "metadata": {"name": name},
+            "spec": {
+                "cohortName": "all",
+                "namespaceSelector": {},
+                "preemption": {
+                    "withinClusterQueue": "LowerPriority",
+                    "reclaimWithinCohort": "LowerPriority",
+                },
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+                **spec,
+            },
+        },
+        {
+            "apiVersion": API,
+            "kind": "LocalQueue",
+            "metadata": {"name": f"lq-{name}", "namespace": "ns"},
+            "spec": {"clusterQueue": name},
+        },
+    ]
+
+
+def flavors() -> list[dict[str, Any]]:
+    return [
+        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": name}}
+        for name in ("spot", "solid")
+    ]
+
+
+class Jobs:
+    """What a runner would say: the evicted stop at once, and what is named finishes."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.running: dict[str, int] = {}
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        after = 0
+        while True:
+            filters = ["admit.workload.admitted.>", "admit.workload.evicted.>"]
+            for one in await past(self._bus, filters, after=after):
+                after = one.sequence
+                said = msgspec.json.decode(one.data)
+                name = plain(one.subject.rpartition(".")[2])
+                if ".admitted." in one.subject:
+                    self.running[name] = said["revision"]
+                    continue
+                if self.running.pop(name, None) is not None:
+                    await self.say(
+                        facts.Stopped(namespace="ns", name=name, revision=said["revision"])
+                    )
+            await asyncio.sleep(0.02)
+
+    async def finish(self, name: str) -> None:
+        """The job of the workload ends."""
+        await self.say(facts.Finished(namespace="ns", name=name, revision=self.running.pop(name)))
+
+    async def say(self, fact: facts.Fact) -> int:
+        return await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    async def close(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+
+@pytest.fixture
+async def jobs(bus: Bus) -> AsyncIterator[Jobs]:
+    found = Jobs(bus)
+    yield found
+    await found.close()
+
+
+async def decisions(bus: Bus) -> list[int]:
+    """Where the decisions are on the log."""
+    return [one.sequence for one in await past(bus, DECISIONS)]
+
+
+async def rest(bus: Bus) -> None:
+    """Waits until nothing has been said for a while."""
+
+    async def end() -> int:
+        info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
+        return int(info["state"]["last_seq"])
+
+    before = -1
+    while (now := await end()) != before:
+        before = now
+        await asyncio.sleep(1.3)  # longer than a refusal waits to be said
+
+
+async def replayed(
+    server: TestServer, sequence: int, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """What the command tells of the decision; its status agrees with what it says."""
+    call = Call(url=server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
+    status = await replay_decision(call, sequence)
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert status == (0 if told["same"] else 1)
+    return told
+
+
+async def same(
+    server: TestServer, sequences: list[int], capsys: pytest.CaptureFixture[str]
+) -> list[dict[str, Any]]:
+    """All of them come out as they did."""
+    told = [await replayed(server, sequence, capsys) for sequence in sequences]
+    wrong = [(one["sequence"], one["kind"], one["differences"]) for one in told if not one["same"]]
+    assert not wrong
+    return told
+
+
+async def busy(bus: Bus, jobs: Jobs, seed: int, workloads: int = 24) -> None:
+    """Workloads of several sizes and priorities come, preempt each other, and end."""
+    chance = Random(seed)
+    for number in range(workloads):
+        await submit(
+            bus,
+            [
+                a_manifest(
+                    f"w{seed}-{number}",
+                    queue=f"lq-{chance.choice('ab')}",
+                    requests={"cpu": str(chance.randint(1, 4))},
+                    priority=chance.choice((0, 0, 1, 5)),
+                )
+            ],
+        )
+        if chance.random() < 0.4:
+            await asyncio.sleep(chance.random() / 10)
+        if jobs.running and chance.random() < 0.3:
+            await jobs.finish(chance.choice(sorted(jobs.running)))
+    await rest(bus)
+    while jobs.running:
+        for name in sorted(jobs.running)[:2]:
+            await jobs.finish(name)
+        await asyncio.sleep(0.1)
+        if chance.random() < 0.3:
+            await rest(bus)
+    await rest(bus)
+
+
+async def test_every_decision_of_a_run_comes_out_the_same(
+    fleet: Fleet,
+    bus: Bus,
+    nats_server: TestServer,
+    jobs: Jobs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
+    await busy(bus, jobs, seed=1)
+    told = await same(nats_server, await decisions(bus), capsys)
+    kinds = {one["kind"] for one in told}
+    assert kinds == {"assigned", "preempted", "refused"}
+    assert any(one["from"]["decisionsOnTheirWay"] for one in told)
