@@ -1,0 +1,318 @@
+"""Preemption on a real server: jobs stop before their quota is handed on, reservations change hands
+in one write, and whoever takes over the deciding knows for whom others had to go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import decode, encode
+from admittance.events.shapes import HandedOn
+from admittance.events.subjects import subject_of
+from admittance.runtime.bucket import Entry, get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import Past, past
+from admittance.runtime.lease_io import fence, take_epoch
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.stored import StoredWorkload
+
+from builders import a_manifest, an_admission
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+ADMIT = Path(sys.executable).parent / "admit"
+DOMAIN = "queue-cq"
+LOWER = {"withinClusterQueue": "LowerPriority"}
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "silent"},
+    "spec": {"controllerName": "nobody"},
+}
+CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "silent"}]}}
+
+
+def a_job(name: str, trail: Path, *, priority: int, stops: float = 0.0, runs: str = "") -> Any:
+    """A workload that notes its start and its end, and takes its time to stop."""
+    body = runs or "while :; do sleep 0.05; done"
+    script = (
+        f"trap 'sleep {stops}; echo stopped {name} >> {trail}; exit 143' TERM; "
+        f"echo started {name} >> {trail}; {body}; echo done {name} >> {trail}"
+    )
+    container = {
+        "name": "main",
+        "image": "none",
+        "command": ["/bin/sh", "-c", script],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    template = {
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 20,
+        }
+    }
+    pod_sets = [{"name": "main", "count": 1, "template": template}]
+    return a_manifest(name, queue="lq-cq") | {
+        "spec": {"queueName": "lq-cq", "priority": priority, "podSets": pod_sets}
+    }
+
+
+async def told(bus: Bus, what: str) -> list[Past]:
+    return await past(bus, [f"admit.workload.{what}.>"])
+
+
+async def has_told(bus: Bus, what: str, name: str) -> bool:
+    return any(one.subject.endswith(f".{name}") for one in await told(bus, what))
+
+
+async def stored(bus: Bus, name: str) -> StoredWorkload:
+    found = await workload(bus, name)
+    assert found is not None
+    return found
+
+
+async def entry_of(bus: Bus, name: str) -> Entry:
+    found = await get(bus, f"workload.ns.{name}")
+    assert found is not None
+    return found
+
+
+async def _is(bus: Bus, name: str, kind: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and is_true(found, kind)
+
+
+async def test_a_job_is_stopped_before_its_quota_is_handed_on(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    for service in ("workload-controller", "scheduler", "runner"):
+        await fleet.start(service)
+    await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
+    await submit(bus, [a_job("low", trail, priority=1, stops=3.0)])
+    await eventually(lambda: has_told(bus, "pods_ready", "low"))
+    await submit(bus, [a_job("high", trail, priority=7, runs="true")])
+    await eventually(lambda: has_told(bus, "evicted", "low"))
+
+    # While it stops its quota stays booked, and who waits for it says so.
+    await eventually(lambda: _waits_for_it(bus))
+    assert "stopped low" not in _lines(trail)
+    assert is_true(await stored(bus, "low"), Type.QUOTA_RESERVED)
+    waits = find(await stored(bus, "high"), Type.QUOTA_RESERVED)
+    assert waits is not None
+    assert "ns/low at priority 1" in waits.message
+    assert "cpu: 1 in flavor default" in waits.message
+
+    shown = await _admit(nats_server.url, "get", "workload", "low", "-n", "ns", "-o", "yaml")
+    assert "InClusterQueue" in shown
+    assert "by: ns/high" in shown
+    await eventually(lambda: _says(trail, "done high"))
+    lines = _lines(trail)
+    assert lines[:4] == ["started low", "stopped low", "started high", "done high"]
+    (evicted,) = await told(bus, "evicted")
+    (stopped,) = await told(bus, "stopped")
+    taken = [one for one in await told(bus, "assigned") if one.subject.endswith(".high")]
+    assert evicted.sequence < stopped.sequence < taken[0].sequence
+    said = decode(evicted.subject, evicted.data)
+    assert isinstance(said, facts.Evicted)
+    by = said.preempted_by
+    assert by is not None and by.grounds is not None
+    assert (by.by, by.by_uid) == ("ns/high", (await stored(bus, "high")).metadata.uid)
+    assert (by.grounds.by_priority, by.grounds.priority) == (7, 1)
+    # It comes back by itself.
+    await eventually(lambda: _says(trail, "started low", times=2))
+
+    story = await _admit(nats_server.url, "events", "--workload", "low", "-n", "ns")
+    assert "preempted" in story and "high" in story and "stopped" in story
+
+
+async def _waits_for_it(bus: Bus) -> bool:
+    waits = await workload(bus, "high")
+    found = find(waits, Type.QUOTA_RESERVED) if waits is not None else None
+    return found is not None and found.reason == "WaitingForPreemptedWorkloads"
+
+
+async def _says(trail: Path, line: str, times: int = 1) -> bool:
+    return _lines(trail).count(line) >= times
+
+
+def _lines(trail: Path) -> list[str]:
+    return trail.read_text().splitlines() if trail.exists() else []
+
+
+async def _admit(url: str, *words: str) -> str:
+    def run() -> str:
+        done = subprocess.run(
+            [str(ADMIT), "--nats", url, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "400"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return await asyncio.to_thread(run)
+
+
+async def test_what_is_merely_reserved_changes_hands_in_one_write(fleet: Fleet, bus: Bus) -> None:
+    for service in ("workload-controller", "scheduler"):
+        await fleet.start(service)
+    await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
+    low = [a_manifest(name, queue="lq-cq", priority=-1) for name in ("a", "b")]
+    await submit(bus, low)
+    for name in ("a", "b"):
+        await eventually(lambda name=name: _is(bus, name, Type.QUOTA_RESERVED))  # type: ignore[misc]
+    await submit(bus, [a_manifest("high", queue="lq-cq", priority=5, requests={"cpu": "2"})])
+    await eventually(lambda: _is(bus, "high", Type.QUOTA_RESERVED))
+
+    revisions = sorted([(await entry_of(bus, name)).revision for name in ("a", "b", "high")])
+    assert (await entry_of(bus, "high")).revision >= revisions[0] + 2
+    assert await told(bus, "preempted") == []
+    (decided,) = [one for one in await told(bus, "assigned") if one.subject.endswith(".high")]
+    said = decode(decided.subject, decided.data)
+    assert isinstance(said, facts.Assigned)
+    assert sorted(one.name for one in said.preempts) == ["a", "b"]
+    for name in ("a", "b"):
+        giver = await stored(bus, name)
+        assert giver.status.admission is None
+        assert is_true(giver, Type.PREEMPTED)
+        assert giver.status.preempted_by is not None
+        assert giver.status.preempted_by.by == "ns/high"
+
+
+async def test_it_is_refused_as_a_whole_when_one_of_them_moved(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b", "high")])
+    await eventually(lambda: _there(bus, "a", "b", "high"))
+    epoch = await take_epoch(bus, DOMAIN, "me", expected=0)
+
+    async def decide(name: str, *givers: Entry) -> int:
+        entry = await entry_of(bus, name)
+        who = await stored(bus, name)
+        made = []
+        for giver in givers:
+            of = giver.key.rsplit(".", 1)[1]
+            uid = (await stored(bus, of)).metadata.uid
+            made.append(
+                HandedOn(
+                    namespace="ns",
+                    name=of,
+                    uid=uid,
+                    revision=giver.revision,
+                    reason="InClusterQueue",
+                )
+            )
+        decided = facts.Assigned(
+            namespace="ns",
+            name=name,
+            uid=who.metadata.uid,
+            revision=entry.revision,
+            seen=entry.revision,
+            domain=DOMAIN,
+            admission=an_admission(cpu="2" if givers else "1"),
+            preempts=tuple(made),
+        )
+        return await bus.publish(
+            Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch))
+        )
+
+    for name in ("a", "b"):
+        await settled(bus, await decide(name))
+    old = [await entry_of(bus, name) for name in ("a", "b")]
+    raised = facts.Reprioritized(namespace="ns", name="a", priority=9)
+    await settled(bus, await bus.publish(Outgoing(subject_of(raised), encode(raised))))
+    before = await entry_of(bus, "high")
+    reply = await settled(bus, await decide("high", *old))
+    assert reply.reason == "StaleGiver"
+    for name in ("a", "b"):
+        assert is_true(await stored(bus, name), Type.QUOTA_RESERVED)
+    assert (await entry_of(bus, "b")).revision == old[1].revision
+    assert not is_true(await stored(bus, "high"), Type.QUOTA_RESERVED)
+    assert (await entry_of(bus, "high")).revision > before.revision
+
+    reply = await settled(
+        bus, await decide("high", *[await entry_of(bus, name) for name in ("a", "b")])
+    )
+    assert reply.outcome == "applied"
+    written = [(await entry_of(bus, name)).revision for name in ("a", "b", "high")]
+    assert written == list(range(written[0], written[0] + 3))
+
+
+async def _there(bus: Bus, *names: str) -> bool:
+    return all([await workload(bus, name) is not None for name in names])
+
+
+async def test_a_new_scheduler_neither_preempts_again_nor_forgets_for_whom(
+    fleet: Fleet, bus: Bus, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    await fleet.start("workload-controller")
+    await fleet.start("runner")
+    first = await fleet.start("scheduler", "first")
+    await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
+    await submit(bus, [a_job("low", trail, priority=1, stops=4.0)])
+    await eventually(lambda: has_told(bus, "pods_ready", "low"))
+    await submit(bus, [a_job("high", trail, priority=5, runs="true")])
+    await eventually(lambda: _waits_for_it(bus))
+    await first.kill()
+    # Whoever comes later would be first by priority; but the job stops for the other one.
+    await submit(bus, [a_job("higher", trail, priority=9, runs="true")])
+    await eventually(lambda: _there(bus, "higher"))
+    await fleet.start("scheduler", "second")
+
+    await eventually(lambda: _says(trail, "done higher"))
+    taken = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "assigned")]
+    assert taken[:3] == ["low", "high", "higher"]
+    preempted = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "preempted")]
+    assert preempted.count("low") == 1
+
+
+async def test_fewer_pods_of_a_job_complete_as_often_as_it_wants(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    for service in ("workload-controller", "scheduler", "runner"):
+        await fleet.start(service)
+    await apply(bus, *queues("cq", cpu=2))
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"""\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: fewer
+  namespace: ns
+  labels: {{kueue.x-k8s.io/queue-name: lq-cq}}
+  annotations: {{kueue.x-k8s.io/job-min-parallelism: "1"}}
+spec:
+  parallelism: 5
+  completions: 5
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: none
+        command: [/bin/sh, -c, "echo ran >> {trail}; sleep 0.2"]
+        resources: {{requests: {{cpu: 1}}}}
+"""
+    )
+    await _admit(nats_server.url, "submit", "-n", "ns", "-f", str(job))
+    await eventually(lambda: _is(bus, "fewer", Type.FINISHED))
+    assert _lines(trail) == ["ran"] * 5
+    (admitted,) = await told(bus, "admitted")
+    said = decode(admitted.subject, admitted.data)
+    assert isinstance(said, facts.Admitted)
+    assert (said.pod_sets[0].count, said.pod_sets[0].completions) == (2, 5)
