@@ -87,12 +87,14 @@ class Cycle:
         # 4. One after the other, each seeing what the ones before it took.
         if entries:
             turn = Turn(self._nominator, accept, preempt, as_kueue=self._as_kueue)
-            for entry in ordered:
-                outcome = turn.take(entry)
-                if self._leaves_a_mark(outcome):
-                    domain.beside.append(entry.member)
-                moved |= self.settle(domain, entry, outcome, now)
-            turn.end()
+            try:
+                for entry in ordered:
+                    outcome = turn.take(entry)
+                    if self._leaves_a_mark(outcome):
+                        domain.beside.append(entry.member)
+                    moved |= self.settle(domain, entry, outcome, now)
+            finally:
+                turn.end()
         # 5. The next head of each queue.
         for queue, _ in heads:
             domain.note(queue)
