@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +123,13 @@ def test_an_explanation_tells_what_is_short_who_holds_it_and_who_protects_them(a
         "a toleration of taint ondemand, which flavor ondemand has",
     ):
         assert part in text
+
+
+def test_the_page_shows_what_is_answered(admit: Up) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
+    (shown,) = re.findall(r"```console\n\$ admit explain workload waits\n(.*?)```", page, re.S)
+    told = admit.ok("explain", "workload", "waits").out
+    assert re.sub(r"waiting for \w+", "waiting for 3s", told) == shown
 
 
 def test_who_waits_is_listed_with_numbers_and_flavors_and_no_more_than_asked(admit: Up) -> None:
