@@ -83,10 +83,11 @@ def check(story: Story, told: dict[str, ExplainReply], looked_at: list[Member]) 
 
 def says_who_is_in_the_way(why: ExplainReply) -> None:
     """Wherever quota is short and nobody goes for it, somebody's rule is named, and a holder."""
+    told = {(bar.flavor, bar.resource) for one in why.flavors for bar in one.barriers}
     for one in why.flavors:
         short = [room for room in one.rooms if room.reason == "WaitingForQuota"]
         if short and one.outcome in ("NoCandidates", "NoFit"):
-            assert one.barriers
+            assert all((one.flavor, room.resource) in told for room in short)
             assert why.held_by
     assert why.unblocked_by or why.outlook is None or why.outlook.outcome == "Fits"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,18 +12,22 @@ from admittance.events.why import Barrier, Going, Room
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
 from admittance.scheduler.assign import Assignment, Mode, Verdict, examine
+from admittance.scheduler.barriers import Looks, barriers
 from admittance.scheduler.nominate import Search
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import sentence, shortfall
-from admittance.scheduler.spared import Ask, barriers
+from admittance.scheduler.spared import Ask
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
 """Once so many candidates may have been looked at, flavors that are left are not asked about."""
+
+FLAVORS_MAX: Final = 200
+"""Verdicts of one explanation, over all pod sets: an answer has to go into one message."""
 
 OUTCOMES: Final = {
     Mode.FIT: "Fits",
@@ -72,7 +76,8 @@ def see(
     oracle = _Oracle(queue, search)
     asking = None if plan.policy is NOBODY else oracle.ask
     seen = Seen([], {})
-    barred: dict[FlavorResource, tuple[Barrier, ...]] = {}
+    looks = Looks()
+    told: set[FlavorResource] = set()
     uncovered = dict(_uncovered(world, queue, member))
     for pod_set, resources in uncovered.items():
         for resource in resources:
@@ -95,17 +100,14 @@ def see(
         bars: list[Barrier] = []
         if verdict.outcome in ("NoCandidates", "NoFit"):
             for ask in asks:
-                if ask.cell.fr not in barred:
-                    barred[ask.cell.fr] = tuple(barriers(world, ask))
-                bars += barred[ask.cell.fr]
+                if ask.cell.fr not in told:
+                    told.add(ask.cell.fr)
+                    bars += barriers(world, ask, looks)
         for ask in asks:
             seen.asks.setdefault(ask.cell.fr, ask)
-        seen.verdicts.append(_with(verdict, bars) if bars else verdict)
+        if len(seen.verdicts) < FLAVORS_MAX:
+            seen.verdicts.append(replace(verdict, barriers=tuple(bars)) if bars else verdict)
     return seen
-
-
-def _with(verdict: FlavorVerdict, bars: Sequence[Barrier]) -> FlavorVerdict:
-    return replace(verdict, barriers=tuple(bars))
 
 
 def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
