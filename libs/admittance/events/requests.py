@@ -122,7 +122,7 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 
     ``fits``, or the reason it does not. ``outcome``: Fits, Preempts, NoCandidates, NoFit,
     Ineligible. ``rooms``: resource by resource. ``victims``: who would have to go for this flavor
-    alone; ``barriers``: whose policies leave whom in place.
+    alone; ``barriers``: whose policies leave whom in place, told of each flavor and resource once.
     """
 
     pod_set: str
