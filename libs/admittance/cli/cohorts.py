@@ -40,7 +40,7 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
         ("Root", tree[0].name),
         ("Parent", here.parent),
         ("Weight", f"{here.weight:g}"),
-        ("Weighted share", _share(here.share)),
+        ("Weighted share", share(here.share)),
         ("ClusterQueues below", ", ".join(one.name for one in below if one.kind != "Cohort")),
         ("Pending below", str(sum(one.pending for one in below))),
         ("Reserving below", str(sum(one.reserving for one in below))),
@@ -60,8 +60,9 @@ def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
     return found
 
 
-def _share(share: int) -> str:
-    return "without weight" if share >= UNLIMITED else str(share)
+def share(thousandths: int) -> str:
+    """A weighted share; who borrows without a weight is above everybody else."""
+    return "without weight" if thousandths >= UNLIMITED else str(thousandths)
 
 
 def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:

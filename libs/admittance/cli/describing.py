@@ -159,6 +159,8 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     yield "Reserving", str(counted.reserving)
     yield "Admitted", str(counted.admitted)
     yield "Domain", counted.domain
+    if counted.weighted_share is not None:
+        yield "Weighted share", cohorts.share(counted.weighted_share)
     if counted.used is not None:
         yield "Usage", sections.usage_of(counted.used)
     elif counted.by_usage:

@@ -156,10 +156,13 @@ def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
         "reason": counted.reason or "Ready",
         "message": counted.message,
     }
+    sharing = {**(status.get("fairSharing") or {})}
+    if counted.weighted_share is not None:
+        sharing["weightedShare"] = counted.weighted_share
     if counted.used is not None:
-        told = msgspec.to_builtins(counted.used.consumed)
-        shared = status.get("fairSharing") or {}
-        status["fairSharing"] = {**shared, "admissionFairSharingStatus": told}
+        sharing["admissionFairSharingStatus"] = msgspec.to_builtins(counted.used.consumed)
+    if sharing:
+        status["fairSharing"] = sharing
     others = [c for c in status.get("conditions") or [] if c.get("type") != "Active"]
     status["conditions"] = [*others, active]
     value["status"] = status

@@ -240,7 +240,8 @@ class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """``namespace`` is empty for a ClusterQueue. ``by_usage``: it serves first the LocalQueue that
-    used least; ``used``: of a LocalQueue of such a one."""
+    used least; ``used``: of a LocalQueue of such a one. ``weighted_share``: of a ClusterQueue where
+    shares count, of what it borrows, in thousandths."""
 
     name: str
     namespace: str = ""
@@ -257,6 +258,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     usage: tuple[FlavorUsage, ...] = ()
     by_usage: bool = False
     used: LocalUsage | None = None
+    weighted_share: int | None = None
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -35,7 +35,7 @@ def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
         return _of_cohort(world, query.cohort)
     names = [query.cluster_queue] if query.cluster_queue else list(world.catalog.cluster_queues)
     statuses = [
-        _cluster_queue(world.queues[name])
+        _cluster_queue(world, world.queues[name])
         for name in names
         if name in world.queues and world.queues[name].node is not None
     ]
@@ -48,7 +48,7 @@ def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
 
 
-def _cluster_queue(queue: Queue) -> QueueStatus:
+def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
@@ -82,6 +82,7 @@ def _cluster_queue(queue: Queue) -> QueueStatus:
             if _tells(cell)
         ),
         by_usage=queue.lanes is not None,
+        weighted_share=share_of(node).shown if world.config.fair_sharing is not None else None,
     )
 
 

@@ -10,7 +10,9 @@ from admittance.cli import tables
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.kinds import CLUSTER_QUEUE, WORKLOAD
 from admittance.cli.objects import Found, check_conditions, shown_queue, shown_workload
-from admittance.events.requests import FlavorUsage, QueueStatus
+from admittance.cli.sections import usage_of
+from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
+from admittance.events.shapes import ConsumedUsage
 
 from builders import a_manifest
 
@@ -172,3 +174,30 @@ def test_a_wide_table_counts_the_pods_of_each_pod_set() -> None:
     manifest["spec"]["podSets"] = [pods, {**pods, "name": "workers", "count": 3}]
     table = tables.table(WORKLOAD, [found(manifest)], NOON, {})
     assert "main=1,workers=3" in table.rows[0]
+
+
+def test_what_a_local_queue_has_consumed_is_shown_in_the_spelling_of_kueue() -> None:
+    queue = found({"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}}, "localqueue.ns.lq")
+    consumed = ConsumedUsage(
+        consumed_resources={"cpu": "1500m"}, last_update=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    counted = QueueStatus(name="lq", used=LocalUsage(consumed=consumed, weight=2.0, value=0.75))
+    assert shown_queue(queue, counted)["status"]["fairSharing"] == {
+        "admissionFairSharingStatus": {
+            "consumedResources": {"cpu": "1500m"},
+            "lastUpdate": "2026-01-01T00:00:00Z",
+        }
+    }
+    assert usage_of(LocalUsage(consumed=consumed, weight=2.0, value=0.75)) == (
+        "compared by 0.75 (consumed cpu 1.5; weight 2)"
+    )
+    assert usage_of(LocalUsage(consumed=consumed, weight=0.0)) == (
+        "goes last (consumed cpu 1.5; weight 0)"
+    )
+
+
+def test_a_weighted_share_is_shown_where_shares_count() -> None:
+    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    status = shown_queue(queue, QueueStatus(name="cq", weighted_share=250))["status"]
+    assert status["fairSharing"] == {"weightedShare": 250}
+    assert "fairSharing" not in shown_queue(queue, QueueStatus(name="cq"))["status"]

@@ -10,7 +10,7 @@ import pytest
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduler.config import AdmissionFairSharing, Config
+from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduler.usage import NANO, Account, gained, left, penalty_of, weighed
 
 from scheduling import NOON, Story, groups
@@ -342,6 +342,19 @@ def test_it_is_said_who_goes_first_since_it_used_less() -> None:
     why = story.why("a1")
     assert why.position == 2
     assert "LocalQueue ns/a used more (2), and ns/b (0) goes first" in why.message
+
+
+def test_the_share_of_a_queue_is_told_where_shares_count() -> None:
+    for config, want in ((Config(fair_sharing=FairSharing()), 250), (Config(), None)):
+        story = Story(config)
+        story.queue("lender", "all", resourceGroups=groups(default="6"))
+        story.queue("borrower", "all", resourceGroups=groups(default="2"))
+        story.submit("w", "borrower", "4")
+        story.settle()
+        (found,) = (
+            one for one in story.core.queues(Queues()).cluster_queues if one.name == "borrower"
+        )
+        assert found.weighted_share == want
 
 
 # Restarts and takeovers. -------------------------------------------------------------------
