@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from admittance.events.requests import ExplainReply, FlavorVerdict
-from admittance.events.shapes import Refusal
 from admittance.events.why import Ahead, Going, OpenCheck, Outlook
-from admittance.scheduler import gates, remedies, verdicts
-from admittance.scheduler.assign import FIT, NO_FIT, Assignment
+from admittance.scheduler import remedies
 from admittance.scheduler.counters import is_parked, queues
 from admittance.scheduler.cycle import Cycle, refusal_for
 from admittance.scheduler.holders import holders
 from admittance.scheduler.order import in_order
-from admittance.scheduler.picture import BACKOFF, Key, Member
+from admittance.scheduler.outlook import Look, hindered, look_at, of_turn, several
+from admittance.scheduler.picture import Key, Member
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.reasons import refusal_of
 from admittance.scheduler.spared import Ask
-from admittance.scheduler.verdicts import VICTIMS_MAX, Seen, going_of
+from admittance.scheduler.verdicts import VICTIMS_MAX, going_of
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.waiting import pending
 from admittance.scheduler.world import World
@@ -37,15 +35,6 @@ __all__ = ["explain", "pending", "queues"]
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
 """In a queue of more classes, or with more set aside, only its head is named of those in front."""
-
-
-class _Look(NamedTuple):
-    """One look at a workload that waits. ``closed``: why no flavor serves, whatever its room."""
-
-    outlook: Outlook
-    assignment: Assignment
-    seen: Seen
-    victims: Sequence[Victim]
 
 
 def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
@@ -58,7 +47,7 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
     local = world.catalog.local_queues.get(member.local)
     name = local.spec.cluster_queue if local is not None else ""
     queue = world.queues.get(name)
-    why = _hindered(world, member, queue, now)
+    why = hindered(world, member, queue, now)
     if queue is None or queue.plan is None or queue.node is None:
         assert why is not None, "without a queue it is hindered"
         return ExplainReply(
@@ -73,12 +62,12 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
             unblocked_by=tuple(remedies.of_itself(world, member, None, now)),
             seen=world.seen,
         )
-    look = _look(world, cycle, queue, member, why)
+    look = look_at(world, cycle, queue, member, why)
     waits_for = _waits_for(world, member, look)
     position = queue.position(member)
     ahead = _ahead(queue, member, position)
     if why is None:
-        why = _of_turn(queue, member, look, waits_for, position)
+        why = of_turn(queue, member, look, waits_for, position)
     held_by = holders(world, look.seen.asks)
     cohort = queue.node.parent
     return ExplainReply(
@@ -119,7 +108,7 @@ def _of_holder(world: World, member: Member) -> ExplainReply:
         _going(one) for one in world.promises.get(member.uid, ()) if one.charge is not None
     )
     if state == "QuotaReserved" and open_checks:
-        message += f", and waits for {_several(len(open_checks), 'admission check')}"
+        message += f", and waits for {several(len(open_checks), 'admission check')}"
     if waits_for and state == "QuotaReserved":
         unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
     if member.is_leaving:
@@ -142,103 +131,10 @@ def _of_holder(world: World, member: Member) -> ExplainReply:
     )
 
 
-# What holds it back. ------------------------------------------------------------------------
-
-
-def _hindered(world: World, member: Member, queue: Queue | None, now: datetime) -> Refusal | None:
-    """Why it would not be considered at all; None: it would."""
-    activity = world.catalog.local_queue_activity(*member.local)
-    if member.problem is not None:
-        return Refusal(reason=member.problem.reason, message=member.problem.message)
-    if not member.competes:
-        return Refusal(reason=member.said or "Suspended", message="It does not compete for quota")
-    if not activity.active:
-        of_queue = world.catalog.activity(queue.name) if queue is not None else None
-        if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
-            return Refusal(reason=of_queue.reason, message=of_queue.message)
-        return Refusal(reason=activity.reason, message=activity.message)
-    if not member.is_due(now):
-        until = f" until {member.requeue_at.isoformat()}" if member.requeue_at is not None else ""
-        return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
-    if member.aside is not None and member.aside is not BACKOFF:
-        return refusal_for(member)
-    return None
-
-
-def _look(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refusal | None) -> _Look:
-    hindrance, (assignment, victims), search = cycle.consider(queue, member)
-    closed = ""
-    if queue.in_cycle:
-        closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
-    seen = verdicts.see(world, queue, member, assignment, search, closed=closed)
-    if why is None and hindrance is not None:
-        why = Refusal(reason=hindrance.reason, message=hindrance.message)
-    flavors = {place.name: place.flavors for place in assignment.places}
-    asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
-    counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
-    if why is not None:
-        outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
-    elif assignment.mode == FIT:
-        outlook = Outlook(outcome="Fits", flavors=flavors, counts=counts, level=assignment.level)
-    elif victims:
-        outlook = Outlook(
-            outcome="Preempts",
-            flavors=flavors,
-            counts=counts,
-            level=assignment.level,
-            victims=tuple(going_of(one) for one in victims[:VICTIMS_MAX]),
-            victims_left_out=max(0, len(victims) - VICTIMS_MAX),
-        )
-    else:
-        refusal = refusal_of(assignment)
-        outlook = Outlook(
-            outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
-            reason=refusal.reason,
-            message=refusal.message,
-            flavors=flavors if assignment.mode != NO_FIT else {},
-            level=assignment.level,
-        )
-    return _Look(outlook, assignment, seen, victims)
-
-
-def _of_turn(
-    queue: Queue, member: Member, look: _Look, waits_for: Sequence[Going], position: int
-) -> Refusal:
-    """Why it is not admitted, though it is considered when its turn comes."""
-    outlook = look.outlook
-    if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
-        return Refusal(reason=outlook.reason, message=outlook.message)
-    if member.closed_gate and outlook.outcome == "Preempts":
-        return Refusal(
-            reason=gates.REASON,
-            message=f"Others would have to go for it, and its preemption gate {member.closed_gate} "
-            "is closed",
-        )
-    if waits_for:
-        return Refusal(
-            reason="WaitingForPreemptedWorkloads",
-            message=f"Waits for {_several(len(waits_for), 'workload')} to go, told so for it",
-        )
-    parked = refusal_for(member)
-    if parked is not None and queue.domain is not None and not queue.domain.flush:
-        return parked
-    turn = f"Number {position} in its ClusterQueue"
-    head = queue.head()
-    if queue.lanes is not None and head is not None:
-        less = queue.lanes.before(member, head)
-        turn += f": {less}" if less else ""
-    if outlook.outcome == "Preempts":
-        going = _several(len(outlook.victims) + outlook.victims_left_out, "workload")
-        return Refusal(
-            reason="PendingEvaluation", message=f"{turn}; there is room once {going} went for it"
-        )
-    return Refusal(reason="PendingEvaluation", message=f"{turn}; there is room for it")
-
-
 # Who else. ----------------------------------------------------------------------------------
 
 
-def _waits_for(world: World, member: Member, look: _Look) -> tuple[Going, ...]:
+def _waits_for(world: World, member: Member, look: Look) -> tuple[Going, ...]:
     """Who was told to go for it, and still holds quota."""
     found = {one.member: going_of(one) for one in look.victims if one.member.is_leaving}
     for other in world.promises.get(member.uid, ()):
@@ -283,7 +179,7 @@ def _remedies(
     world: World,
     member: Member,
     queue: Queue,
-    look: _Look,
+    look: Look,
     waits_for: Sequence[Going],
     now: datetime,
 ) -> tuple[str, ...]:
@@ -310,7 +206,3 @@ def _of_flavors(flavors: Sequence[FlavorVerdict], asks: Sequence[Ask]) -> Iterat
 def _of_asks(asks: Iterable[Ask]) -> Iterator[str]:
     for ask in asks:
         yield remedies.freed(ask.cell, ask.wanted)
-
-
-def _several(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
