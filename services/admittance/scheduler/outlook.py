@@ -50,7 +50,7 @@ def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -
 
 
 def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refusal | None) -> Look:
-    """Looks at the workload as the next cycle would. ``why``: what keeps it from being looked at."""
+    """Looks at it as the next cycle would. ``why``: what keeps it from being considered."""
     hindrance, (assignment, victims), search = cycle.consider(queue, member)
     closed = ""
     if queue.in_cycle:
