@@ -64,6 +64,8 @@ class Queues:
             spec["admissionChecks"] = rng.sample(self.checks, rng.randint(1, len(self.checks)))
         if rng.random() < 0.5:
             spec["preemption"] = self.preemption()
+        if len(self.queues) % 2:
+            spec["onQuotaCut"] = "evict"
         return spec
 
     def preemption(self) -> dict[str, Any]:
@@ -124,6 +126,9 @@ class Queues:
         match rng.choice(("quota", "quota", "stop", "stop", "local", "move", "checks", "cohort")):
             case "quota":
                 spec["resourceGroups"] = self._groups(6)
+                if len(self.flavors) > 1 and rng.random() < 0.3:
+                    offered = spec["resourceGroups"][0]["flavors"]
+                    del offered[rng.randrange(len(offered))]
                 if "cohortName" not in spec:
                     for flavor in spec["resourceGroups"][0]["flavors"]:
                         for quota in flavor["resources"]:

@@ -13,7 +13,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.subjects import OUTPUTS
-from admittance.simulation import naive, preemption
+from admittance.simulation import cuts, naive, preemption
 from admittance.simulation.broken import Broken
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.stream import Stored
@@ -139,6 +139,7 @@ class Invariants:
         self._handed_back(key, before, after)
         if new is not None:
             preemption.check(old, new, self.queues, self.cohorts)
+            cuts.check(old, before.usage, new, self.queues)
             for say in new.status.log.says:
                 if say.what != "check_withdrawn":
                     self.owed[new.metadata.uid, entry.sequence, say.what] = key
