@@ -21,8 +21,8 @@ from admittance.events.requests import Applied, Delete
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.whatif.simulate import joined
 
-SECONDS: Final = 240.0
-"""Some may be asked for before ours; each has a limit of its own."""
+SECONDS: Final = 130.0
+"""A little more than the scheduler gives itself."""
 ROWS: Final = 20
 ALL: Final = 0
 

@@ -32,6 +32,8 @@ from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
 from admittance.workload_controller.known import Known
 
+MESSAGE: Final = timedelta(microseconds=1)
+"""How much later each message of the log is: who comes first is older."""
 CYCLE: Final = timedelta(milliseconds=1)
 """How much later it is after each cycle: reservations made one after the other have an order."""
 WAVES_MAX: Final = 100
@@ -181,6 +183,7 @@ class Copy:
 
     def _heard(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Heard:
         self._sequence += 1
+        self.now += MESSAGE
         return Heard(self._sequence, subject, data, headers, self.now)
 
     def hear(self, batch: list[Heard]) -> list[SettledReply]:

@@ -27,8 +27,8 @@ PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
 """It takes a core, and as much memory as we do."""
 WAITING_MAX: Final = 4
-SECONDS: Final = 100.0
-"""For one answer. The command waits a little longer, and for those before it."""
+SECONDS: Final = 120.0
+"""For one answer, with the time that it waits for others. The command waits a little longer."""
 
 log = structlog.get_logger()
 
@@ -63,8 +63,12 @@ class Simulations:
             raise Unavailable(f"{self._asked} simulations are asked for already: try again soon")
         self._asked += 1
         try:
-            async with self._room:
+            async with asyncio.timeout(self._seconds), self._room:
                 return await self._run(msgspec.json.encode(errand))
+        except TimeoutError:
+            raise Unavailable(
+                f"the simulation was not done after {self._seconds:g} s, and was stopped"
+            ) from None
         finally:
             self._asked -= 1
 
@@ -82,12 +86,7 @@ class Simulations:
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(self._seconds):
-                answer, _ = await process.communicate(errand)
-        except TimeoutError:
-            raise Unavailable(
-                f"the simulation was not done after {self._seconds:g} s, and was stopped"
-            ) from None
+            answer, _ = await process.communicate(errand)
         finally:
             if process.returncode is None:
                 process.kill()

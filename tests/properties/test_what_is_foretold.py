@@ -1,0 +1,104 @@
+"""Whatever the system and the change: what is foretold is what then happens, and the numbers of an
+answer add up to everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admittance.events.whatif import Simulate, SimulateReply
+from admittance.whatif.change import change_of, perform
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.stored import StoredWorkload
+
+from towns import Town, a_job, a_local, a_queue, an_object, raws
+
+CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
+QUEUES = ("one", "two", "three")
+
+policies = st.fixed_dictionaries(
+    {
+        "withinClusterQueue": st.sampled_from(["Never", "LowerPriority"]),
+        "reclaimWithinCohort": st.sampled_from(["Never", "Any", "LowerPriority"]),
+    }
+)
+
+
+@st.composite
+def queues(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    flavors = draw(st.sampled_from([("spot",), ("spot", "steady"), ("steady", "spot")]))
+    more: dict[str, Any] = {"preemption": draw(policies)}
+    if draw(st.booleans()):
+        more["queueingStrategy"] = "StrictFIFO"
+    if draw(st.integers(0, 3)) == 0:
+        more["admissionChecks"] = ["budget"]
+    if draw(st.integers(0, 5)) == 0:
+        more["stopPolicy"] = draw(st.sampled_from(["Hold", "HoldAndDrain"]))
+    if draw(st.integers(0, 3)) == 0:
+        more["onQuotaCut"] = "evict"
+    cohort = draw(st.sampled_from(["", "team", "team"]))
+    return a_queue(name, cohort, cpu={one: draw(st.integers(0, 4)) for one in flavors}, **more)
+
+
+def jobs(prefix: str, most: int) -> st.SearchStrategy[list[dict[str, Any]]]:
+    one = st.tuples(st.sampled_from(QUEUES), st.integers(1, 3), st.integers(0, 2))
+    return st.lists(one, max_size=most).map(
+        lambda drawn: [
+            a_job(f"{prefix}-{n}", queue, cpu, priority)
+            for n, (queue, cpu, priority) in enumerate(drawn)
+        ]
+    )
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    edited = [draw(queues(name)) for name in QUEUES if draw(st.booleans())]
+    return [*edited, *draw(jobs("new", 2))]
+
+
+def held(workload: StoredWorkload | None) -> Any:
+    """What it holds, for good; None: nothing."""
+    if workload is None or not holds_quota(workload) or is_stopping(workload):
+        return None
+    return workload.status.admission
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(*(queues(name) for name in QUEUES)),
+    jobs("old", 8),
+    changes(),
+)
+def test_what_is_foretold_is_what_happens(
+    configured: tuple[dict[str, Any], ...], old: list[dict[str, Any]], change: list[dict[str, Any]]
+) -> None:
+    town = Town(CHECK, *configured, *(a_local(name) for name in QUEUES))
+    for job in old:
+        town.apply(job)
+    before = {key: held(workload) for key, workload in town.copy.workloads()}
+    reply = town.simulate(*change)
+    assert reply.error == ""
+    perform(town.copy, change_of(Simulate(objects=raws(*change))))
+    town.copy.settle()
+    after = {key: held(workload) for key, workload in town.copy.workloads()}
+
+    expected = {key: before.get(key) for key in after}
+    expected |= {(one.namespace, one.name): None for one in reply.evictions}
+    expected |= {(one.namespace, one.name): None for one in reply.waits}
+    expected |= {(one.namespace, one.name): one.admission for one in reply.starts}
+    assert after == expected
+    assert_complete(reply, len(after))
+
+
+def assert_complete(reply: SimulateReply, everybody: int) -> None:
+    counts = reply.counts
+    told = {one.name for one in reply.starts} | {one.name for one in reply.waits}
+    told |= {one.name for one in reply.evictions}
+    others = counts.run + counts.reserved + counts.pending + counts.off
+    assert len(told) + others == everybody
+    assert counts.starts == len(reply.starts)
+    assert counts.waits == len(reply.waits)
+    assert counts.evictions == len(reply.evictions)
+    assert not {one.name for one in reply.starts} & {one.name for one in reply.waits}
