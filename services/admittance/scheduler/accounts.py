@@ -237,18 +237,21 @@ class Accounts:
 
     # What is written down. ------------------------------------------------------------------
 
-    def remembered(self, key: Key, record: ConsumedUsage | None) -> None:
-        """This is written down of the LocalQueue; None: nothing any more."""
+    def remembered(self, key: Key, record: ConsumedUsage | None) -> bool:
+        """This is written down of the LocalQueue; None: nothing any more. True: its account is
+        another one now."""
         if record is None:
             self._records.pop(key, None)
-            return
+            return False
         self._records[key] = record
         row = self._rows.get(key)
-        if row is not None and record.last_update > row.saved:
-            row.restore(record)
-            row.account.sample(self.sampled)
-            row.moved()
-            self._moving = True
+        if row is None or record.last_update <= row.saved:
+            return False
+        row.restore(record)
+        row.account.sample(self.sampled)
+        row.moved()
+        self._moving = True
+        return True
 
     def to_write(
         self, now: datetime, *, at_once: bool = False

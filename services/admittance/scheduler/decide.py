@@ -81,8 +81,7 @@ class Scheduler:
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
         """What was written down of a LocalQueue's consumption; None: nothing any more."""
-        if self._world.accounts is not None:
-            self._world.accounts.remembered((namespace, name), record)
+        self._world.remember_usage((namespace, name), record)
 
     def seen(self, revision: int) -> None:
         """The picture is as new as this revision of the bucket."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from heapq import heappush
 
-from admittance.events.shapes import Admission
+from admittance.events.shapes import Admission, ConsumedUsage
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.scheduler import joint, promises
@@ -94,8 +94,18 @@ class World:
         heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
         self.accounts.sample(now)
         for queue, head in heads:
+            self.moved(queue.domain)
             if queue.head() is not head:
                 self.changed(queue)
+
+    def remember_usage(self, key: Key, record: ConsumedUsage | None) -> None:
+        """This is written down of what a LocalQueue consumed; None: nothing any more."""
+        if self.accounts is None or not self.accounts.remembered(key, record):
+            return
+        queue = self.queues.get(self.catalog.local_queues[key].spec.cluster_queue)
+        if queue is not None:
+            self.moved(queue.domain)
+            self.changed(queue)
 
     # Competing. -----------------------------------------------------------------------------
 

@@ -236,6 +236,19 @@ def test_usage_is_compared_anew_once_in_every_interval() -> None:
     assert waiting(story)[0] == "a2"
 
 
+def test_what_was_found_for_a_head_is_found_anew_once_usages_are_compared() -> None:
+    story = a_story()
+    had_used(story, "a", "4")
+    domain = story.core._world.domains["queue-cq"]
+    before = domain.version
+    story.now += HOUR
+    story.core.wake(now=story.now)
+    assert domain.version > before
+    before = domain.version
+    had_used(story, "b", "4")
+    assert domain.version > before
+
+
 def test_nothing_is_compared_where_nothing_was_consumed() -> None:
     story = a_story()
     story.core.wake(now=story.now)
@@ -249,14 +262,7 @@ def test_a_head_of_a_strict_queue_gives_way_once_its_local_queue_used_more() -> 
     story.submit("huge", "a", "9")
     story.submit("small", "b", "1")
     assert story.settle() == []
-    story.core.apply_usage(
-        "ns",
-        "a",
-        ConsumedUsage(
-            consumed_resources={"cpu": "8"}, last_update=story.now + timedelta(seconds=1)
-        ),
-    )
-    story.submit("more", "a", "1")  # Something happens there.
+    had_used(story, "a", "8", ago=timedelta(seconds=-1))
     assert story.settle() == ["small"]
 
 
