@@ -57,7 +57,7 @@ def test_a_preemption_names_what_it_was_decided_from() -> None:
     (one,) = story.preempted
     assert (one.by, one.by_uid, one.domain) == ("ns/high", "uid-high", "queue-cq")
     assert one.revision < one.seen == seen
-    assert "priority 1" in one.message and "priority -1" in one.message
+    assert "priority 1 against -1" in one.message
 
 
 def test_a_victim_is_told_once_while_it_stops() -> None:
