@@ -86,7 +86,13 @@ class Cycle:
                 entries.sort(key=_order)
         # 4. One after the other, each seeing what the ones before it took.
         if entries:
-            turn = Turn(self._nominator, accept, preempt, as_kueue=self._as_kueue)
+            turn = Turn(
+                self._nominator,
+                accept,
+                preempt,
+                as_kueue=self._as_kueue,
+                by_shares=self._shares_count,
+            )
             try:
                 for entry in ordered:
                     outcome = turn.take(entry)

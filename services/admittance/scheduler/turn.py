@@ -56,10 +56,21 @@ class Outcome(IntEnum):
 
 
 class Turn:
-    """What the entries of one cycle have taken so far: room, and victims."""
+    """What the entries of one cycle have taken so far: room, and victims.
+
+    Victims stay out of the picture from one entry that asks for room without them to the next, so
+    that a cycle with many preemptors does not take all of them out for each. Unless ``by_shares``:
+    then who is next is found between the turns, by what is in the picture.
+    """
 
     def __init__(
-        self, nominator: Nominator, accept: Accept, preempt: Preempt, *, as_kueue: bool = False
+        self,
+        nominator: Nominator,
+        accept: Accept,
+        preempt: Preempt,
+        *,
+        as_kueue: bool = False,
+        by_shares: bool = False,
     ) -> None:
         self._nominator = nominator
         self._accept = accept
@@ -67,11 +78,19 @@ class Turn:
         self._as_kueue = as_kueue
         self._held: list[tuple[Cell, int]] = []
         self._claimed: dict[Member, None] = {}
+        self._out = False
+        self._by_shares = by_shares
         self._handed_on: Entry | None = None
         self._accepted: list[Member] = []
 
     def take(self, entry: Entry) -> Outcome:
         """The next entry takes what it can."""
+        outcome = self._take(entry)
+        if self._by_shares:
+            self._put_back()
+        return outcome
+
+    def _take(self, entry: Entry) -> Outcome:
         assignment = entry.assignment
         if assignment.mode == FIT and not self._claimed and not self._handed_on:
             if not fits(assignment.usage, borrowing=True):
@@ -89,6 +108,7 @@ class Turn:
             # take it in this cycle. Who may reclaim it from anybody needs no such help.
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any":
+                self._put_back()
                 self._hold(held_back(assignment))
             return Outcome.NOTHING
         if assignment.mode != FIT and entry.member.closed_gate:
@@ -107,17 +127,37 @@ class Turn:
             if self._fits_now(entry):
                 self._handed_on = entry
                 return self._admit(entry)
-        self._claimed.update((one.member, None) for one in entry.victims)
+        for one in entry.victims:
+            if one.member not in self._claimed:
+                self._claimed[one.member] = None
+                if self._out:
+                    take_out(one.member)
         self._hold(assignment.usage.items())
         told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
         return Outcome.PREEMPTS if told else Outcome.WAITS
 
     def end(self) -> None:
         """Gives back what was held."""
+        self._put_back()
         for cell, amount in self._held:
             cell.charge(-amount)
 
+    def _take_out(self) -> None:
+        """As if all victims so far had gone."""
+        if not self._out:
+            self._out = True
+            for member in self._claimed:
+                take_out(member)
+
+    def _put_back(self) -> None:
+        """Undoes `_take_out`: they hold what they hold."""
+        if self._out:
+            self._out = False
+            for member in self._claimed:
+                put_back(member)
+
     def _admit(self, entry: Entry) -> Outcome:
+        self._put_back()
         self._accept(entry.queue, entry.member, entry.assignment, entry.victims)
         self._accepted.append(entry.member)
         return Outcome.ACCEPTED
@@ -129,7 +169,8 @@ class Turn:
 
     def _fits(self, entry: Entry) -> bool:
         """It has room once its victims and those of the entries before it have gone."""
-        going = dict.fromkeys((*self._claimed, *(one.member for one in entry.victims)))
+        self._take_out()
+        going = [one.member for one in entry.victims if one.member not in self._claimed]
         for member in going:
             take_out(member)
         has_room = fits(entry.assignment.usage, borrowing=True)
@@ -142,6 +183,7 @@ class Turn:
         that whether or not quota is handed on as it was decided in this cycle."""
         if self._as_kueue:
             return True
+        self._put_back()
         for cell, amount in self._held:
             cell.charge(-amount)
         for one in entry.victims:
@@ -176,15 +218,12 @@ class Turn:
         """Somebody before it took its victims: what it would get with them gone, in the flavors
         that it was nominated for."""
         only = [place.flavors for place in entry.assignment.places]
-        for member in self._claimed:
-            take_out(member)
+        self._take_out()
         self._nominator.gone.update(self._claimed, self._accepted)
         entry.assignment, entry.victims = self._nominator.nominate(
             entry.queue, entry.member, only=only
         )
         self._nominator.gone.clear()
-        for member in self._claimed:
-            put_back(member)
 
 
 def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
