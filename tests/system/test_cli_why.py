@@ -182,6 +182,8 @@ def test_who_was_preempted_is_told_by_whom_and_why_on_both_sides(admit: Up) -> N
     assert "by workload default/boss" in text
     assert "priority 8 in clusterqueue team-a against priority 1 in clusterqueue team-a" in text
     assert "allowed by withinClusterQueue: LowerPriority of clusterqueue team-a" in text
+    described = admit.ok("describe", "workload", "small").out
+    assert re.search(r"Preempted by: +workload default/boss, .* rule InClusterQueue", described)
     victim = admit.ok("events", "--workload", "small").out
     reason = "Preempted for default/boss in ClusterQueue team-a: priority 8 against 1"
     assert f"InClusterQueue: {reason}" in victim

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.cli import cohorts, history, kinds, output, reading, sections, tables
+from admittance.cli import cohorts, history, kinds, output, reading, sections, tables, why
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
@@ -15,6 +15,7 @@ from admittance.cli.output import Table
 from admittance.cli.spans import age, stamp
 from admittance.cli.story import Told, placed
 from admittance.events.requests import NodeStatus, QueueStatus
+from admittance.events.shapes import PreemptedBy
 from admittance.runtime import clock
 from admittance.workload.phase import phase
 from admittance.workload.stored import head
@@ -70,6 +71,7 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Phase", shown_phase),
             ("Because", ": ".join(part for part in (reason, message) if part)),
             ("Reserved in", placed(status.admission) if status.admission else ""),
+            ("Preempted by", _preempted_by(status.preempted_by, now)),
             ("Not before", _requeue_at(workload.status.requeue_state)),
             ("Time limit", _limit(spec.maximum_execution_time_seconds)),
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
@@ -82,6 +84,13 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
         output.say("\nLast events")
         for event in events:
             output.say(f"  {output.clean(event.line())}")
+
+
+def _preempted_by(by: PreemptedBy | None, now: datetime) -> str:
+    if by is None:
+        return ""
+    first, *_ = why.preempted(by, now)
+    return first.removeprefix("by ")
 
 
 def _requeue_at(state: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import Grounds, Refusal
 from admittance.workload.change import Outcome
 from admittance.workload.moves import MOVES, transition
 from admittance.workload.occasion import QueueChanged
@@ -231,6 +231,37 @@ def test_a_new_reservation_turns_the_eviction_into_history_t03() -> None:
     life = Life().admitted().preempted().stopped().assigned()
     assert life.conditions["Evicted"] == ("False", "QuotaReserved")
     assert life.conditions["Preempted"] == ("False", "QuotaReserved")
+
+
+def test_who_took_the_quota_is_kept_with_its_numbers_until_there_is_quota_again() -> None:
+    grounds = Grounds(cluster_queue="cq", priority=1, by_cluster_queue="cq", by_priority=5)
+    said = facts.Preempted(
+        **ME,
+        revision=0,
+        seen=0,
+        domain="queue-cq",
+        reason="InClusterQueue",
+        by="ns/boss",
+        by_uid="u2",
+        grounds=grounds,
+    )
+    life = Life().admitted().happens(said)
+    for _ in range(2):
+        assert life.workload is not None
+        by = life.workload.status.preempted_by
+        assert by is not None
+        assert (by.by, by.by_uid, by.rule, by.grounds) == (
+            "ns/boss",
+            "u2",
+            "InClusterQueue",
+            grounds,
+        )
+        if life.phase is Phase.EVICTING:
+            life.stopped()
+    assert life.phase is Phase.PENDING
+    life.assigned()
+    assert life.workload is not None
+    assert life.workload.status.preempted_by is None
 
 
 def test_stopped_of_another_eviction_changes_nothing() -> None:
