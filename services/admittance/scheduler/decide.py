@@ -132,19 +132,24 @@ class Scheduler:
         ClusterQueue. What is returned is assumed already: quota of merely reserved workloads is
         handed on with it, and who else is preempted keeps its quota until the picture hears that it
         has none."""
+        return [decision for decided in self.by_domain(now=now) for decision in decided]
+
+    def by_domain(self, *, now: datetime) -> Iterator[list[Decided]]:
+        """The same, domain by domain. Between two of them anything may happen to the picture."""
         world = self._world
-        decided: list[Decided] = []
         # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
         self._cycle.number += self.rouse(now=now)
         for domain in list(world.busy):
-            if domain.cut:
-                decided += cuts.due(world, domain, now)
-            self._one(domain, decided, now)
+            if domain in world.busy and domain.owned:
+                decided: list[Decided] = []
+                if domain.cut:
+                    decided += cuts.due(world, domain, now)
+                self._one(domain, decided, now)
+                yield decided
         if world.loops.waiting:
             world.loops.let_go(now)
         if not world.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
-        return decided
 
     def rouse(self, *, now: datetime) -> bool:
         """Wakes whoever a flush or its time is due for. True: somebody competes, so that a cycle

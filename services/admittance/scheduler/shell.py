@@ -53,6 +53,8 @@ UNWILLING_SECONDS: Final = 0.5
 """Pause after the log refused a decision, for another reason than its fence."""
 LEAVING_SECONDS: Final = 2.0
 """How long to wait for the bucket at the end."""
+LONG_SECONDS: Final = 0.005
+"""Work that nobody else in the process need wait behind."""
 log = structlog.get_logger()
 
 
@@ -213,13 +215,21 @@ class Shell:
             now = clock.now()
             self._core.wake(now=now)
             self._usages.write(self._core.usages_to_write(now=now))
+            decisions: list[Decision] = []
             if self._core.has_work():
-                decisions: list[Decision] = list(self._core.cycle(now=now))
-            else:
-                decisions = []
+                begun = clock.monotonic()
+                for decided in self._core.by_domain(now=now):
+                    decisions += decided
+                    spent = clock.monotonic() - begun
+                    if spent > LONG_SECONDS:
+                        # As much time again for everybody else in this process: who decides faster
+                        # than decisions are written down decides from old news.
+                        self._state(decisions)
+                        decisions = []
+                        await asyncio.sleep(spent)
+                        begun = clock.monotonic()
             decisions += self._core.refusals(now=now)
-            if decisions:
-                self._state(decisions)
+            self._state(decisions)
             if self._core.has_work():
                 # Let what has arrived in, so that a cycle does not decide behind the times.
                 await asyncio.sleep(0)
@@ -242,6 +252,8 @@ class Shell:
         # The next cycle does not wait for the acknowledgements: what it builds on is assumed,
         # and the fence decides over all of it alike.
         messages: list[tuple[Decision, Outgoing]] = []
+        if not decisions:
+            return
         for decision in decisions:
             epoch = self._leading.tenure.fence(decision.domain)
             if epoch is None:
