@@ -125,6 +125,8 @@ class Assigned(Decision, frozen=True, kw_only=True):
     ``taken``: per flavor and resource, with what there was before. ``level``: how high in the tree
     of cohorts it borrows; 0: it does not. ``waited_seconds``: since it took its place in the queue.
     ``preempts``: whose quota it gets; the decision holds of all of them, or not at all.
+    ``local_usage``: what its LocalQueue was compared by, where the one that used least goes first;
+    None: elsewhere, and where it has no weight.
     """
 
     admission: Admission
@@ -133,6 +135,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     level: int = 0
     waited_seconds: int = 0
     preempts: tuple[HandedOn, ...] = ()
+    local_usage: float | None = None
 
 
 class Refused(Decision, frozen=True, kw_only=True):

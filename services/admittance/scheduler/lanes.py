@@ -130,6 +130,11 @@ class Lanes:
         """All that are equal to it but for the LocalQueue, itself included."""
         return list(self._families[cls.key[:2]])
 
+    def told(self, member: Member) -> float | None:
+        """What its LocalQueue is compared by, as it is told; None: it goes last."""
+        usage = self.usage_of(member.local)
+        return usage if usage != float("inf") else None
+
     def put(self, cls: EqClass) -> None:
         """The class competes, at the place of its first member."""
         key = cls.key[2]

@@ -54,6 +54,7 @@ class Outcomes:
         preempts: tuple[HandedOn, ...] = ()
         message = ""
         scan = self._scan(member)
+        usage = queue.lanes.told(member) if queue.lanes is not None else None
         if victims:
             preempts = self._handed_on(queue, member, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
@@ -76,6 +77,7 @@ class Outcomes:
                 level=assignment.level,
                 waited_seconds=grounds.waited(member, self._now),
                 preempts=preempts,
+                local_usage=usage,
                 scan=scan,
             )
         )

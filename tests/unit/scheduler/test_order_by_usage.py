@@ -363,6 +363,18 @@ def test_the_share_of_a_queue_is_told_where_shares_count() -> None:
         assert found.weighted_share == want
 
 
+def test_a_decision_tells_what_its_local_queue_was_compared_by() -> None:
+    story = a_story(quota="9")
+    had_used(story, "a", "2")
+    story.submit("a1", "a", "1")
+    story.submit("z1", "zero", "1")
+    told = []
+    for _ in range(2):
+        story.cycle()
+        told += [one.local_usage for one in story.decided]
+    assert told == [2.0, None]
+
+
 # Restarts and takeovers. -------------------------------------------------------------------
 
 
