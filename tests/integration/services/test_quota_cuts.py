@@ -1,0 +1,116 @@
+"""Quota is cut on a real server: reservations go back, and what runs goes only where the queue says
+so, after its job has stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import decode
+from admittance.runtime.bus import Bus
+from admittance.runtime.history import past
+from admittance.workload.conditions import Type, find, is_true
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit, workload
+
+pytestmark = pytest.mark.bus
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "silent"},
+    "spec": {"controllerName": "nobody"},
+}
+CHECKED = {"admissionChecks": ["silent"]}
+
+
+async def holds(bus: Bus, name: str, kind: Type) -> bool:
+    found = await workload(bus, name)
+    return found is not None and is_true(found, kind)
+
+
+async def reason(bus: Bus, name: str, kind: Type) -> str:
+    found = await workload(bus, name)
+    condition = find(found, kind) if found is not None else None
+    return f"{condition.status}: {condition.reason}" if condition is not None else ""
+
+
+async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
+    fleet: Fleet, bus: Bus
+) -> None:
+    for service in ("workload-controller", "scheduler"):
+        await fleet.start(service)
+    await apply(bus, CHECK, *queues("cq", cpu=4, **CHECKED))
+    await submit(bus, [a_manifest("w", queue="lq-cq", requests={"cpu": "3"})])
+    await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
+    await apply(bus, *queues("cq", cpu=2, **CHECKED))
+
+    async def is_back() -> bool:
+        return await reason(bus, "w", Type.REQUEUED) == "True: QuotaChanged"
+
+    await eventually(is_back)
+    found = await workload(bus, "w")
+    assert found is not None and found.status.admission is None
+    (told,) = await past(bus, ["admit.workload.revoked.>"])
+    revoked = decode(told.subject, told.data)
+    assert isinstance(revoked, facts.Revoked)
+    assert revoked.message.startswith("cpu in flavor default: ClusterQueue cq may use 2, and 3")
+    await apply(bus, *queues("cq", cpu=3, **CHECKED))
+    await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
+
+
+async def test_a_cut_that_nobody_saw_is_found_by_whoever_decides_next(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller")
+    scheduler = await fleet.start("scheduler")
+    await apply(bus, CHECK, *queues("cq", cpu=4, **CHECKED))
+    await submit(bus, [a_manifest("w", queue="lq-cq", requests={"cpu": "3"})])
+    await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
+    await scheduler.kill()
+    await apply(bus, *queues("cq", cpu=2, **CHECKED))
+    assert await holds(bus, "w", Type.QUOTA_RESERVED)
+    await fleet.start("scheduler")
+
+    async def is_back() -> bool:
+        return not await holds(bus, "w", Type.QUOTA_RESERVED)
+
+    await eventually(is_back)
+
+
+async def test_what_runs_goes_only_where_the_queue_says_so_and_its_job_first(
+    fleet: Fleet, bus: Bus, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    for service in ("workload-controller", "scheduler", "runner"):
+        await fleet.start(service)
+    await apply(bus, *queues("keeps", cpu=1), *queues("evicts", cpu=1, onQuotaCut="evict")[1:])
+    for name in ("keeps", "evicts"):
+        script = (
+            f"trap 'sleep 1; echo stopped {name} >> {trail}; exit 143' TERM; "
+            f"echo started {name} >> {trail}; while :; do sleep 0.05; done"
+        )
+        job = a_manifest(name, queue=f"lq-{name}")
+        pod = job["spec"]["podSets"][0]["template"]["spec"]
+        pod["containers"][0]["command"] = ["/bin/sh", "-c", script]
+        pod["containers"][0]["image"] = "none"
+        await submit(bus, [job])
+        await eventually(lambda name=name: holds(bus, name, Type.PODS_READY))  # type: ignore[misc]
+    await apply(bus, *queues("keeps", cpu=0), *queues("evicts", cpu=0, onQuotaCut="evict")[1:])
+
+    async def is_evicted() -> bool:
+        return await reason(bus, "evicts", Type.EVICTED) == "True: QuotaChanged"
+
+    await eventually(is_evicted)
+    if "stopped evicts" not in trail.read_text():
+        assert await holds(bus, "evicts", Type.QUOTA_RESERVED)
+
+    async def is_back() -> bool:
+        return await reason(bus, "evicts", Type.REQUEUED) == "True: QuotaChanged"
+
+    await eventually(is_back)
+    assert "stopped evicts" in trail.read_text()
+    assert "stopped keeps" not in trail.read_text()
+    assert await holds(bus, "keeps", Type.ADMITTED)
