@@ -16,7 +16,8 @@ def both(scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, An
     """For each settle step how everything stood after it, and all that happened in which cycle:
     by the twin, and by the scheduler."""
     found = [in_shape(one) for one in play(read(json.dumps(scenario).encode()))]
-    twin, pairs = Play(scenario), []
+    twin = Play(scenario)
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for step in scenario["steps"]:
         twin.step(step)
         if "settle" in step:

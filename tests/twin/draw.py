@@ -49,6 +49,8 @@ class Draw:
     names: list[str] = field(default_factory=list)
     priorities: list[int] = field(default_factory=list)
     cohorts: list[str] = field(default_factory=list)
+    most: int = 14
+    busy: list[str] = field(default_factory=list)
     day: int = 0
 
     def chance(self, part: float) -> bool:
@@ -80,8 +82,11 @@ class Draw:
         if self.is_("fungibility") or (self.wild and self.chance(0.3)):
             self.flavors = ["on-demand", "spot", "reserved"][: pick([2, 3, 3])]
         self.resources = pick([["cpu"], ["cpu", "memory"]])
+        self.most = pick([6, 14, 23, 30])
         self.gpus = pick([[], [], [], ["a100"], ["a100", "h100"], ["a100", "h100", "t4"]])
         self.priorities = pick([[0], [0, 10], [0, 10], [0, 10, 100], [-10, 0, 10, 100]])
+        if self.family in PREEMPTING and self.chance(0.5):
+            self.priorities = pick([[0, 10, 100], [-10, 0, 10, 100]])
         selectors = self.is_("fungibility") and self.chance(0.7)
         for flavor in [*self.flavors, *self.gpus]:
             spec: Obj = {}
@@ -170,7 +175,8 @@ class Draw:
         for flavor in some:
             quotas = []
             for resource in resources:
-                nominal = 0 if self.chance(none) else self.random.randint(1, 14)
+                nominal = 0 if self.chance(none) else self.random.randint(1, self.most)
+                nominal *= 2 if resource == "memory" else 1
                 row = {"name": resource, "nominalQuota": quantity(resource, nominal)}
                 if resource == "cpu" and self.chance(0.03):
                     row["nominalQuota"] = f"{nominal * 1000 + 500}m"
@@ -226,14 +232,14 @@ class Draw:
     def preemption(self) -> Obj:
         pick = self.random.choice
         made: Obj = {}
+        keen = self.is_("reclaim", "borrow-within-cohort", "preemption", "fair-sharing")
+        never = [] if keen and self.chance(0.7) else ["Never"]
         if self.chance(0.8):
             made["withinClusterQueue"] = pick(
-                ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
+                [*never, "LowerPriority", "LowerOrNewerEqualPriority"]
             )
-        if self.family == "preemption" and self.chance(0.7):
-            made["withinClusterQueue"] = pick(["LowerPriority", "LowerOrNewerEqualPriority"])
         if self.chance(0.8):
-            made["reclaimWithinCohort"] = pick(["Never", "LowerPriority", "Any", "Any"])
+            made["reclaimWithinCohort"] = pick([*never, "LowerPriority", "Any"])
         if (
             made.get("reclaimWithinCohort", "Never") != "Never"
             and self.is_("borrow-within-cohort", "fair-sharing")
@@ -263,7 +269,10 @@ class Draw:
         made: list[Obj] = []
         at = START + timedelta(days=self.day)
         self.day += 1
-        for _ in range(self.random.choice([2, 5, 5, 7, 11, 14, 20])):
+        # Often only some queues get any, so that they borrow what others want back later.
+        some = self.random.sample(self.local, self.random.randint(1, min(3, len(self.local))))
+        self.busy = some if self.chance(0.5) else self.local
+        for _ in range(self.random.choice([2, 5, 7, 11, 14, 20])):
             at += timedelta(seconds=self.random.randint(1, 5))
             made.append(self.workload(at))
         if self.chance(0.5):
@@ -280,8 +289,11 @@ class Draw:
         if self.is_("partial-admission") and self.chance(0.6):
             one = pick(pod_sets)
             one["minCount"] = self.random.randint(1, one["count"])
-        spec: Obj = {"queueName": pick(self.local), "podSets": pod_sets}
+        spec: Obj = {"queueName": pick(self.busy), "podSets": pod_sets}
         priority = pick([None, *self.priorities, *self.priorities])
+        if self.chance(0.4):
+            # Those that come later matter more, and so take from those before them.
+            priority = self.priorities[min(self.day, len(self.priorities)) - 1]
         if priority is not None:
             spec["priority"] = priority
             if priority:
@@ -301,7 +313,7 @@ class Draw:
         pick = self.random.choice
         requests = {}
         for resource in self.resources:
-            much = pick([1, 1, 1, 1, 2, 2, 3, 4])
+            much = pick([1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4])
             requests[resource] = quantity(resource, much)
             if resource == "cpu" and self.chance(0.08):
                 requests[resource] = "500m"
@@ -309,7 +321,7 @@ class Draw:
                 requests[resource] = quantity(resource, 0)
         if self.chance(0.03):
             requests = {resource: quantity(resource, 200) for resource in self.resources}
-        if self.gpus and self.chance(0.35):
+        if self.gpus and self.chance(0.2):
             requests["nvidia.com/gpu"] = str(pick([1, 1, 2, 4]))
         if self.wild and self.chance(0.04):
             requests["example.com/odd"] = pick(["0", "1"])
@@ -326,7 +338,7 @@ class Draw:
                 {"key": f"only-{one}", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
                 for one in some
             ]
-        count = pick([1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 8])
+        count = pick([1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 8])
         return {"name": name, "count": count, "template": {"spec": pod}}
 
     # Steps. ---------------------------------------------------------------------------------
@@ -348,7 +360,7 @@ class Draw:
             return [{"update": self.update()}]
         if self.chance(0.25):
             return [{"delete": self.some(0.15)}]
-        return [{"finish": self.some(self.random.choice([0.15, 0.4]))}]
+        return [{"finish": self.some(self.random.choice([0.15, 0.4, 0.6]))}]
 
     def answer(self) -> Obj:
         state = self.random.choice(["Ready"] * 8 + ["Retry", "Retry", "Rejected"])

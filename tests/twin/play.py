@@ -18,7 +18,9 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 class Play:
     """``cycles``: of the last settling, without the idle ones at its end. ``trace``: what happened
-    since the last outcome: cycle, what, to whom, why, and for whom."""
+    since the last outcome: cycle, what, to whom, why, and for whom. ``kind``: of its cycles."""
+
+    kind = Cycle
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
         self.fair = bool(scenario["fairSharing"])
@@ -204,7 +206,7 @@ class Play:
             idle = 0 if acted or self.picture() != before else idle + 1
 
     def cycle(self, tree: Tree) -> list[Entry]:
-        return Cycle(
+        return self.kind(
             tree,
             self.lines,
             self.flavors,

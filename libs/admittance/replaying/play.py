@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -15,6 +15,7 @@ from admittance.events.requests import PendingQuery
 from admittance.replaying.outcome import Settled, outcome
 from admittance.replaying.scenario import BadScenario, Scenario
 from admittance.replaying.standin import NEVER, StandIn, config_of_kueue
+from admittance.scheduler.outcomes import Decided
 
 IDLE: Final = 10
 """Cycles in a row that change nothing: then a StrictFIFO head is at rest, too."""
@@ -40,8 +41,13 @@ def play(scenario: Scenario) -> list[Settled]:
             found.append(outcome(world, index, settle(world)))
             continue
         with _told(f"step {index}"):
-            _STEPS[what](world, value)
+            happen(world, what, value)
     return found
+
+
+def happen(world: StandIn, what: str, value: Any) -> None:
+    """A step other than settling, and what follows from it."""
+    _STEPS[what](world, value)
 
 
 @contextmanager
@@ -55,8 +61,9 @@ def _told(where: str) -> Iterator[None]:
         raise BadScenario(f"{where} cannot be played: {type(error).__name__}: {error}") from error
 
 
-def settle(world: StandIn) -> int:
-    """Cycles until nothing changes any more; how many, without the last ones that were idle."""
+def settle(world: StandIn, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
+    """Cycles until nothing changes any more; how many, without the last ones that were idle.
+    ``watch`` is shown what each cycle decided, before it is carried out."""
     idle = 0
     world.cycle = 0
     while world.cycle < CYCLES_MAX:
@@ -68,6 +75,8 @@ def settle(world: StandIn) -> int:
         world.now += _SECOND
         world.cycle += 1
         decided = world.core.cycle(now=world.now)
+        if watch is not None:
+            watch(decided)
         for one in decided:
             if isinstance(one, Preempted):
                 by = one.by.rpartition("/")[2]
