@@ -4,6 +4,7 @@ so, after its job has stopped."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ CHECK = {
     "metadata": {"name": "silent"},
     "spec": {"controllerName": "nobody"},
 }
-CHECKED = {"admissionChecks": ["silent"]}
+CHECKED: dict[str, Any] = {"admissionChecks": ["silent"]}
 
 
 async def holds(bus: Bus, name: str, kind: Type) -> bool:

@@ -18,9 +18,9 @@ from living import NS, Life
 
 from scheduling import Story, groups, quota
 
-ANY = {"reclaimWithinCohort": "Any"}
-LOWER = {"withinClusterQueue": "LowerPriority"}
-CHECKED = {"admissionChecks": ["c"]}
+ANY: dict[str, Any] = {"reclaimWithinCohort": "Any"}
+LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
+CHECKED: dict[str, Any] = {"admissionChecks": ["c"]}
 UNLIMITED = 2**63 - 1
 
 

@@ -12,7 +12,7 @@ from living import Life
 
 from scheduling import groups, quota
 
-CHECKED = {"admissionChecks": ["c"]}
+CHECKED: dict[str, Any] = {"admissionChecks": ["c"]}
 
 
 def a_life(nominal: str = "10", **spec: Any) -> Life:
@@ -371,7 +371,7 @@ def test_in_a_cycle_of_cohorts_whoever_has_quota_keeps_it() -> None:
 
 # onQuotaCut. --------------------------------------------------------------------------------
 
-EVICT = {"onQuotaCut": "evict", "admissionChecks": []}
+EVICT: dict[str, Any] = {"onQuotaCut": "evict", "admissionChecks": []}
 
 
 def running(life: Life, *workloads: tuple[str, str, int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -13,8 +15,8 @@ from living import Life
 
 from scheduling import groups
 
-LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-GATED = {"preemptionGates": [{"name": "gate"}]}
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+GATED: dict[str, Any] = {"preemptionGates": [{"name": "gate"}]}
 
 
 def a_life(**spec: object) -> Life:

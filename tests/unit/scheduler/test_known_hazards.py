@@ -4,6 +4,8 @@ that is made for one and taken by another. Preemption loops: `test_loops`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from admittance.scheduler.nominate import Nomination, Nominator
@@ -12,8 +14,8 @@ from living import Life
 
 from scheduling import Story, groups
 
-LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-ANY = {"preemption": {"reclaimWithinCohort": "Any"}}
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+ANY: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
 
 
 def test_a_cycle_that_fails_loses_no_head_and_keeps_no_room(

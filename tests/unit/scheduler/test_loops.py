@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,10 @@ from living import Life
 
 from scheduling import groups
 
-ANY = {"reclaimWithinCohort": "Any"}
-LOWER = {"withinClusterQueue": "LowerPriority"}
-NEWER = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
-BORROWS = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority"}}
+ANY: dict[str, Any] = {"reclaimWithinCohort": "Any"}
+LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
+NEWER: dict[str, Any] = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
+BORROWS: dict[str, Any] = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority"}}
 Plot = Callable[[Life], None]
 
 
