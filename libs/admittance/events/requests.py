@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.events.shapes import ConsumedUsage, PreemptedBy, Shortfall
-from admittance.events.why import Ahead, Barrier, Going, Holder, OpenCheck, Outlook, Room
+from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook, Protection, Room
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -137,7 +137,7 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     rooms: tuple[Room, ...] = ()
     victims: tuple[Going, ...] = ()
     victims_left_out: int = 0
-    barriers: tuple[Barrier, ...] = ()
+    barriers: tuple[Protection, ...] = ()
 
 
 class ExplainReply(Reply, frozen=True, kw_only=True):

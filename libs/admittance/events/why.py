@@ -51,7 +51,7 @@ class Holder(Shape, frozen=True, kw_only=True):
     spared_by: str = ""
 
 
-class Barrier(Shape, frozen=True, kw_only=True):
+class Protection(Shape, frozen=True, kw_only=True):
     """Why ``workloads`` of one ClusterQueue that hold what is short in ``flavor`` cannot be
     preempted. ``cluster_queue``: theirs, empty for several; ``of``: whose ``policy`` it is.
     ``rule`` is stable: PolicyNever, PriorityNotLower, AboveThreshold, WhileBorrowing,

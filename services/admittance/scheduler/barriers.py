@@ -12,7 +12,7 @@ from heapq import nlargest
 from itertools import islice
 
 from admittance.api.quantity import render
-from admittance.events.why import Barrier
+from admittance.events.why import Protection
 from admittance.quota.shares import share_of
 from admittance.scheduler import loops
 from admittance.scheduler.fair import almost_common
@@ -41,7 +41,7 @@ class Looks:
         return islice(queue.holding, count)
 
 
-def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Barrier]:
+def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Protection]:
     """What keeps the holders of one flavor and resource in place."""
     if not world.config.preemption:
         yield _barrier(ask, "", "PolicyNever", "", "preemption is switched off")
@@ -96,7 +96,9 @@ def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Barrier]:
         yield _barrier(ask, "", "NotLookedAt", "", text)
 
 
-def _of_queue(world: World, ask: Ask, queue: Queue, policy: str, looks: Looks) -> Iterator[Barrier]:
+def _of_queue(
+    world: World, ask: Ask, queue: Queue, policy: str, looks: Looks
+) -> Iterator[Protection]:
     """Why workloads of one queue stay, that as such gives some up."""
     spared: dict[str, list[tuple[int, int]]] = {}
     candidates = [0, 0]
@@ -135,7 +137,7 @@ def _of_queue(world: World, ask: Ask, queue: Queue, policy: str, looks: Looks) -
 
 def _candidates(
     world: World, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
-) -> Barrier:
+) -> Protection:
     """Candidates whose going was not enough."""
     resource = ask.cell.fr[1]
     held = f"{_several(workloads)} of ClusterQueue {queue.name}, holding {render(resource, amount)}"
@@ -227,9 +229,9 @@ def _barrier(
     workloads: int = 0,
     amount: int = 0,
     lowest: int | None = None,
-) -> Barrier:
+) -> Protection:
     flavor, resource = ask.cell.fr
-    return Barrier(
+    return Protection(
         cluster_queue=queue,
         flavor=flavor,
         resource=resource,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.events.requests import FlavorVerdict
-from admittance.events.why import Barrier, Going, Room
+from admittance.events.why import Going, Protection, Room
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
 from admittance.scheduler.assign import Assignment, Mode, Verdict, examine
@@ -97,7 +97,7 @@ def see(
             missing = ", ".join(uncovered[one.pod_set])
             why = f"its pod set asks for {missing}, too, which no flavor of the ClusterQueue has"
         verdict, asks = _verdict(one, queue, member, search, oracle, why)
-        bars: list[Barrier] = []
+        bars: list[Protection] = []
         if verdict.outcome in ("NoCandidates", "NoFit"):
             for ask in asks:
                 if ask.cell.fr not in told:

@@ -10,7 +10,7 @@ from admittance.cli import cohorts, why
 from admittance.cli.output import Table, aligned
 from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
 from admittance.events.shapes import Grounds, PreemptedBy, Shares, Taken
-from admittance.events.why import Ahead, Barrier, Going, Holder, Outlook, Room
+from admittance.events.why import Ahead, Going, Holder, Outlook, Protection, Room
 from admittance.quota.amounts import UNLIMITED
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
@@ -126,7 +126,7 @@ def test_holders_are_shown_with_what_protects_them() -> None:
 
 
 def test_a_barrier_that_two_pod_sets_meet_is_told_once() -> None:
-    bar = Barrier(cluster_queue="x", flavor="spot", resource="cpu", rule="R", message="it stays")
+    bar = Protection(cluster_queue="x", flavor="spot", resource="cpu", rule="R", message="it stays")
     one = FlavorVerdict(pod_set="a", flavor="spot", barriers=(bar,))
     two = FlavorVerdict(pod_set="b", flavor="spot", barriers=(bar,))
     assert why.barriers((one, two)) == ("cpu in flavor spot: it stays (R)",)
