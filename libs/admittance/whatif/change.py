@@ -60,10 +60,10 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
     problems: list[str] = []
     for number, raw in enumerate(request.objects, 1):
         try:
-            kind = msgspec.json.decode(raw, type=_Kind).kind
+            spelled = msgspec.json.decode(raw, type=_Kind).kind
         except msgspec.MsgspecError:
-            kind = ""
-        if kind not in WORKLOAD_KINDS:
+            spelled = ""
+        if spelled not in WORKLOAD_KINDS:
             objects.append((number, raw))
             continue
         try:
@@ -71,13 +71,18 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
         except ManifestError as error:
             problems += error.lines()
             continue
-        if namespace and workload.metadata.namespace != namespace:
+        if not workload.metadata.name:
+            problems.append(f"object {number}: metadata.name: must be set")
+        elif namespace and workload.metadata.namespace != namespace:
             problems.append(f"object {number}: is not of the namespace {namespace}")
         submissions.append(workload)
     proposed = proposal(objects, namespace)
     problems += proposed.problems
     for one in request.deletes:
-        if namespace and one.namespace != namespace:
+        kind = kind_named(one.kind)
+        if not one.kind or not one.name or (kind and kind.namespaced and not one.namespace):
+            problems.append(f"{one.kind} {one.name}: a deletion needs kind, name, and namespace")
+        elif namespace and one.namespace != namespace:
             problems.append(f"{one.kind} {one.name}: is not of the namespace {namespace}")
     if problems:
         raise Wrong(*problems)

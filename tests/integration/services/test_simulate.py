@@ -26,7 +26,7 @@ from admittance.workload.conditions import Type, find, is_true
 
 from builders import a_manifest
 from processes import Fleet, apply, ask, eventually, queues, submit, workload
-from servers import within
+from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -144,6 +144,21 @@ async def test_a_change_of_one_namespace_may_be_asked_for_there(town: Bus) -> No
     assert "is not of the namespace ns" in reply.problems[0]
     refused = await ask(town, "admit.api.simulate", {"objects": 3}, Reply)
     assert "objects" in refused.error
+
+
+async def test_it_is_decided_by_the_configuration_of_whoever_is_asked(
+    town: Bus, nats_server: TestServer
+) -> None:
+    request = Simulate(objects=raws(a_manifest("e", queue="lq-cq", priority=5)))
+    data = msgspec.json.encode(request)
+    evictions = {}
+    for preemption in (True, False):
+        asked = Simulations(a_settings(nats_server.url), Config(preemption=preemption))
+        [message] = (await within(asked.simulate(data, "admit.api.simulate"))).messages
+        assert isinstance(message, msgspec.Raw)
+        reply = msgspec.json.decode(message, type=SimulateReply)
+        evictions[preemption] = reply.counts.evictions
+    assert evictions == {True: 1, False: 0}
 
 
 # The process. -------------------------------------------------------------------------------

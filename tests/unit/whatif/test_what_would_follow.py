@@ -335,6 +335,26 @@ def test_everything_that_is_wrong_is_told_before_anything_is_tried() -> None:
     assert reply.counts.starts == 0
 
 
+@pytest.mark.parametrize(
+    ("delete", "said"),
+    [
+        pytest.param(Delete(kind="", name="x"), "needs kind", id="no kind"),
+        pytest.param(Delete(kind="ClusterQueue", name=""), "needs kind", id="no name"),
+        pytest.param(Delete(kind="Workload", name="a"), "and namespace", id="no namespace"),
+        pytest.param(Delete(kind="Cohort", name="x"), "Cohort x not found", id="not there"),
+        pytest.param(Delete(kind="nonsense", name="x"), "nonsense x not found", id="no such kind"),
+    ],
+)
+def test_a_deletion_that_makes_no_sense_is_told(delete: Delete, said: str) -> None:
+    assert said in a_town().simulate(deletes=(delete,)).error
+
+
+def test_a_workload_without_a_name_is_told() -> None:
+    nameless = a_job("x", "cq")
+    del nameless["metadata"]["name"]
+    assert a_town().simulate(nameless).problems == ("object 1: metadata.name: must be set",)
+
+
 def test_what_must_not_change_is_told_in_the_words_of_apply() -> None:
     town = Town(CHECK)
     other = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/other"})
