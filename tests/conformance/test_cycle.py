@@ -29,7 +29,9 @@ def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     if table["assignmentMode"] == "Fit":
         pytest.skip("only a head that does not fit has room held for it")
     name = table["clusterQueue"]["metadata"]["name"]
-    given = Given({"resourceFlavors": table["resourceFlavors"]}, Config(as_kueue=True, preemption=True))
+    given = Given(
+        {"resourceFlavors": table["resourceFlavors"]}, Config(as_kueue=True, preemption=True)
+    )
     given.put(table["clusterQueue"])
     given.use(name, table["cqUsage"])
     assignment = Assignment()
@@ -120,6 +122,7 @@ OUTCOMES = {
     "PendingPreemption": Outcome.WAITS,
     "NoFit": Outcome.NOTHING,
     "PreemptionNoCandidates": Outcome.NOTHING,
+    "PreemptionGated": Outcome.GATED,
     "": Outcome.NOTHING,
 }
 
@@ -177,7 +180,11 @@ def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy:
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestRequeueHashTriggerByReason"))
 def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> None:
-    if case["given"].get("reason", "") not in ("NoFit", "PreemptionNoCandidates"):
+    if case["given"].get("reason", "") not in (
+        "NoFit",
+        "PreemptionNoCandidates",
+        "PreemptionGated",
+    ):
         pytest.skip("a workload that was not nominated is set aside alone, not settled")
     story = _settled(case, "BestEffortFIFO")
     story.submit("same", "cq", "1")
