@@ -17,6 +17,7 @@ from admittance.scheduler.loops import REASON as LOOP
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.memo import nominated
 from admittance.scheduler.nominate import Nomination, Nominator, Search
+from admittance.scheduler.patience import remember, still_waits
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Domain, Queue, Scanned
 from admittance.scheduler.reasons import refusal_of
@@ -72,7 +73,8 @@ class Cycle:
             cursor = self._cursor(domain, queue, member, self.number)
             if cursor is not None:
                 domain.began[member] = cursor
-            entry = Entry(queue, member, nominated(self._nominator, queue, member, cursor))
+            found = still_waits(queue, member) if member.patience is not None else None
+            entry = Entry(queue, member, found or nominated(self._nominator, queue, member, cursor))
             if entry.assignment.mode == NO_FIT and not (self._shares_count and in_bracket(queue)):
                 moved |= self._rest(domain, entry, now)
             else:
@@ -126,6 +128,7 @@ class Cycle:
         """Where the entry waits from now on, if it still does. True: that is news."""
         if outcome in (Outcome.ACCEPTED, Outcome.PREEMPTS):
             domain.version += 1
+        entry.member.patience = None
         if outcome is Outcome.ACCEPTED:
             return True
         if outcome is Outcome.NOTHING:
@@ -138,6 +141,8 @@ class Cycle:
         if outcome is Outcome.GATED:
             return gates.park(entry, now)
         keep_place(entry)
+        if not (self._as_kueue or self._shares_count):
+            remember(entry.queue, entry.member, entry.assignment, entry.victims)
         return outcome is Outcome.PREEMPTS
 
     def _leaves_a_mark(self, outcome: Outcome) -> bool:

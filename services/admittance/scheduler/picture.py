@@ -14,6 +14,7 @@ from admittance.scheduler.needs import Shape
 
 if TYPE_CHECKING:
     from admittance.scheduler.joint import Joint
+    from admittance.scheduler.patience import Patience
     from admittance.scheduler.queue import EqClass, Queue
 
 Key = tuple[str, str]
@@ -70,7 +71,7 @@ class Member:
     long as it has no new quota. ``checks``: the admission checks of its reservation, name and
     state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
     ``awaited``: somebody preempts it, and waits to hear what became of that. ``admitted_at``: since
-    when it is admitted; None: it is not.
+    when it is admitted; None: it is not. ``patience``: for whom it waits, that were told to go.
     ``preemptions``: who took its quota how often.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
     Invariant: at most one of entry, aside, charge is set.
@@ -93,6 +94,7 @@ class Member:
         "joint",
         "key",
         "local",
+        "patience",
         "preempted_by",
         "preemptions",
         "priority",
@@ -140,6 +142,7 @@ class Member:
         self.preemptions: tuple[PreemptionCount, ...] = ()
         self.checks: tuple[tuple[str, str], ...] = ()
         self.joint: Joint | None = None
+        self.patience: Patience | None = None
         self.awaited = False
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
