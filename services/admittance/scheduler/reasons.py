@@ -24,6 +24,10 @@ SEVERITY: Final = {
 """Reasons of a NoFit, the graver the higher. Source: SCHEDULING 5.5."""
 
 
+CLAUSES_MAX: Final = 8
+"""What a message tells of one pod set."""
+
+
 def refusal_of(assignment: Assignment) -> Refusal:
     """Why nothing was assigned.
 
@@ -72,9 +76,16 @@ def told(obstacles: Sequence[Obstacle]) -> str:
     for one in obstacles:
         by_pod_set.setdefault(one.pod_set, []).append(sentence(one))
     return "; ".join(
-        f"couldn't assign flavors to pod set {name}: {', '.join(dict.fromkeys(clauses))}"
+        f"couldn't assign flavors to pod set {name}: {_listed(list(dict.fromkeys(clauses)))}"
         for name, clauses in by_pod_set.items()
     )
+
+
+def _listed(clauses: Sequence[str]) -> str:
+    """The first clauses; of many more only the number, since the shortfalls have them all."""
+    if len(clauses) <= CLAUSES_MAX:
+        return ", ".join(clauses)
+    return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"
 
 
 def sentence(one: Obstacle) -> str:

@@ -30,8 +30,10 @@ def due(world: World, now: datetime) -> list[Refused]:
             break
         who = loud.pop()
         if isinstance(who, EqClass):
-            refusal = _of_class(who)
-            for member in list(islice(who.untold(latest), room)):
+            untold = list(islice(who.untold(latest), room))
+            refusal = _of_class(who) if untold else None
+            for member in untold:
+                assert refusal is not None
                 unfile(member)
                 refused += _refused(world, member, refusal, now, who.scanned)
             first = who.first()
@@ -50,8 +52,7 @@ def _of_class(cls: EqClass) -> Refusal:
     """Why the class is parked, with the numbers of every flavor: also of those that the last scan
     did not come to. They are worked out once for all members, and only when they are said."""
     first = cls.first()
-    if cls.parked is None or first is None:
-        return Refusal(reason="", message="")  # Nobody of it is untold.
+    assert cls.parked is not None and first is not None, "somebody of it is untold"
     member = first[3]
     plan = member.queue.plan if member.queue is not None else None
     if plan is None or member.shape is None:

@@ -562,3 +562,15 @@ def test_a_pair_that_is_parted_is_told_of_as_such() -> None:
     assert why.reason == "PreemptionLoop"
     assert ("PreemptionLoop", "b") in rules(why)
     assert any(one.startswith("the end of what holds it back: Took") for one in why.unblocked_by)
+
+
+def test_a_message_about_very_many_flavors_stays_short_and_the_numbers_do_not() -> None:
+    story = a_story()
+    names = [f"f{n}" for n in range(30)]
+    for name in names:
+        story.flavor(name)
+    story.queue("cq", resourceGroups=groups(**dict.fromkeys(names, "1")))
+    story.submit("w", "cq", "2")
+    why = story.why("w")
+    assert why.message.endswith("the most that flavor f7 can give, and 22 more")
+    assert len(why.flavors) == 30
