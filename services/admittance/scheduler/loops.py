@@ -99,8 +99,8 @@ class Loops:
         """Why the victim waits for one that matters more, which was to have its room; None: it does
         not."""
         for count in victim.preemptions:
-            if self._is_first(victim, count):
-                until = self._until(count)
+            until = self._goes_first_until(victim, count)
+            if until is not None:
                 return Aside(
                     REASON,
                     f"Lost its quota {count.count} times to workload {count.by}, which matters "
@@ -114,8 +114,9 @@ class Loops:
         has had its turn, and at the latest when the time is over."""
         self.waiting[victim] = None
         for count in victim.preemptions:
-            if self._is_first(victim, count):
-                self._alarm(victim, count)
+            until = self._goes_first_until(victim, count)
+            if until is not None:
+                heappush(self._world.timers, (until, victim.key))
 
     def park(self, queue: Queue, preemptor: Member, now: datetime) -> bool:
         """Nothing came of the preemptor. Where that is due to whom it may not take any more, it
@@ -125,7 +126,7 @@ class Loops:
             return False
         counts = [self._taken[preemptor.uid][one] for one in spared]
         for count in counts:
-            self._alarm(preemptor, count)
+            heappush(self._world.timers, (self._until(count), preemptor.key))
         names = ", ".join(sorted("/".join(one.key) for one in spared))
         most = max(count.count for count in counts)
         until = min(self._until(count) for count in counts)
@@ -143,20 +144,28 @@ class Loops:
             if victim.aside is not None and victim.aside.reason == REASON:
                 self._world.requeue(victim, now)
 
-    def _is_first(self, victim: Member, count: PreemptionCount) -> bool:
+    def _goes_first_until(self, victim: Member, count: PreemptionCount) -> datetime | None:
+        """For how long the victim waits for that preemptor; None: it does not."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._world.members.get((namespace, name))
-        return (
-            preemptor is not None
-            and preemptor.uid == count.by_uid
-            and preemptor.priority > victim.priority
-            and preemptor.queue is not None
-            and preemptor.charge is None
-            and not preemptor.closed_gate
-            and preemptor.is_due(self._world.now)
-            and _domain_of(preemptor) is _domain_of(victim)
-            and self._is_parted(victim, count)
-        )
+        if (
+            preemptor is None
+            or preemptor.uid != count.by_uid
+            or preemptor.priority <= victim.priority
+            or preemptor.queue is None
+            or preemptor.charge is not None
+            or preemptor.closed_gate
+            or not preemptor.is_due(self._world.now)
+            or _domain_of(preemptor) is not _domain_of(victim)
+            or not self._is_parted(victim, count)
+        ):
+            return None
+        until = self._until(count)
+        if preemptor.cls is None or preemptor.cls.parked is not None:
+            # It cannot have the room now, so nobody keeps it free for longer than a first pause.
+            assert self._rule is not None and count.last is not None
+            until = min(until, count.last + self._rule.pause)
+        return until if self._world.now < until else None
 
     def _is_parted(self, victim: Member, count: PreemptionCount) -> bool:
         if not self.is_one(count.count) or self._world.now >= self._until(count):
@@ -169,9 +178,6 @@ class Loops:
         assert rule is not None and last is not None
         doubled = min(count.count - rule.times, 30)
         return last + min(rule.pause * (1 << doubled), rule.pause_max)
-
-    def _alarm(self, member: Member, count: PreemptionCount) -> None:
-        heappush(self._world.timers, (self._until(count), member.key))
 
 
 def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple[str, str, int]]:

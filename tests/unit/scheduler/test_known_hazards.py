@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.nominate import Nomination, Nominator
 from admittance.scheduler.turn import Turn
 from living import Life
@@ -130,3 +131,16 @@ def test_a_victim_that_is_back_first_does_not_take_the_room_of_its_preemptor() -
     life.settle()
     assert life.phases("high", "low") == ["Admitted", "Pending"]
     assert life.preempted() == [("low", "high")]
+
+
+def test_under_fair_sharing_a_search_in_a_queue_without_a_cohort_ends() -> None:
+    life = Life(Config(fair_sharing=FairSharing()))
+    life.queue("cq", resourceGroups=groups(default="10"), **LOWER)
+    for n in range(3):
+        life.submit(f"low-{n}", "cq", "3")
+    life.settle()
+    life.submit("high", "cq", "9", priority=1)
+    life.submit("never", "cq", "11", priority=2)
+    life.settle()
+    assert life.phases("high", "never") == ["Admitted", "Pending"]
+    assert len(life.preempted()) == 3

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from admittance.api.workload import PreemptionCount
 from admittance.events import facts
 from admittance.scheduler.config import Config, FairSharing, PreemptionLoops
 from living import Life
@@ -229,6 +231,36 @@ def test_one_that_matters_less_waits_until_its_preemptor_has_had_its_turn() -> N
     life.finish("middle")
     life.settle()
     assert life.phase("low") == "Admitted"
+
+
+def test_for_one_that_cannot_have_the_room_nobody_keeps_it_free_for_long() -> None:
+    life = life_of()
+    life.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    life.submit("holder", "cq", "5", priority=9)
+    life.settle()
+    life.submit("large", "cq", "10", priority=1)
+    life.settle()
+    life.submit("small", "cq", "5")
+    key = "workload.ns.small"
+    known = life.controller.workloads.get(key)
+    assert known.workload is not None
+    often = PreemptionCount(
+        by="ns/large",
+        by_uid=life.stored("large").metadata.uid,
+        count=8,
+        last=life.now,
+        seen=life.revision + 1,
+    )
+    status = msgspec.structs.replace(known.workload.status, preemptions=(often,))
+    small = msgspec.structs.replace(known.workload, status=status)
+    life.revision += 1
+    life.controller.workloads.keep(key, known._replace(workload=small, revision=life.revision))
+    life.core.apply_workload("ns", "small", small, life.revision, now=life.now)
+    life.settle()
+    assert life.reason("small", "QuotaReserved") == "False: PreemptionLoop"
+    life.now += timedelta(minutes=10)
+    life.settle()
+    assert life.phase("small") == "Admitted"
 
 
 def test_played_as_kueue_nobody_is_parted() -> None:
