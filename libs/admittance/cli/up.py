@@ -27,6 +27,7 @@ from admittance.cli.services import SERVICES, service_named, until_ready
 from admittance.runtime import logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
+from admittance.runtime.memory import seldom_collect
 from admittance.runtime.server import EmbeddedServer
 from admittance.runtime.settings import Settings, new_instance
 from admittance.runtime.supervise import Task, supervise
@@ -55,6 +56,7 @@ class Options(NamedTuple):
 async def up(call: Call, options: Options) -> int:
     """Runs everything until SIGINT or SIGTERM; says ``ready nats://…`` once everything serves."""
     stop = _stop_on_signals()
+    seldom_collect()
     _warn(options.config)
     settings = Settings.from_env(
         "up", url=call.url, data_dir=options.data_dir, config=options.config
@@ -142,6 +144,7 @@ async def serve(
     name = service_named(name).name
     check_url(call.url)
     stop = _stop_on_signals()
+    seldom_collect()
     _warn(config)
     settings = Settings.from_env(name, url=call.url, data_dir=data_dir, config=config)
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)

@@ -12,12 +12,14 @@ import uvloop
 from admittance.runtime import logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
 from admittance.runtime.supervise import stop_on_signals
 
 
 def main(service: str, run: Callable[..., Awaitable[None]], **more: Any) -> int:
     """Runs the service until SIGINT or SIGTERM; the exit status."""
+    seldom_collect()
     try:
         uvloop.run(_main(service, run, more))
     except AdmittanceError as error:
