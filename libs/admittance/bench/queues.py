@@ -52,8 +52,10 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
 
 
 async def state(bus: Bus, deadline: float) -> QueuesReply:
-    """Counters and usage of all queues. Raises Unavailable after deadline (monotonic seconds)."""
-    return _queues.decode(await ask(bus, "admit.api.queues", _encode(Queues()), deadline))
+    """Counters and usage of all ClusterQueues. Raises Unavailable after deadline (monotonic seconds)."""
+    return _queues.decode(
+        await ask(bus, "admit.api.queues", _encode(Queues(local_queues=False)), deadline)
+    )
 
 
 async def ask(bus: Bus, subject: str, data: bytes, deadline: float) -> bytes:

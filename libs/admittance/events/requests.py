@@ -211,10 +211,11 @@ class PendingReply(Reply, frozen=True, kw_only=True):
 
 class Queues(Request, frozen=True, kw_only=True):
     """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
-    everything in its tree."""
+    everything in its tree. ``local_queues`` false: of ClusterQueues only."""
 
     cluster_queue: str = ""
     cohort: str = ""
+    local_queues: bool = True
 
 
 class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

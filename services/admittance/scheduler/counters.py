@@ -42,7 +42,8 @@ def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
     locals_ = [
         _local_queue(world, key)
         for key, local in world.catalog.local_queues.items()
-        if (not namespace or key[0] == namespace)
+        if query.local_queues
+        and (not namespace or key[0] == namespace)
         and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
     ]
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
