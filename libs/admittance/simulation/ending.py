@@ -165,8 +165,10 @@ class Ending:
         inv = self._inv
         cpu = 0
         for pod_set in spec_of(workload.spec).pod_sets:
+            # Fewer pods would do where it says so.
+            count = pod_set.count if pod_set.min_count is None else pod_set.min_count
             for container in pod_set.template.spec.containers:
-                cpu += amount("cpu", container.resources.requests["cpu"]) * pod_set.count
+                cpu += amount("cpu", container.resources.requests["cpu"]) * count
         spec = queue.spec  # type: ignore[attr-defined]
         name = queue.metadata.name  # type: ignore[attr-defined]
         for group in spec.resource_groups:
