@@ -189,3 +189,27 @@ CONSUMED: Final[dict[str, str]] = {
     ),
 }
 """Cases in which a LocalQueue has consumed another amount, and why."""
+
+_NO_PROGRESS: Final = (
+    "the gate that forgets where a search stopped is not offered; it is remembered, as by default"
+)
+
+PENDING: Final[dict[str, str]] = {
+    "without the gate the progress is dropped": _NO_PROGRESS,
+    "without the gate the progress is dropped for an inadmissible workload": _NO_PROGRESS,
+    "without the gate the progress is dropped for an inflight workload": _NO_PROGRESS,
+    "workload already on heap is not made inadmissible": (
+        "a workload stands in one place, and only a head is ever sent back: there is nothing to try"
+    ),
+    "in queue": (
+        "a creation time does not change: what has another one is another workload, of another uid"
+    ),
+    "cohort cycle": (
+        "a tree with a cycle wakes as any other; its heads are set aside again, Suspended, and "
+        "nobody of it is admitted"
+    ),
+    "falls back to PendingEvaluation if no status condition is present": (
+        "the reason is remembered as it was found, and not read back from a status"
+    ),
+}
+"""Cases of the queues' tables that come out differently, or cannot happen, and why."""
