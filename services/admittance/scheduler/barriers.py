@@ -29,10 +29,11 @@ LOOKED_AT_MAX = 2_000
 
 
 class Looks:
-    """How many workloads may still be looked at."""
+    """How many workloads, and how many queues, may still be looked at."""
 
     def __init__(self) -> None:
         self.left = LOOKED_AT_MAX
+        self.queues_left = LOOKED_AT_MAX
 
     def through(self, queue: Queue) -> Iterator[Member]:
         """Those that hold quota of the queue, as many as may be."""
@@ -66,6 +67,10 @@ def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Protection]:
     domain = ask.queue.domain
     if domain is None or ask.cell.parent is None:
         return
+    if looks.queues_left <= 0:
+        yield _barrier(ask, "", "NotLookedAt", "", "there are too many queues to look at all again")
+        return
+    looks.queues_left -= len(domain.queues)
     using = [
         (cell.usage, one)
         for one in domain.queues

@@ -17,6 +17,9 @@ from admittance.scheduler.world import World
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
 
+SORTED_MAX = 500
+"""Of more queues it is not asked which of them borrow most."""
+
 Place = tuple[int, int, Key, FlavorResource, Cell, Member]
 """The amount, negated, priority and name: the order; then what and whose it is."""
 
@@ -59,7 +62,7 @@ def _everybody(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> Iterator[Mem
     if queue.domain is None:
         return
     others = [one for one in queue.domain.queues if one is not queue and one.holding]
-    if len(others) > 1:
+    if 1 < len(others) <= SORTED_MAX:
         others.sort(key=lambda one: (-_over(one, asks), one.name))
     for one in others:
         yield from one.holding

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
+
 from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduler.config import Config
@@ -149,3 +151,23 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     assert by_name["left"].share > 0
     assert (by_name["a"].pending, by_name["a"].reserving) == (1, 1)
     assert "nothing names it" in story.core.queues(Queues(cohort="nowhere")).error
+
+
+def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:
+    story = Story(Config())
+    flavors = [f"{'flavor-' * 10}{n}" for n in range(9)]
+    for name in flavors:
+        story.flavor(name)
+    story.queue("cq", resourceGroups=groups(**dict.fromkeys(flavors, "4")))
+    many(story, 1_000, "cq")
+    story.settle()
+    listed: list[str] = []
+    while True:
+        reply = story.core.pending(PendingQuery(skip=len(listed)))
+        assert reply.total == 1_000
+        assert len(msgspec.json.encode(reply)) < 1_000_000
+        if not reply.rows:
+            break
+        assert len(reply.rows) < 1_000
+        listed += [row.name for row in reply.rows]
+    assert len(set(listed)) == len(listed) == 1_000
