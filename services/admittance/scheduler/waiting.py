@@ -22,6 +22,9 @@ from admittance.scheduler.world import World
 LEADS_NOWHERE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
 """Rows of one answer: about half of what a message may carry."""
+BYTES_MAX: Final = 700_000
+ROW_BYTES: Final = 400
+"""What a row has beside its message, at most, but for very long names."""
 FEW: Final = 2_000
 """So many are put in order by themselves; of more, the order of the whole queue is walked."""
 
@@ -61,7 +64,17 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
                 skip -= 1
             elif len(rows) < limit:
                 rows.append(_row_of_nowhere(world, member))
-    return PendingReply(rows=tuple(rows), total=total)
+    return PendingReply(rows=tuple(_fitting(rows)), total=total)
+
+
+def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
+    """As many of the first rows as go into one message; whoever wants more asks on from there."""
+    left = BYTES_MAX
+    for at, row in enumerate(rows):
+        left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
+        if left < 0 and at:
+            return rows[:at]
+    return rows
 
 
 def everybody(world: World) -> Iterator[tuple[PendingRow, Refusal | None]]:
