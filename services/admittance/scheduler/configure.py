@@ -109,7 +109,8 @@ def _set_mode(world: World, queue: Queue) -> None:
     counts = scope is not None and scope.admission_mode == USAGE_BASED
     if counts is (queue.lanes is not None):
         return
-    queue.share_by_usage(Lanes() if counts else None, world.now)
+    lanes = Lanes(keeps_place=not world.config.as_kueue) if counts else None
+    queue.share_by_usage(lanes, world.now)
     for key in world.catalog.locals_of(queue.name):
         world.accounts.sync(key, world.now)
 

@@ -89,11 +89,14 @@ class Lane:
 
 class Lanes:
     """The LocalQueues of one ClusterQueue, by usage. Classes that are equal but for the LocalQueue
-    are a family: what stands in the way of one stands in the way of all."""
+    are a family: what stands in the way of one stands in the way of all. ``keeps_place``: whoever
+    others were told to go for comes first, whatever its LocalQueue used; else its victim, whose
+    LocalQueue used less, could take the room that it left, and be told to go again."""
 
-    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key")
+    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "keeps_place")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_place: bool = True) -> None:
+        self.keeps_place = keeps_place
         self.by_key: dict[Key, Lane] = {}
         self._families: dict[tuple[int, Shape], dict[EqClass, None]] = {}
         self._heap: list[LaneItem] = []
@@ -163,8 +166,11 @@ class Lanes:
             self._bound = 2 * len(self._heap) + 64
 
     def first(self, sticky: Member | None) -> Entry | None:
-        """The entry of whoever is first: of the LocalQueue that used least; there, or where others
-        used as little, ``sticky`` before everybody else."""
+        """The entry of whoever is first: ``sticky``, which keeps its place; else of the LocalQueue
+        that used least. Where no place is kept, sticky comes first only there, or where others used
+        as little."""
+        if sticky is not None and self.keeps_place:
+            return sticky.entry
         while self._heap:
             place = self._heap[0]
             lane = place[3]

@@ -25,6 +25,17 @@ def place(member: Member) -> Place:
     return member.stamp, member.uid, member.key
 
 
+def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
+    """Sorts members of one queue into their order: by usage, where that counts, by priority and
+    age; but for whom others were told to go."""
+    usage = _usage(queue.lanes, member)
+    if not queue.is_first(member):
+        return usage, -member.priority, place(member)
+    if queue.lanes is None or queue.lanes.keeps_place:
+        usage = FIRST
+    return usage, FIRST, place(member)
+
+
 def in_order(queue: Queue) -> Iterator[Member]:
     """Everybody who waits there. Costs a look at each class, and at what is taken of it."""
     first = queue.preemptor
@@ -37,8 +48,7 @@ def in_order(queue: Queue) -> Iterator[Member]:
     for member in sorted(queue.asides, key=place):
         rows.setdefault((_usage(lanes, member), -member.priority), []).append(iter((member,)))
     if sticky is not None:
-        # Before all that used as much, whatever their priority.
-        rows[_usage(lanes, sticky), FIRST] = [iter((sticky,))]
+        rows[stands(queue, sticky)[:2]] = [iter((sticky,))]
     for row in sorted(rows):
         found = merge(*rows[row], key=place)
         yield from (one for one in found if one is not sticky or row[1] == FIRST)
@@ -48,30 +58,29 @@ def position(queue: Queue, member: Member) -> int:
     """The member's place among all that wait, from 1. Costs a bisection for each class that it is
     not apart from by usage or priority, and a look at those set aside."""
     lanes = queue.lanes
-    mine = place(member)
-    first = queue.preemptor
-    sticky = first if first is not None and queue.is_first(first) else None
-    rank = FIRST if sticky is member else float(-member.priority)
-    stands = (_usage(lanes, member), rank, mine)
+    mine = stands(queue, member)
     ahead = 1
-    if sticky is not None and sticky is not member and _usage(lanes, sticky) == stands[0]:
-        # It goes before all that used as much; where its own place is ahead it counts there.
-        ahead += (-sticky.priority, place(sticky)) > stands[1:]
+    first = queue.preemptor
+    if first is not None and first is not member and queue.is_first(first):
+        by_itself = (_usage(lanes, first), -first.priority, place(first))
+        # Where it would be ahead without its kept place it is counted below.
+        ahead += stands(queue, first) < mine < by_itself
+    _, rank, at = mine
     for key, cls in queue.classes.items():
         if lanes is None:
             # As below, at less cost: a queue may have very many classes.
             if -key[0] < rank:
                 ahead += len(cls.members) - cls.start
             elif key[0] == -rank:
-                ahead += bisect_left(cls.members, mine, cls.start) - cls.start
+                ahead += bisect_left(cls.members, at, cls.start) - cls.start
             continue
         other = lanes.usage_of(key[2]), -key[0]
-        if other < stands[:2]:
+        if other < mine[:2]:
             ahead += cls.live
-        elif other == stands[:2]:
-            ahead += cls.before(mine)
+        elif other == mine[:2]:
+            ahead += cls.before(at)
     for one in queue.asides:
-        ahead += (_usage(lanes, one), -one.priority, place(one)) < stands
+        ahead += (_usage(lanes, one), -one.priority, place(one)) < mine
     return ahead
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduler.cycle import refusal_for
-from admittance.scheduler.order import FIRST, Place, in_order, place
+from admittance.scheduler.order import in_order, place, stands
 from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.world import World
@@ -113,7 +113,7 @@ def _listed(
 ) -> Iterator[tuple[int, Member]]:
     """The first so many of those that are chosen, with their positions."""
     if chosen is not None and len(chosen) < min(FEW, queue.live // 4):
-        for member in nsmallest(limit, chosen, key=lambda one: _stands(queue, one)):
+        for member in nsmallest(limit, chosen, key=lambda one: stands(queue, one)):
             yield queue.position(member), member
         return
     numbered = enumerate(in_order(queue), start=1)
@@ -121,12 +121,6 @@ def _listed(
         yield from islice(numbered, limit)
         return
     yield from islice((one for one in numbered if one[1] in chosen), limit)
-
-
-def _stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
-    """Sorts members of one queue into their order; as `order.position` has it."""
-    usage = queue.lanes.usage_of(member.local) if queue.lanes is not None else 0.0
-    return usage, FIRST if queue.is_first(member) else -member.priority, place(member)
 
 
 def _row(queue: Queue, member: Member, position: int) -> PendingRow:

@@ -25,9 +25,9 @@ def cpus(number: float) -> dict[str, int]:
     return {"cpu": int(number * NANO)}
 
 
-def a_story(*, config: AdmissionFairSharing = HALF_AN_HOUR, quota: str = "4", **spec: Any) -> Story:
+def a_story(*, quota: str = "4", as_kueue: bool = False, **spec: Any) -> Story:
     """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
-    story = Story(Config(admission_fair_sharing=config))
+    story = Story(Config(admission_fair_sharing=HALF_AN_HOUR, as_kueue=as_kueue))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     story.queue(
         "cq", local=False, admissionScope=scope, resourceGroups=groups(default=quota), **spec
@@ -276,8 +276,15 @@ def test_what_has_no_room_is_parked_in_all_local_queues_at_once() -> None:
     assert "late" in story.parked()
 
 
-def test_a_preemptor_keeps_its_place_only_among_those_who_used_as_much() -> None:
-    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+@pytest.mark.parametrize(
+    ("as_kueue", "first"),
+    [
+        pytest.param(False, "preemptor", id="ours gets the room that was made for it"),
+        pytest.param(True, "less", id="kueue's is overtaken by who used less"),
+    ],
+)
+def test_a_preemptor_keeps_its_place(as_kueue: bool, first: str) -> None:
+    story = a_story(preemption={"withinClusterQueue": "LowerPriority"}, as_kueue=as_kueue)
     story.submit("victim", "b", "4", priority=-1)
     story.settle()
     story.submit("preemptor", "a", "4")
@@ -285,12 +292,22 @@ def test_a_preemptor_keeps_its_place_only_among_those_who_used_as_much() -> None
     assert [one.name for one in story.preempted] == ["victim"]
     story.submit("high", "a", "4", priority=9)
     assert waiting(story)[0] == "preemptor"
-    had_used(story, "a", "4")
-    story.submit("less", "zero", "1")
-    story.put(
-        "LocalQueue", "zero", {"clusterQueue": "cq", "fairSharing": {"weight": "1"}}, namespace="ns"
-    )
-    assert waiting(story)[0] == "less"
+    had_used(story, "a", "100")
+    story.submit("less", "b", "1")
+    assert waiting(story)[0] == first
+    assert story.why(first).position == 1
+    assert story.why("high").position == 3
+
+
+def test_a_victim_does_not_take_the_room_that_it_left() -> None:
+    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+    had_used(story, "a", "100")
+    story.submit("low", "b", "4", priority=1)
+    story.settle()
+    story.submit("high", "a", "4", priority=5)
+    story.settle()
+    assert story.admission("high") is not None
+    assert len(story.told) == 1
 
 
 def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:
