@@ -53,9 +53,7 @@ def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--json", type=Path, help="write the figures there too")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these figures, or parts of names"
-    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="figures, or parts of names")
     parser.add_argument("--against", type=Path, help="another checkout to compare with")
     parser.add_argument("--turns", type=int, default=3, help="how often, with --against")
     options = parser.parse_args()

@@ -59,7 +59,7 @@ def _searches() -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     for shape, arguments in SHAPES.items():
         for victims in (20, 500):
-            run: Any = partial(preempting, 1_000, victims, **arguments)
+            run: Any = partial(preempting, 1_000, victims, **arguments)  # type: ignore[arg-type]
             found[f"{shape}Milliseconds{victims}of1000"] = Figure(run, 5)
     return found
 

@@ -7,9 +7,9 @@ after it was told to. Only the core's own time counts: hearing, cycles, refusals
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -18,11 +18,11 @@ import msgspec
 
 from admittance.api.quantity import render
 from admittance.bench.generator import Plan, PlannedWorkload, plan, read
-from admittance.events.facts import Assigned, Preempted, Refused
+from admittance.events.facts import Assigned, Preempted, Refused, Revoked
 from admittance.scheduler.config import Config
 from admittance.workload.stored import StoredWorkload
 
-from .bench import START, Core, a_workload, condition, with_status
+from .bench import START, Core, a_workload, clock, condition, with_status
 
 BASELINE: Final = Path(__file__).parents[1] / "baseline.yaml"
 HEARD_SECONDS: Final = 0.003
@@ -64,7 +64,7 @@ class Life(Core):
         self.cycles = self.events = self.admissions = self.preemptions = self.refusals = 0
         self.planned: dict[str, PlannedWorkload] = {}
         self.stored: dict[str, tuple[StoredWorkload, int]] = {}
-        self.agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self.agenda: list[tuple[float, int, Callable[[], object]]] = []
         self.number = 0
         self.put("ResourceFlavor", "default")
         for queue in planned.queues:
@@ -97,7 +97,7 @@ class Life(Core):
             )
             name = stored.metadata.name
             self.planned[name] = one
-            self.at(at, lambda stored=stored: self.write(stored))  # type: ignore[misc]
+            self.at(at, partial(self.write, stored))
 
     def run(self) -> Spent:
         """Until everything has finished."""
@@ -130,11 +130,11 @@ class Life(Core):
             if not worked:
                 return
 
-    def heard_of(self, one: Assigned | Preempted | Refused) -> None:
+    def heard_of(self, one: Assigned | Preempted | Refused | Revoked) -> None:
         """Somebody writes down what was decided, and the picture hears of it."""
         self.at(self.now + HEARD_SECONDS, lambda: self.carry_out(one))
 
-    def carry_out(self, one: Assigned | Preempted | Refused) -> None:
+    def carry_out(self, one: Assigned | Preempted | Refused | Revoked) -> None:
         """The decision takes effect, unless the workload has moved on."""
         stored, revision = self.stored.get(one.name, (None, 0))
         if stored is None or revision != one.revision:
@@ -162,7 +162,7 @@ class Life(Core):
 
     def finish(self, name: str, revision: int) -> None:
         """It ran to its end, if it was let."""
-        stored, known = self.stored[name] if name in self.stored else (None, 0)
+        stored, known = self.stored.get(name, (None, 0))
         if stored is not None and known == revision:
             self.write(with_status(stored, condition("Finished", START)))
             del self.stored[name]
@@ -185,16 +185,16 @@ class Life(Core):
         self.stored[stored.metadata.name] = stored, revision
         return revision
 
-    def at(self, moment: float, what: Callable[[], None]) -> None:
+    def at(self, moment: float, what: Callable[[], object]) -> None:
         """Something to happen then."""
         self.number += 1
         heappush(self.agenda, (moment, self.number, what))
 
     def timed(self, what: str, call: Callable[[], T]) -> T:
         """The answer, its time counted."""
-        before = time.perf_counter()
+        before = clock()
         answer = call()
-        self.spent[what] += time.perf_counter() - before
+        self.spent[what] += clock() - before
         return answer
 
 

@@ -6,7 +6,7 @@ the picture itself is tried out, and put back before the answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource
@@ -16,7 +16,7 @@ from admittance.scheduler.config import FINAL_SHARE, INITIAL_SHARE
 from admittance.scheduler.grounds import compared
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.room import Need, Taken, fill_back, fits, may_serve
+from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
 from admittance.scheduler.targets import Targets
 from admittance.scheduler.victims import (
     FAIR_SHARING,
@@ -25,6 +25,7 @@ from admittance.scheduler.victims import (
     Victim,
     candidates_of,
     is_over_any,
+    leaving_first,
     put_back,
     take_out,
 )
@@ -42,10 +43,11 @@ def search(
     """Victims whose shares give way; empty when there are none. ``gone``: whom not to take into
     account."""
     found = _candidates(queues, queue, preemptor, contested, gone)
-    members = [entry[4] for entries in found.values() for entry in entries]
-    if not members or not may_serve(members, need):
+    candidates = [entry for entries in found.values() for entry in entries]
+    short = lacking(need)
+    if not candidates or not may_serve(candidates, short):
         return []
-    hunt = _Hunt(queue, need, contested)
+    hunt = _Hunt(queue, need, contested, short)
     hunt.add()
     done = hunt.by_strategy(found, strategies[0])
     if not done and len(strategies) > 1:
@@ -69,40 +71,38 @@ def _candidates(
     plan, node = queue.plan, queue.node
     assert plan is not None and node is not None
     found: dict[Node, list[Ranked]] = {}
-    _put(found, node, candidates_of(queue, plan.policy.within, preemptor, contested), gone)
+    own = candidates_of(queue, plan.policy.within, preemptor, contested, gone)
+    if own:
+        found[node] = leaving_first(own)
     if node.parent is not None and plan.policy.reclaim != "Never":
         for other_node in node.root().queues():
             if other_node is node or not is_over_any(other_node, contested):
                 continue
             other = queues.get(other_node.name)
             if other is not None and other.activity.active:
-                reclaimed = candidates_of(other, plan.policy.reclaim, preemptor, contested)
-                _put(found, other_node, reclaimed, gone)
+                given = candidates_of(other, plan.policy.reclaim, preemptor, contested, gone)
+                if given:
+                    found[other_node] = leaving_first(given)
     return found
-
-
-def _put(
-    found: dict[Node, list[Ranked]],
-    node: Node,
-    entries: Iterator[Ranked],
-    gone: Collection[Member],
-) -> None:
-    kept = [entry for entry in entries if entry[4] not in gone]
-    if kept:
-        kept.sort(key=lambda entry: not entry[4].is_leaving)
-        found[node] = kept
 
 
 class _Hunt:
     """One search: what is taken so far, and the shares as they are then."""
 
-    def __init__(self, queue: Queue, need: Need, contested: Collection[FlavorResource]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        need: Need,
+        contested: Collection[FlavorResource],
+        short: dict[FlavorResource, int],
+    ) -> None:
         assert queue.node is not None
         self.taken: list[Taken] = []
         self._retry: dict[Node, list[Ranked]] = {}
         self._node = queue.node
         self._need = need
         self._contested = contested
+        self._short = short
         self.shares: dict[Node, Share] = {}
 
     def add(self) -> None:
@@ -126,10 +126,19 @@ class _Hunt:
         """Takes the workload out. True: that makes room enough."""
         member = entry[4]
         assert member.charge is not None
-        take_out(member)
+        short = self._short
+        for cell, amount in member.charge.cells:
+            cell.charge(-amount)
+            left = short.get(cell.fr) if short else None
+            if left is not None:
+                if left > amount:
+                    short[cell.fr] = left - amount
+                else:
+                    del short[cell.fr]
         self._moved(node)
         self.taken.append((Victim(member, reason, why), member.charge.cells))
-        return self._fits()
+        # What goes makes at most as much room as it held.
+        return not short and self._fits()
 
     def _moved(self, node: Node) -> None:
         here: Node | None = node

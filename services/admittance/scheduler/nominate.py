@@ -27,7 +27,7 @@ from admittance.scheduler.needs import Shape
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.victims import Victim, put_back, take_out
+from admittance.scheduler.victims import Victim, charge, held_by
 
 T = TypeVar("T")
 
@@ -171,13 +171,14 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        for one in victims:
-            take_out(one.member)
+        held = held_by(one.member for one in victims)
+        charge(held, -1)
         level = borrow_level(cell, amount)[0]
-        own = False
-        for one in victims:
-            put_back(one.member)
-            own = own or (one.member.charge is not None and one.member.charge.queue is self._queue)
+        charge(held)
+        own = any(
+            one.member.charge is not None and one.member.charge.queue is self._queue
+            for one in victims
+        )
         return (PREEMPT if own else RECLAIM), level
 
     def victims(

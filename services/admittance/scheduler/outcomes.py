@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from admittance.api.quantity import render
 from admittance.events.facts import Assigned, Preempted, Refused, Revoked
-from admittance.events.shapes import HandedOn, Head, Refusal, Scan, Taken
+from admittance.events.shapes import Grounds, HandedOn, Head, Refusal, Scan, Taken
 from admittance.scheduler import grounds
 from admittance.scheduler.assign import Assignment, Cursor
 from admittance.scheduler.joint import hand_on
@@ -93,17 +93,15 @@ class Outcomes:
             # What was decided of it is not written yet: said now, it would name a revision that
             # is about to move.
             return False
-        short = grounds.short(assignment) if staying else ()
         scans = self._scans(member)
         loops = self._world.loops
-        for victim in staying:
-            why = grounds.grounds(queue, member, victim, short)
+        for victim, why, message in _reasons(queue, member, staying, assignment):
             self._under_way(victim.member, Say.PREEMPTED)
             self._decided.append(
                 Preempted(
                     **self._common(victim.member),
                     reason=victim.reason,
-                    message=loops.told(member, victim, grounds.message(member, victim, why)),
+                    message=loops.told(member, victim, message),
                     by=f"{member.key[0]}/{member.key[1]}",
                     by_uid=member.uid,
                     scan=next(scans),
@@ -122,11 +120,9 @@ class Outcomes:
     def _handed_on(
         self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
     ) -> tuple[HandedOn, ...]:
-        short = grounds.short(assignment)
         loops = self._world.loops
         found: list[HandedOn] = []
-        for victim in victims:
-            why = grounds.grounds(queue, member, victim, short)
+        for victim, why, message in _reasons(queue, member, victims, assignment):
             other = victim.member
             found.append(
                 HandedOn(
@@ -135,7 +131,7 @@ class Outcomes:
                     uid=other.uid,
                     revision=other.revision,
                     reason=victim.reason,
-                    message=loops.told(member, victim, grounds.message(member, victim, why)),
+                    message=loops.told(member, victim, message),
                     grounds=why,
                     times=loops.times(member, other),
                 )
@@ -183,6 +179,26 @@ def head(member: Member, cursor: Cursor | None) -> Head:
 def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
     """A cursor as the log has it."""
     return tuple([dict(one) for one in cursor]) if cursor is not None else ()
+
+
+def _reasons(
+    queue: Queue, preemptor: Member, victims: Sequence[Victim], assignment: Assignment
+) -> Iterator[tuple[Victim, Grounds, str]]:
+    """By which right and with which numbers each of them has to go, and that in words. Unless
+    shares were compared, it is the same for all of one queue and priority, however many."""
+    short = grounds.short(assignment) if victims else ()
+    known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
+    for victim in victims:
+        held = victim.member.charge
+        assert held is not None
+        key = (held.queue.name, victim.member.priority, victim.reason)
+        found = known.get(key) if victim.shares is None else None
+        if found is None:
+            why = grounds.grounds(queue, preemptor, victim, short)
+            found = why, grounds.message(preemptor, victim, why)
+            if victim.shares is None:
+                known[key] = found
+        yield victim, *found
 
 
 def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:

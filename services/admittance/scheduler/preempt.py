@@ -5,12 +5,13 @@ The picture itself is tried out: what would go is taken out of it, and put back 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler.picture import Member, Ranked
+from admittance.scheduler.plan import Policy
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
 from admittance.scheduler.victims import (
@@ -19,30 +20,34 @@ from admittance.scheduler.victims import (
     RECLAMATION,
     Victim,
     candidates_of,
-    is_over_any,
     lenders_below,
 )
-
-Candidate = tuple[Ranked, Node | None, str, bool]
-"""Who; the lowest cohort shared with the preemptor (None: it is of its queue); under which rule;
-and whether only a preemptor that does not borrow in the end may take it."""
 
 
 class Lists(NamedTuple):
     """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
-    those of its own queue; each in order."""
+    those of its own queue; each in order. ``ways``: of every queue that they are of, but for the
+    preemptor's, the contested cells on the way up to the cohort that both share, node by node."""
 
-    entitled: list[Candidate]
-    others: list[Candidate]
-    own: list[Candidate]
+    entitled: list[Ranked]
+    others: list[Ranked]
+    own: list[Ranked]
+    ways: dict[Queue, list[list[Cell]]]
 
-    def in_order(self) -> list[Candidate]:
-        """Those on their way out already first, and otherwise list by list."""
-        lists = (self.entitled, self.others, self.own)
-        leaving = [one for of in lists for one in of if one[0][4].is_leaving]
-        if not leaving:
-            return [*self.entitled, *self.others, *self.own]
-        return leaving + [one for of in lists for one in of if not one[0][4].is_leaving]
+    def in_order(self) -> list[tuple[list[Ranked], bool, bool]]:
+        """Those on their way out already first, and otherwise list by list; and whether those of
+        each list are of other queues, and whether these owe it to the preemptor."""
+        kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
+        leaving: list[tuple[list[Ranked], bool, bool]] = []
+        staying: list[tuple[list[Ranked], bool, bool]] = []
+        for ranked, elsewhere, owed in kinds:
+            going = [entry for entry in ranked if entry[4].is_leaving]
+            rest = ranked
+            if going:
+                leaving.append((going, elsewhere, owed))
+                rest = [entry for entry in ranked if not entry[4].is_leaving]
+            staying.append((rest, elsewhere, owed))
+        return leaving + staying
 
 
 def search(
@@ -58,57 +63,133 @@ def search(
     assert queue.plan is not None
     policy = queue.plan.policy
     lists = _candidates(queues, queue, preemptor, need, contested, gone)
-    ordered = lists.in_order()
-    if not ordered or not may_serve([one[0][4] for one in ordered], need):
+    if not (lists.own or lists.entitled or lists.others):
         return []
-    cells = [(cell, amount) for cell, amount in need.items() if cell.fr in contested]
-    under = all(cell.usage < cell.nominal for cell, _ in cells)
+    short = lacking(need)
+    if not may_serve([*lists.own, *lists.entitled, *lists.others], short):
+        return []
+    under = all(cell.usage < cell.nominal for cell in need if cell.fr in contested)
     if not (lists.entitled or lists.others) or (not policy.borrow and not under):
         tries: tuple[bool, ...] = (True,)
     elif not policy.borrow and not lists.entitled:
         tries = (False, True)
     else:
         tries = (True, False)
-    asked = {cell.fr for cell in need}
+    hunt = _Hunt(policy, preemptor, need, lists.ways)
+    ordered = lists.in_order()
     for borrowing in tries:
-        lack = lacking(need)
-        taken: list[Taken] = []
-        for entry, common, reason, only_within in ordered:
-            if only_within and borrowing:
-                continue
-            member = entry[4]
-            if common is not None and not _is_open(member, common, contested):
-                continue
-            assert member.charge is not None
-            # What it holds of other flavors and resources makes no difference here.
-            amounts = [one for one in member.charge.cells if one[0].fr in asked]
-            taken.append((Victim(member, reason), amounts))
-            for cell, amount in amounts:
-                cell.charge(-amount)
-                left = lack.get(cell.fr)
-                if left is not None:
-                    if left > amount:
-                        lack[cell.fr] = left - amount
-                    else:
-                        del lack[cell.fr]
-            if not lack and fits(need, borrowing=borrowing):
-                return fill_back(taken, need, borrowing=borrowing)
-        for _, held in taken:
-            for cell, amount in held:
-                cell.charge(amount)
+        taken = hunt.run(ordered, dict(short), borrowing=borrowing)
+        if taken:
+            return fill_back(taken, need, borrowing=borrowing)
     return []
 
 
-def _is_open(member: Member, common: Node, contested: Collection[FlavorResource]) -> bool:
-    """Its queue and all cohorts below the common one still hold more than is theirs."""
-    charge = member.charge
-    assert charge is not None
-    node = charge.queue.node
-    while node is not None and node is not common:
-        if not is_over_any(node, contested):
+class _Hunt:
+    """The attempts of one search."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        preemptor: Member,
+        need: Need,
+        ways: Mapping[Queue, list[list[Cell]]],
+    ) -> None:
+        self._policy = policy
+        self._priority = preemptor.priority
+        self._need = need
+        self._asked: dict[Queue, set[Cell]] = {}
+        self._ways = ways
+
+    def run(
+        self,
+        ordered: Iterable[tuple[list[Ranked], bool, bool]],
+        lack: dict[FlavorResource, int],
+        *,
+        borrowing: bool,
+    ) -> list[Taken]:
+        """Takes one after the other until there is room enough; else puts all back, and the answer
+        is empty."""
+        need = self._need
+        taken: list[Taken] = []
+        closed: set[Queue] = set()
+        for ranked, elsewhere, owed in ordered:
+            for entry in ranked:
+                member = entry[4]
+                held = member.charge
+                assert held is not None
+                reason = RECLAMATION if elsewhere else IN_CLUSTER_QUEUE
+                if elsewhere:
+                    if not owed:
+                        if not self._may_borrow_for(entry[0]):
+                            if borrowing:
+                                continue
+                        else:
+                            reason = RECLAIM_WHILE_BORROWING
+                    # What goes only lowers usage: a queue that holds no more than is theirs on its
+                    # way up will not hold more again in this attempt.
+                    if held.queue in closed:
+                        continue
+                    if not _is_open(self._ways[held.queue]):
+                        closed.add(held.queue)
+                        continue
+                # What it holds of other flavors and resources makes no difference here.
+                asked = self._asked_of(held.queue)
+                amounts = [one for one in held.cells if one[0] in asked]
+                taken.append((Victim(member, reason), amounts))
+                for cell, amount in amounts:
+                    cell.charge(-amount)
+                    left = lack.get(cell.fr)
+                    if left is not None:
+                        if left > amount:
+                            lack[cell.fr] = left - amount
+                        else:
+                            del lack[cell.fr]
+                if not lack and fits(need, borrowing=borrowing):
+                    return taken
+        for _, amounts in taken:
+            for cell, amount in amounts:
+                cell.charge(amount)
+        return []
+
+    def _asked_of(self, queue: Queue) -> set[Cell]:
+        """The cells of the queue for what is asked for."""
+        found = self._asked.get(queue)
+        if found is None:
+            assert queue.node is not None
+            cells = queue.node.cells
+            found = {cells[cell.fr] for cell in self._need if cell.fr in cells}
+            self._asked[queue] = found
+        return found
+
+    def _may_borrow_for(self, priority: int) -> bool:
+        """The preemptor may go on borrowing after it has taken from somebody of that priority."""
+        policy = self._policy
+        return (
+            policy.borrow
+            and priority < self._priority
+            and (policy.threshold is None or priority <= policy.threshold)
+        )
+
+
+def _is_open(way: list[list[Cell]]) -> bool:
+    """On the whole way up there is more in use than is theirs."""
+    for cells in way:
+        for cell in cells:
+            if cell.subtree < cell.usage and is_over(cell):
+                break
+        else:
             return False
-        node = node.parent
     return True
+
+
+def _way(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
+    """The contested cells of the node and its cohorts below the common one."""
+    way: list[list[Cell]] = []
+    here: Node | None = node
+    while here is not None and here is not common:
+        way.append([cell for fr in contested if (cell := here.cells.get(fr)) is not None])
+        here = here.parent
+    return way
 
 
 def _candidates(
@@ -121,17 +202,14 @@ def _candidates(
 ) -> Lists:
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
-    own: list[Candidate] = [
-        (entry, None, IN_CLUSTER_QUEUE, False)
-        for entry in candidates_of(queue, policy.within, preemptor, contested)
-        if entry[4] not in gone
-    ]
-    entitled: list[Candidate] = []
-    others: list[Candidate] = []
+    own = candidates_of(queue, policy.within, preemptor, contested, gone)
+    entitled: list[Ranked] = []
+    others: list[Ranked] = []
+    ways: dict[Queue, list[list[Cell]]] = {}
     by_usage = False
     cohort = queue.node.parent
     if cohort is None or policy.reclaim == "Never":
-        return Lists(entitled, others, own)
+        return Lists(entitled, others, own, ways)
     has_right = all(not is_over(cell, amount) for cell, amount in need.items())
     rest = _above(list(need.items()))
     below = queue.node
@@ -140,46 +218,38 @@ def _candidates(
             other = queues.get(node.name)
             if other is None or not other.activity.active:
                 continue
-            by_usage = by_usage or other.lanes is not None
-            for entry in candidates_of(other, policy.reclaim, preemptor, contested):
-                if entry[4] in gone:
-                    continue
-                if has_right:
-                    entitled.append((entry, cohort, RECLAMATION, False))
-                elif (
-                    not policy.borrow
-                    or entry[0] >= preemptor.priority
-                    or (policy.threshold is not None and entry[0] > policy.threshold)
-                ):
-                    others.append((entry, cohort, RECLAMATION, True))
-                else:
-                    others.append((entry, cohort, RECLAIM_WHILE_BORROWING, False))
+            found = candidates_of(other, policy.reclaim, preemptor, contested, gone)
+            if found:
+                by_usage = by_usage or other.lanes is not None
+                ways[other] = _way(node, cohort, contested)
+                (entitled if has_right else others).extend(found)
         if not has_right:
             has_right = all(not is_over(cell, amount) for cell, amount in rest)
         if cohort.parent is None:
             break
         rest = _above(rest)
         below, cohort = cohort, cohort.parent
-    for candidates in (entitled, others):
-        candidates.sort(key=_rank)
-        if by_usage:
-            used_most_first(candidates)
-    return Lists(entitled, others, own)
+    if len(ways) > 1:
+        for candidates in (entitled, others):
+            candidates.sort()
+            if by_usage:
+                used_most_first(candidates)
+    return Lists(entitled, others, own, ways)
 
 
-def used_most_first(candidates: list[Candidate]) -> None:
+def used_most_first(candidates: list[Ranked]) -> None:
     """Usage only counts among those of one queue: the places that they have in the order of all
     are theirs, and there those of LocalQueues that used more come first."""
     places: dict[Queue, list[int]] = {}
-    for at, (entry, *_) in enumerate(candidates):
-        charge = entry[4].charge
-        if charge is not None and charge.queue.lanes is not None:
-            places.setdefault(charge.queue, []).append(at)
+    for at, entry in enumerate(candidates):
+        held = entry[4].charge
+        if held is not None and held.queue.lanes is not None:
+            places.setdefault(held.queue, []).append(at)
     for queue, found in places.items():
         assert queue.lanes is not None
-        of = {candidates[at][0]: candidates[at] for at in found}
-        for at, entry in zip(found, queue.lanes.used_most_first(list(of)), strict=True):
-            candidates[at] = of[entry]
+        of = [candidates[at] for at in found]
+        for at, entry in zip(found, queue.lanes.used_most_first(of), strict=True):
+            candidates[at] = entry
 
 
 def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
@@ -189,7 +259,3 @@ def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
         for cell, amount in amounts
         if cell.parent is not None
     ]
-
-
-def _rank(candidate: Candidate) -> Ranked:
-    return candidate[0]

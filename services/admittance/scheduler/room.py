@@ -5,11 +5,11 @@ Source: SCHEDULING 6.3.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from admittance.quota.amounts import minus, plus
 from admittance.quota.cell import Cell, FlavorResource, available
-from admittance.scheduler.picture import Member
+from admittance.scheduler.picture import Ranked
 from admittance.scheduler.victims import Victim, hold
 
 Need = Mapping[Cell, int]
@@ -43,9 +43,9 @@ def lacking(need: Need) -> dict[FlavorResource, int]:
     return lack
 
 
-def may_serve(candidates: Collection[Member], need: Need) -> bool:
-    """Nothing is asked for of which there were too little even without all candidates."""
-    return all(hold(candidates, fr, short) for fr, short in lacking(need).items())
+def may_serve(candidates: Sequence[Ranked], short: Mapping[FlavorResource, int]) -> bool:
+    """Nothing is short of which there were too little even without all candidates."""
+    return all(hold(candidates, fr, amount) for fr, amount in short.items())
 
 
 def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim]:

@@ -15,7 +15,7 @@ from admittance.scheduler.nominate import Nomination, Nominator
 from admittance.scheduler.picture import Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import fits
-from admittance.scheduler.victims import Victim, put_back, take_out
+from admittance.scheduler.victims import Victim, charge, held_by, put_back, take_out
 
 Accept = Callable[[Queue, Member, Assignment, Sequence[Victim]], None]
 """Takes the assignment: charges it, and says so. What the victims hold is handed on with it."""
@@ -169,13 +169,14 @@ class Turn:
 
     def _fits(self, entry: Entry) -> bool:
         """It has room once its victims and those of the entries before it have gone."""
+        if not (self._claimed or self._accepted or self._held):
+            # Nothing has moved since its victims were found to make room enough.
+            return True
         self._take_out()
-        going = [one.member for one in entry.victims if one.member not in self._claimed]
-        for member in going:
-            take_out(member)
+        going = held_by(one.member for one in entry.victims if one.member not in self._claimed)
+        charge(going, -1)
         has_room = fits(entry.assignment.usage, borrowing=True)
-        for member in going:
-            put_back(member)
+        charge(going)
         return has_room
 
     def _fits_now(self, entry: Entry) -> bool:
@@ -186,16 +187,15 @@ class Turn:
         self._put_back()
         for cell, amount in self._held:
             cell.charge(-amount)
-        for one in entry.victims:
-            take_out(one.member)
+        going = held_by(one.member for one in entry.victims)
+        charge(going, -1)
         has_room = fits(entry.assignment.usage, borrowing=True)
         handed_on = self._handed_on.member.joint if self._handed_on is not None else None
         if has_room and handed_on is not None:
             handed_on.turn_back()
             has_room = fits(entry.assignment.usage, borrowing=True)
             handed_on.turn_back(again=True)
-        for one in entry.victims:
-            put_back(one.member)
+        charge(going)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from admittance.events.shapes import Shares
-from admittance.quota.cell import FlavorResource, is_over
+from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
@@ -38,43 +39,67 @@ def allows(policy: str, preemptor: Member, other: Member) -> bool:
 
 
 def candidates_of(
-    queue: Queue, policy: str, preemptor: Member, contested: Collection[FlavorResource]
-) -> Iterator[Ranked]:
+    queue: Queue,
+    policy: str,
+    preemptor: Member,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member] = (),
+) -> list[Ranked]:
     """Those of one queue that the policy gives up and that hold something contested, in order:
-    where usage counts, those of LocalQueues that used more first.
+    where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
+    account.
 
     Judged by the assigned flavor: holding an amount of nothing counts.
     """
-    found = _given_up(queue, policy, preemptor, contested)
-    return found if queue.lanes is None else iter(queue.lanes.used_most_first(found))
+    found = _given_up(queue, policy, preemptor)
+    if not found or queue.node is None:
+        return []
+    cells = queue.node.cells
+    wanted = [cell for fr in contested if (cell := cells.get(fr)) is not None]
+    if len(wanted) == 1:
+        # A charge names each cell once.
+        only = wanted[0]
+        found = [
+            entry
+            for entry in found
+            for charge in (entry[4].charge,)
+            if charge is not None
+            for cell, _ in charge.cells
+            if cell is only
+        ]
+    else:
+        found = [entry for entry in found if _holds_any(entry[4], wanted)]
+    if gone:
+        found = [entry for entry in found if entry[4] not in gone]
+    return found if queue.lanes is None else queue.lanes.used_most_first(found)
 
 
-def _given_up(
-    queue: Queue, policy: str, preemptor: Member, contested: Collection[FlavorResource]
-) -> Iterator[Ranked]:
-    """By rank. Lower priorities come first, so that the search ends with the first one that no
-    policy but Any would give up."""
-    if policy not in ("LowerPriority", "LowerOrNewerEqualPriority", "Any"):
-        return
-    for entry in queue.ranked:
-        if policy != "Any" and entry[0] > preemptor.priority:
-            return
-        other = entry[4]
-        charge = other.charge
-        if charge is None or not allows(policy, preemptor, other):
-            continue
-        for cell, _ in charge.cells:
-            if cell.fr in contested:
-                yield entry
-                break
+def _given_up(queue: Queue, policy: str, preemptor: Member) -> list[Ranked]:
+    """By rank. Those of lower priority come first, and then those of the same, so that nobody has
+    to be asked but where age decides."""
+    ranked, priority = queue.ranked, preemptor.priority
+    if policy == "Any":
+        return ranked
+    if policy == "LowerPriority":
+        return ranked[: bisect_left(ranked, (priority,))]
+    if policy == "LowerOrNewerEqualPriority":
+        lower = bisect_left(ranked, (priority,))
+        equal = ranked[lower : bisect_left(ranked, (priority + 1,))]
+        newer = [entry for entry in equal if allows(policy, preemptor, entry[4])]
+        return ranked[:lower] + newer
+    return []
 
 
-def leaving_first(ranked: Iterable[Ranked]) -> list[Member]:
-    """The members in order; those on their way out already before all others."""
-    leaving: list[Member] = []
-    staying: list[Member] = []
+def _holds_any(member: Member, cells: Collection[Cell]) -> bool:
+    return member.charge is not None and any(cell in cells for cell, _ in member.charge.cells)
+
+
+def leaving_first(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """In order, but those on their way out already before all others."""
+    leaving: list[Ranked] = []
+    staying: list[Ranked] = []
     for entry in ranked:
-        (leaving if entry[4].is_leaving else staying).append(entry[4])
+        (leaving if entry[4].is_leaving else staying).append(entry)
     return leaving + staying
 
 
@@ -101,6 +126,23 @@ def lenders_below(
             yield from lenders_below(below, skip, contested)
 
 
+def held_by(members: Iterable[Member]) -> dict[Cell, int]:
+    """What the members hold together. Charging is additive, so it can be taken out in one piece
+    per cell, and put back by `charge`."""
+    total: dict[Cell, int] = {}
+    for member in members:
+        assert member.charge is not None
+        for cell, amount in member.charge.cells:
+            total[cell] = total.get(cell, 0) + amount
+    return total
+
+
+def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
+    """Charges all of it; a sign of -1 takes it away."""
+    for cell, amount in amounts.items():
+        cell.charge(sign * amount)
+
+
 def take_out(member: Member) -> None:
     """As if the member held nothing; to be undone by `put_back`."""
     assert member.charge is not None
@@ -115,11 +157,12 @@ def put_back(member: Member) -> None:
         cell.charge(amount)
 
 
-def hold(members: Iterable[Member], fr: FlavorResource, amount: int) -> bool:
+def hold(candidates: Iterable[Ranked], fr: FlavorResource, amount: int) -> bool:
     """These hold at least so much of the flavor and resource together."""
-    for member in members:
-        if member.charge is not None:
-            for cell, much in member.charge.cells:
+    for entry in candidates:
+        held = entry[4].charge
+        if held is not None:
+            for cell, much in held.cells:
                 if cell.fr == fr:
                     amount -= much
             if amount <= 0:
