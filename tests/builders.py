@@ -37,6 +37,9 @@ class Around:
     ) -> tuple[RequiredCheck, ...]:
         return tuple(RequiredCheck(name, f"ctl-{name}") for name in sorted(self.checks))
 
+    def not_offered(self, admission: Admission) -> tuple[str, ...]:
+        return ()
+
 
 def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = None) -> Occasion:
     """A moment on the log."""

@@ -37,7 +37,8 @@ class Life:
     """Both cores on one clock. Jobs start when admitted and stop as soon as they are told to,
     unless ``stubborn`` names them.
 
-    ``decided``: every decision so far. ``said``: every fact of the controller about a workload.
+    ``deaf``: the controller has not read yet that objects changed. ``decided``: every decision so
+    far. ``said``: every fact of the controller about a workload.
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -50,6 +51,7 @@ class Life:
         self.decided: list[facts.Decision] = []
         self.said: list[Fact] = []
         self.stubborn: set[str] = set()
+        self.deaf = False
         self._objects: dict[tuple[str, str, str], Any] = {}
         self.put("ResourceFlavor", "default")
 
@@ -80,7 +82,8 @@ class Life:
             self.core.own(domain)
         applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
         subject = applied_subject(kind.lower(), namespace, name, deleted=manifest is None)
-        self._hear(subject, msgspec.json.encode(applied))
+        if not self.deaf:
+            self._hear(subject, msgspec.json.encode(applied))
 
     def is_there(self, kind: str, name: str, namespace: str = "") -> bool:
         """There is such an object."""

@@ -26,7 +26,7 @@ from admittance.workload.leave import (
 )
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reserve import admit_if_ready
+from admittance.workload.reserve import admit_if_ready, withdraw_if_not_offered
 from admittance.workload.rows import synced, without_counts
 from admittance.workload.stored import Say, StoredWorkload, head
 
@@ -189,6 +189,9 @@ def queue_changed(workload: StoredWorkload, _: QueueChanged, at: Occasion) -> Ch
 def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
     admission = workload.status.admission
     assert admission is not None, "it holds quota"
+    gone = None if is_true(workload, Type.ADMITTED) else withdraw_if_not_offered(workload, at)
+    if gone is not None:
+        return gone
     required = at.around.required_checks(admission.cluster_queue, admission)
     rows = synced(workload.status.admission_checks, required, now=at.now)
     new = {row.name for row in rows} - {row.name for row in workload.status.admission_checks}

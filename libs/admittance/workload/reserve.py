@@ -84,10 +84,24 @@ def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
     )
 
 
+def withdraw_if_not_offered(workload: StoredWorkload, at: Occasion) -> Change | None:
+    """T09, where a flavor of the reservation was taken off the queue; None: all are on offer. Its
+    checks went with it, so that nothing would stand in the way of a job that starts there."""
+    admission = workload.status.admission
+    gone = at.around.not_offered(admission) if admission is not None else ()
+    if admission is None or not gone:
+        return None
+    message = f"ClusterQueue {admission.cluster_queue} no longer offers {', '.join(gone)}"
+    return withdraw(workload, "FlavorsChanged", message, at)
+
+
 def admit_if_ready(workload: StoredWorkload, at: Occasion) -> Change:
     """T08: admitted once every required check says Ready."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
+    gone = withdraw_if_not_offered(workload, at)
+    if gone is not None:
+        return gone
     required = at.around.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
         return applied(workload)

@@ -45,3 +45,8 @@ class Surroundings(Protocol):
     ) -> tuple[RequiredCheck, ...]:
         """The checks of a workload with that admission, sorted by name. LIFECYCLE 2.2."""
         ...
+
+    def not_offered(self, admission: Admission) -> tuple[str, ...]:
+        """Flavors of the admission that its ClusterQueue does not list any more; without a
+        ClusterQueue none, since nobody then knows."""
+        ...

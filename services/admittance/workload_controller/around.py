@@ -73,3 +73,24 @@ class Queues:
             RequiredCheck(name, check.spec.controller_name)
             for name, check in sorted(required.items())
         )
+
+    def not_offered(self, admission: Admission) -> tuple[str, ...]:
+        queue = self._objects.cluster_queue(admission.cluster_queue)
+        if queue is None:
+            return ()
+        offered = {
+            (resource.name, flavor.name)
+            for group in queue.spec.resource_groups
+            for flavor in group.flavors
+            for resource in flavor.resources
+        }
+        return tuple(
+            sorted(
+                {
+                    flavor
+                    for place in admission.pod_set_assignments
+                    for resource, flavor in place.flavors.items()
+                    if (resource, flavor) not in offered
+                }
+            )
+        )

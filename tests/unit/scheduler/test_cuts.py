@@ -183,21 +183,67 @@ def test_played_as_kueue_the_reservation_stays() -> None:
 # Flavors. -----------------------------------------------------------------------------------
 
 
-def test_a_reservation_on_a_flavor_that_is_offered_no_more_moves_to_another() -> None:
+@pytest.mark.parametrize(
+    "deaf",
+    [
+        pytest.param(False, id="the controller sees it first"),
+        pytest.param(True, id="the scheduler sees it first"),
+    ],
+)
+def test_a_reservation_on_a_flavor_that_is_offered_no_more_moves_to_another(deaf: bool) -> None:
     life = a_life()
     life.put("ResourceFlavor", "other")
     life.queue("cq", resourceGroups=groups(default="10", other="10"), **CHECKED)
     life.submit("w", "cq", "8")
     life.settle()
     life.verdict("w", "c", "Pending", message="half way")
+    life.deaf = deaf
     life.queue("cq", resourceGroups=groups(other="10"), **CHECKED)
     life.settle()
-    assert life.revoked() == [("w", "FlavorsChanged")]
+    assert life.revoked() == ([("w", "FlavorsChanged")] if deaf else [])
     assert life.reason("w", "Requeued") == "True: FlavorsChanged"
+    assert life.reason("w", "Evicted") == ""
     admission = life.stored("w").status.admission
     assert admission is not None
     assert admission.pod_set_assignments[0].flavors == {"cpu": "other"}
     assert life.stored("w").status.admission_checks[0].message == ""
+
+
+def with_check(flavor: str, nominal: str = "10") -> dict[str, Any]:
+    """Quota of one flavor that brings the check along."""
+    (group,) = groups(**{flavor: nominal})
+    group["flavors"][0]["admissionChecks"] = ["c"]
+    return group
+
+
+def test_no_job_starts_on_a_flavor_because_it_was_taken_away_with_its_check() -> None:
+    life = Life()
+    life.check("c")
+    life.put("ResourceFlavor", "other")
+    life.queue("cq", resourceGroups=[with_check("default")])
+    life.submit("w", "cq", "8")
+    life.settle()
+    assert life.phase("w") == "QuotaReserved"
+    life.queue("cq", resourceGroups=groups(other="0"))
+    assert life.phase("w") == "Pending"
+    assert life.reason("w", "Requeued") == "True: FlavorsChanged"
+    life.settle()
+    assert not [one for one in life.said if isinstance(one, facts.Admitted)]
+
+
+def test_no_verdict_admits_to_a_flavor_that_is_offered_no_more() -> None:
+    life = a_life()
+    life.put("ResourceFlavor", "other")
+    life.submit("w", "cq", "8")
+    life.settle()
+    # The verdict was said before the edit, and is read after it.
+    heard = life.deaf
+    life.deaf = True
+    life.queue("cq", resourceGroups=groups(other="0"), **CHECKED)
+    life.deaf = heard
+    life.verdict("w", "c", "Ready")
+    assert life.phase("w") == "Pending"
+    assert life.reason("w", "QuotaReserved") == "False: FlavorsChanged"
 
 
 def test_a_flavor_that_is_taken_away_goes_on_counting_for_what_runs_on_it() -> None:
@@ -223,9 +269,10 @@ def test_a_flavor_of_another_queue_of_the_cohort_does_not_make_up_for_it() -> No
     life.queue("rich", "co", resourceGroups=groups(default="50"))
     life.submit("w", "cq", "4")
     life.settle()
-    life.queue("cq", "co", resourceGroups=groups(other="5"), **CHECKED)
+    life.queue("cq", "co", resourceGroups=groups(other="3"), **CHECKED)
     life.settle()
-    assert life.revoked() == [("w", "FlavorsChanged")]
+    assert life.reason("w", "Requeued") == "True: FlavorsChanged"
+    assert life.phase("w") == "Pending"
 
 
 # Trees. -------------------------------------------------------------------------------------
