@@ -118,7 +118,9 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     """After reading: one spelling each. Aliases of older versions are renamed at the door.
 
     ``namespace_selector`` None selects no namespace. ``admission_checks`` is the queue-wide list;
-    a strategy that was written is kept as written.
+    a strategy that was written is kept as written. ``on_quota_cut`` is ours: with ``evict``,
+    admitted workloads that exceed what there is after an edit are evicted, as few as need be; left
+    out, they run on.
     """
 
     resource_groups: tuple[ResourceGroup, ...] = ()
