@@ -16,7 +16,9 @@ import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
+from admittance.events.facts import Decision
 from admittance.events.names import plain
+from admittance.events.subjects import FENCED
 from admittance.events.system import ObjectApplied
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
@@ -28,6 +30,7 @@ from admittance.workload_controller.known import Known
 WORKLOAD: Final = "workload."
 OBJECTS: Final = "admit.object."
 _applied = msgspec.json.Decoder(ObjectApplied)
+_decision = msgspec.json.Decoder(Decision)
 
 
 class CannotRebuild(Exception):
@@ -164,12 +167,18 @@ class Past:
         if one.revision <= max(self._start.revision, self._controller.workloads.get(key).revision):
             return
         tail = f".{one.key}"
-        own = [
-            heard
-            for heard in self._facts
-            if heard.sequence <= one.fact
-            and (heard.subject.endswith(tail) or heard.subject.startswith(OBJECTS))
-        ]
+        own: list[Heard] = []
+        for heard in self._facts:
+            if heard.sequence > one.fact:
+                break
+            if not heard.subject.endswith(tail) and not heard.subject.startswith(OBJECTS):
+                continue
+            before = _decided_at(heard)
+            if own and self._controller.workloads.get(key).revision < before < one.revision:
+                # It was written in between: a decision names what it was made for.
+                self._fold(own, own[-1].time, {key: before})
+                own = []
+            own.append(heard)
         self._fold(own, own[-1].time if own else now, {key: one.revision})
 
     # Manifests. -----------------------------------------------------------------------------
@@ -190,6 +199,17 @@ def manifest_of(heard: Heard) -> Entry:
         raise CannotRebuild(f"message {heard.sequence} tells of no object: {error}") from None
     key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
     return Entry(key, said.revision, None if what == "deleted" else bytes(said.object))
+
+
+def _decided_at(heard: Heard) -> int:
+    """The revision of the workload that a decision was made for; 0: it is no decision."""
+    parts = heard.subject.split(".", 3)
+    if parts[1] != "workload" or parts[2] not in FENCED:
+        return 0
+    try:
+        return _decision.decode(heard.data).revision
+    except msgspec.MsgspecError:
+        return 0
 
 
 def _oldest(commit: Committed) -> int:

@@ -29,7 +29,7 @@ KEYS_MAX: Final = 4_000
 """Keys in one message: even long ones stay below the server's limit."""
 UNTOLD_MAX: Final = 200_000
 """Keys that wait to be told while the bus does not take them; more than that is a gap."""
-GATHER_SECONDS: Final = 0.05
+GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
 
 log = structlog.get_logger()

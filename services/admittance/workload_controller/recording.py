@@ -28,7 +28,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.history import past
 from admittance.workload_controller.checkpoint import Packer, Snapshot, rows, superfluous
 
-SLICE: Final = 500
+SLICE: Final = 200
 """Rows packed at a time, in another thread: some milliseconds."""
 FACTS_MAX: Final = 500_000
 """Facts after which a checkpoint is due whatever the time, so that no replay takes too long."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.cli.errors import BadInput
 from admittance.cli.options import Call, Output, UrlFrom
 from admittance.cli.replaying_log import replay_decision
 from admittance.events import facts, subjects
@@ -20,9 +21,10 @@ from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
+from admittance.workload_controller.recording import checkpoints
 
 from builders import a_manifest
-from processes import Fleet, apply, submit
+from processes import Fleet, apply, eventually, submit
 from servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -197,3 +199,120 @@ async def test_every_decision_of_a_run_comes_out_the_same(
     kinds = {one["kind"] for one in told}
     assert kinds == {"assigned", "preempted", "refused"}
     assert any(one["from"]["decisionsOnTheirWay"] for one in told)
+
+
+async def test_also_across_the_fall_of_everybody_and_edits_of_quota(
+    fleet: Fleet,
+    bus: Bus,
+    nats_server: TestServer,
+    jobs: Jobs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    controller = await fleet.start("workload-controller")
+    scheduler = await fleet.start("scheduler")
+    await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
+    await busy(bus, jobs, seed=2, workloads=8)
+    work = asyncio.create_task(busy(bus, jobs, seed=5, workloads=16))
+    before = len(await decisions(bus))
+    await eventually(lambda: _at_least(bus, before + 5))
+    await scheduler.kill()
+    await fleet.start("scheduler")
+    await apply(bus, *a_queue("a", 1))
+    await eventually(lambda: _at_least(bus, before + 12))
+    await apply(bus, *a_queue("a", 3))
+    await asyncio.wait_for(work, 60)
+    await controller.kill()
+    await fleet.start("workload-controller")
+    await busy(bus, jobs, seed=6, workloads=8)
+    told = await same(nats_server, await decisions(bus), capsys)
+    assert len({one["epoch"] for one in told}) == 2
+
+
+async def _at_least(bus: Bus, many: int) -> bool:
+    return len(await decisions(bus)) >= many
+
+
+async def test_a_checkpoint_stands_for_facts_that_are_kept_no_more(
+    fleet: Fleet,
+    bus: Bus,
+    nats_server: TestServer,
+    jobs: Jobs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first = await fleet.start("workload-controller", ADMIT_CHECKPOINT_SECONDS="1")
+    await fleet.start("scheduler")
+    await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
+    await busy(bus, jobs, seed=3, workloads=10)
+    old = await decisions(bus)
+    await eventually(lambda: _behind(bus, old[-1]))
+    await first.stop()
+    await fleet.start("workload-controller")  # which writes none so soon
+    made = (await checkpoints(bus))[-1]
+    await busy(bus, jobs, seed=4, workloads=10)
+    new = [one for one in await decisions(bus) if one > made.through]
+    assert new
+
+    with_facts = await same(nats_server, new, capsys)
+    assert {one["from"]["checkpoint"] for one in with_facts} == {made.id}
+    await bus.api(f"STREAM.PURGE.{subjects.STREAM}", {"seq": made.through + 1})
+    await same(nats_server, new, capsys)
+
+    with pytest.raises(BadInput, match=rf"the log has no message {old[-1]}: it goes from"):
+        await replayed(nats_server, old[-1], capsys)
+
+    # Half a checkpoint is none.
+    await _purge(bus, f"{subjects.CHECKPOINT_PART}{made.id}")
+    with pytest.raises(BadInput, match=r"neither all facts .* nor a checkpoint"):
+        await replayed(nats_server, new[0], capsys)
+
+
+async def _behind(bus: Bus, sequence: int) -> bool:
+    made = await checkpoints(bus)
+    return bool(made) and made[-1].through >= sequence
+
+
+async def _purge(bus: Bus, subject: str) -> None:
+    await bus.api(f"STREAM.PURGE.{subjects.CHECKPOINTS}", {"filter": subject})
+
+
+async def test_what_comes_out_otherwise_is_told_field_by_field(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *flavors(), *a_queue("a", 4))
+    (submitted,) = await submit(bus, [a_manifest("w", queue="lq-a")])
+    await eventually(lambda: _at_least(bus, 1))
+    (assigned,) = await decisions(bus)
+    (heard,) = await past(bus, ["admit.workload.assigned.>"])
+    told = await replayed(nats_server, assigned, capsys)
+    assert (told["same"], told["from"]["turns"]) == (True, ["ns/w"])
+
+    # Somebody with the right to lead says something that no scheduler would have decided.
+    decided = msgspec.json.decode(heard.data, type=facts.Assigned)
+    place = decided.admission.pod_set_assignments[0]
+    forged = msgspec.structs.replace(
+        decided,
+        admission=msgspec.structs.replace(
+            decided.admission,
+            pod_set_assignments=(msgspec.structs.replace(place, flavors={"cpu": "solid"}),),
+        ),
+    )
+    fence = {name: value for name, value in heard.headers.items() if "Expected" in name}
+    other = await bus.publish(Outgoing(subject_of(forged), encode(forged), fence))
+    told = await replayed(nats_server, other, capsys)
+    assert not told["same"]
+    assert [line.split(":")[0] for line in told["differences"]] == ["admission"]
+
+    call = Call(url=nats_server.url, url_from=UrlFrom.OPTION)
+    assert await replay_decision(call, other) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"decision {other}: assigned ns/w at revision {decided.revision}")
+    assert lines[-1].startswith('different: admission: logged {"clusterQueue":"a"')
+
+    unfenced = await bus.publish(Outgoing(subject_of(forged), encode(forged)))
+    for sequence in (submitted, unfenced):
+        with pytest.raises(BadInput, match=rf"message {sequence}, .* is no decision"):
+            await replayed(nats_server, sequence, capsys)
+    with pytest.raises(BadInput, match=r"the log has no message 999999: it goes from 1 to"):
+        await replayed(nats_server, 999_999, capsys)
