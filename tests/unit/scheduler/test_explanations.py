@@ -12,6 +12,7 @@ from test_loops import a_pair
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
+from admittance.scheduler import barriers, verdicts
 from admittance.scheduler.config import Config, FairSharing
 
 from scheduling import NOON, Story, groups, quota
@@ -574,3 +575,48 @@ def test_a_message_about_very_many_flavors_stays_short_and_the_numbers_do_not() 
     why = story.why("w")
     assert why.message.endswith("the most that flavor f7 can give, and 22 more")
     assert len(why.flavors) == 30
+
+
+def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = a_story()
+    story.queue("cq", "co", resourceGroups=groups(default="6"), preemption={**ANY, **WITHIN})
+    story.queue("other", "co", resourceGroups=groups(default="1"))
+    story.submit("mine", "cq", "3", priority=5, age=9)
+    story.submit("more", "cq", "3", priority=5, age=8)
+    story.submit("theirs", "other", "1", age=7)
+    story.settle()
+    story.submit("w", "cq", "4", priority=1)
+    monkeypatch.setattr(barriers, "LOOKED_AT_MAX", 1)
+    assert rules(story.why("w")) == [("PriorityNotLower", "cq"), ("WithinNominal", "other")]
+    monkeypatch.setattr(barriers, "LOOKED_AT_MAX", 0)
+    assert rules(story.why("w")) == [("NotLookedAt", "cq"), ("NotLookedAt", "")]
+
+
+def test_flavors_are_not_searched_for_victims_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = a_story()
+    story.flavor("one")
+    story.flavor("two")
+    story.queue("cq", resourceGroups=groups(one="2", two="2"), preemption=WITHIN)
+    story.submit("a", "cq", "2", priority=0, age=9)
+    story.submit("b", "cq", "2", priority=0, age=8)
+    story.settle()
+    story.submit("w", "cq", "2", priority=1)
+    assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
+    # What the nomination itself asked is known, and costs nothing.
+    monkeypatch.setattr(verdicts, "CANDIDATES_MAX", 0)
+    assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
+    story.queue(
+        "cq",
+        resourceGroups=groups(one="2", two="2"),
+        preemption=WITHIN,
+        flavorFungibility={"whenCanPreempt": "MayStopSearch"},
+    )
+    first, second = story.why("w").flavors
+    assert (first.outcome, second.outcome) == ("Preempts", "NoCandidates")
+    assert second.message.endswith("too many workloads run to look here for victims")
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    story = a_story()
+    not_lower(story)
+    assert story.why("w") == story.why("w")
