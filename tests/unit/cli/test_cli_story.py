@@ -11,7 +11,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import Refusal, Taken
 from admittance.events.subjects import subject_of
 
 from builders import an_admission
@@ -37,6 +37,22 @@ def entry(subject: str, data: bytes) -> LogEntry:
             facts.Assigned(**DECIDED, admission=an_admission("cq", "spot")),
             ("assigned", "", "cq: main on spot"),
             id="an assignment tells flavors",
+        ),
+        pytest.param(
+            facts.Assigned(
+                **DECIDED,
+                admission=an_admission("cq", "spot"),
+                taken=(
+                    Taken(flavor="spot", resource="cpu", amount=4000, available=6000, borrowed=500),
+                ),
+                waited_seconds=75,
+            ),
+            (
+                "assigned",
+                "",
+                "cq: main on spot; 4 cpu of 6 in spot, 500m borrowed, after 1m15s",
+            ),
+            id="an assignment tells what it took of what there was, and after how long",
         ),
         pytest.param(
             facts.Refused(**DECIDED, refusal=Refusal(reason="WaitingForQuota", message="1 short")),
