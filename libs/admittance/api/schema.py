@@ -6,14 +6,13 @@ shapes and the words; the rules that need more than one field are in `admittance
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from admittance.api.kinds import KINDS
+from admittance.events.generated import text_of, write
 
 FILE: Final = Path("docs/schema/manifests.json")
 _REF: Final = "#/$defs/{name}"
@@ -39,14 +38,8 @@ def manifests_schema() -> dict[str, Any]:
 
 def text() -> str:
     """The schema as its file has it."""
-    return json.dumps(manifests_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def main(arguments: list[str]) -> None:
-    path = Path(arguments[0]) if arguments else FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(), encoding="utf-8")
+    return text_of(manifests_schema())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write(text(), FILE)

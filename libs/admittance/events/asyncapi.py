@@ -7,9 +7,7 @@ runners and check controllers, what it *sends* they may listen to.
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +15,7 @@ import msgspec
 
 from admittance.events import checkpoints, facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.generated import text_of, write
 from admittance.events.subjects import (
     BARRIER,
     CHECK_FACTS,
@@ -188,14 +187,8 @@ def document() -> dict[str, Any]:
 
 def text() -> str:
     """The document as its file has it."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-
-
-def main(arguments: list[str]) -> None:
-    path = Path(arguments[0]) if arguments else FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(), encoding="utf-8")
+    return text_of(document())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write(text(), FILE)
