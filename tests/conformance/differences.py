@@ -213,3 +213,38 @@ PENDING: Final[dict[str, str]] = {
     ),
 }
 """Cases of the queues' tables that come out differently, or cannot happen, and why."""
+
+_FACTS: Final = "that somebody is preempted is a fact on the log, and cannot fail halfway: see undo"
+
+ENTRIES: Final[dict[str, str]] = {
+    "without the gate the assignment is discarded so every flavor is retried": _NO_PROGRESS,
+    "without the gate a changed scheduling shape is ignored": _NO_PROGRESS,
+    "without the gate the preceding cycle gets no special treatment": _NO_PROGRESS,
+    "an unknown hash is not treated as a shape change": "a shape is never unknown",
+    "failed preemption": _FACTS,
+    "no outcome": _FACTS,
+    "assumed": "who is assumed has left the queue, and is never handed back",
+    "nominated": "a write that fails does so in the workload-controller: see forget",
+    "preemption gated": "its reason is left out in the case; as PreemptionGated it is parked",
+    "a is preemptor, b not, feature enabled": (
+        "the gate PrioritizePreemptorWorkloads is off, as upstream by default"
+    ),
+    "positive boost": _NO_BOOST,
+    "negative boost": _NO_BOOST,
+    "workload with priority and positive boost": _NO_BOOST,
+    "workload with priority and negative boost": _NO_BOOST,
+    "workload with effective priority above int32 max": _NO_BOOST,
+}
+"""Cases of single entries and priorities that come out differently, or cannot happen, and why."""
+
+_UNHEARD: Final = "on our bus a check of which nobody has heard anything counts as active"
+
+CACHE: Final[dict[str, str]] = {
+    "check inactive": _UNHEARD,
+    "Active clusterQueue updated with inactive AC": _UNHEARD,
+    "Active clusterQueue with an AC strategy updated with inactive AC": _UNHEARD,
+    "Active clusterQueue with an AC strategy updated": (
+        "two checks of one controller on the same flavors: a queue asks each controller once"
+    ),
+}
+"""Cases of queues' activity that come out differently, and why."""

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from admittance.api.manifest import decode_object
+from admittance.api.quantity import amount
+from admittance.events.requests import Queues, QueueStatus
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import available, potential
+from admittance.scheduler.config import Config
+from conformance.differences import CACHE as CACHE_CASES
+from conformance.tables import Given, cases, needs_data
 
-CACHE = Path(__file__).parents[3] / "shared" / "conformance" / "cache"
-MISSING = "the conformance data is not beside this tree"
 
-
-def _cases(table: str) -> list[Any]:
-    path = CACHE / f"{table}.json"
-    if not path.is_file():
-        return []
-    return [pytest.param(one, id=one["name"]) for one in json.loads(path.read_text())["cases"]]
+def _cases(table: str, without: Mapping[str, object] = {}) -> list[Any]:
+    return cases(f"cache/{table}", without)
 
 
 def _catalog(given: dict[str, Any]) -> Catalog:
@@ -34,7 +32,14 @@ def _catalog(given: dict[str, Any]) -> Catalog:
     return catalog
 
 
-@pytest.mark.skipif(not CACHE.is_dir(), reason=MISSING)
+def _terminate(catalog: Catalog, name: str) -> None:
+    queue = catalog.cluster_queues[name]
+    leaving = datetime(2026, 1, 1, tzinfo=UTC)
+    meta = msgspec.structs.replace(queue.metadata, deletion_timestamp=leaving)
+    catalog.apply("ClusterQueue", "", name, msgspec.structs.replace(queue, metadata=meta), 2)
+
+
+@needs_data
 @pytest.mark.parametrize("case", _cases("TestAvailable"))
 def test_available_and_potential_are_as_kueue_has_them(case: dict[str, Any]) -> None:
     catalog = _catalog(case["given"])
@@ -49,20 +54,87 @@ def test_available_and_potential_are_as_kueue_has_them(case: dict[str, Any]) -> 
                 assert max(0, number(cell)) == one.get("value", 0), f"{what} of {queue}, {cell.fr}"
 
 
-@pytest.mark.skipif(not CACHE.is_dir(), reason=MISSING)
-@pytest.mark.parametrize("case", _cases("TestClusterQueueReadiness"))
+@needs_data
+@pytest.mark.parametrize("case", _cases("TestClusterQueueReadiness", CACHE_CASES))
 def test_a_queue_is_active_as_kueue_has_it(case: dict[str, Any]) -> None:
-    if case["name"] == "check inactive":
-        pytest.skip("on our bus a check of which nobody has heard anything counts as active")
     given = case["given"]
     catalog = _catalog(given)
     name = given["clusterQueueName"]
     if given.get("terminate"):
-        queue = catalog.cluster_queues[name]
-        leaving = datetime(2026, 1, 1, tzinfo=UTC)
-        meta = msgspec.structs.replace(queue.metadata, deletion_timestamp=leaving)
-        queue = msgspec.structs.replace(queue, metadata=meta)
-        catalog.apply("ClusterQueue", "", name, queue, 2)
+        _terminate(catalog, name)
     activity = catalog.activity(name)
     want = case["want"]
     assert activity == (want["active"], want["reason"], want["message"])
+
+
+@needs_data
+@pytest.mark.parametrize("case", _cases("TestClusterQueueUpdateWithAdmissionCheck", CACHE_CASES))
+def test_a_queue_is_active_with_its_checks_as_kueue_has_it(case: dict[str, Any]) -> None:
+    given = case["given"]
+    checks = [
+        {
+            "apiVersion": given["cq"]["apiVersion"],
+            "kind": "AdmissionCheck",
+            "metadata": {"name": name},
+            "spec": {"controllerName": check["controller"]},
+        }
+        for name, check in given["admissionChecks"].items()
+    ]
+    catalog = _catalog({"admissionChecks": checks, "clusterQueues": [given["cq"]]})
+    name = given["cq"]["metadata"]["name"]
+    if given["cqStatus"] == "terminating":
+        _terminate(catalog, name)
+    want = case["want"]
+    activity = catalog.activity(name)
+    assert activity == (want["status"] == "active", want["reason"], want["message"])
+
+
+@needs_data
+@pytest.mark.parametrize("case", _cases("TestClusterQueueUpdate"))
+def test_searches_begin_anew_when_quotas_change_and_only_then(case: dict[str, Any]) -> None:
+    given = Given({**case["given"], "clusterQueues": [case["given"]["cq"]]}, Config())
+    domain = given.queue(case["given"]["cq"]["metadata"]["name"]).domain
+    assert domain is not None
+    before = domain.generation
+    given.put(case["given"]["newcq"])
+    assert domain.generation - before == case["want"]["lastAssignmentGeneration"] - 1
+
+
+def _usage(status: QueueStatus, what: str) -> dict[tuple[str, str], int]:
+    return {
+        (one.flavor, one.resource): getattr(one, what) for one in status.usage if getattr(one, what)
+    }
+
+
+def _wanted(rows: list[dict[str, Any]], what: str = "total") -> dict[tuple[str, str], int]:
+    found = {
+        (row["name"], one["name"]): amount(one["name"], one.get(what, "0"))
+        for row in rows
+        for one in row["resources"]
+    }
+    return {key: much for key, much in found.items() if much}
+
+
+@needs_data
+@pytest.mark.parametrize("case", _cases("TestClusterQueueUsage"))
+def test_a_queue_tells_its_usage_as_kueue_does(case: dict[str, Any]) -> None:
+    table, want = case["given"], case["want"]
+    given = Given({**table, "clusterQueues": [table["clusterQueue"]]}, Config())
+    query = Queues(cluster_queue=table["clusterQueue"]["metadata"]["name"])
+    (status,) = given.core.queues(query).cluster_queues
+    assert status.reserving == want.get("reservingWorkloads", 0)
+    assert status.admitted == want.get("admittedWorkloads", 0)
+    assert _usage(status, "reserved") == _wanted(want["reservedResources"])
+    assert _usage(status, "borrowed") == _wanted(want["reservedResources"], "borrowed")
+    assert _usage(status, "admitted") == _wanted(want["usedResources"])
+
+
+@needs_data
+@pytest.mark.parametrize("case", _cases("TestLocalQueueUsage"))
+def test_a_local_queue_tells_its_usage_as_kueue_does(case: dict[str, Any]) -> None:
+    table = case["given"]
+    known = [table["cq"]] if "cq" in table else []
+    queues = {"clusterQueues": known, "localQueues": [table["localQueue"]]}
+    given = Given({**queues, "now": table["now"], "workloads": table.get("wls", [])}, Config())
+    (status,) = given.core.queues(Queues(local_queues=True)).local_queues
+    assert _usage(status, "reserved") == _wanted(case["want"].get("usage", []))

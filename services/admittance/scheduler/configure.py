@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from admittance.api.queues import ClusterQueue
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
@@ -20,6 +21,7 @@ def apply_object(
     world: World, kind: str, namespace: str, name: str, obj: Any, revision: int, *, now: datetime
 ) -> None:
     """The object is now so; None: deleted."""
+    old = world.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     touched = world.catalog.apply(kind, namespace, name, obj, revision)
     affected = world.catalog.affected
     # Decisions on their way were made from an older configuration: the controller refuses them.
@@ -34,7 +36,7 @@ def apply_object(
     for queue_name in affected:
         _refresh(world, world.queue(queue_name), spec=queue_name == name)
     if kind in ("ClusterQueue", "Cohort"):
-        _place(world, touched, kind, name)
+        _place(world, touched, kind, name, quotas=not _same_quotas(old, obj))
         for domain_name in touched:
             world.look_for_cuts(world.domains.get(domain_name))
     match kind:
@@ -115,15 +117,26 @@ def _set_mode(world: World, queue: Queue) -> None:
         world.accounts.sync(key, world.now)
 
 
-def _place(world: World, touched: set[str], kind: str, name: str) -> None:
-    """Every queue of the touched trees in the domain that it belongs to now."""
+def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
+    """An edit of something else: what was found out about the room in the tree holds."""
+    if old is None or not isinstance(new, ClusterQueue):
+        return False
+    return (old.spec.resource_groups, old.spec.cohort_name) == (
+        new.spec.resource_groups,
+        new.spec.cohort_name,
+    )
+
+
+def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
+    """Every queue of the touched trees in the domain that it belongs to now. ``quotas``: they, or
+    the tree, may have changed, so that searches begin anew."""
     queues: dict[Queue, None] = {}
     if kind == "ClusterQueue":
         queues[world.queue(name)] = None
     for domain_name in touched:
         domain = world.domains.get(domain_name)
         if domain is not None:
-            domain.generation += 1
+            domain.generation += quotas
             world.moved(domain)
             if kind == "Cohort":
                 queues.update(domain.queues)

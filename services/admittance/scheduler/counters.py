@@ -77,7 +77,8 @@ def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
                 nominal=cell.nominal,
                 reserved=cell.usage,
                 admitted=admitted.get(fr, 0),
-                borrowed=max(0, cell.usage - cell.nominal),
+                # Over quota is not borrowed where there is nobody to borrow from.
+                borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
             )
             for fr, cell in node.cells.items()
             if _tells(cell)

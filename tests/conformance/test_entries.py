@@ -1,0 +1,207 @@
+"""Kueue's tables of single entries: how two compare, where a search goes on, what is kept of it;
+and those of priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.facts import Preempted
+from admittance.quota.cell import FlavorResource
+from admittance.quota.shares import Share
+from admittance.quota.tree import Node
+from admittance.scheduler import tournament
+from admittance.scheduler.assign import FIT, PREEMPT, Assignment
+from admittance.scheduler.config import Config
+from admittance.scheduler.facts import facts_of
+from admittance.scheduler.needs import Shapes
+from admittance.scheduler.picture import SavedCursor
+from admittance.scheduler.queue import EqClass, Queue
+from admittance.scheduler.turn import Entry, Outcome
+from admittance.workload import stored
+from conformance.differences import ENTRIES
+from conformance.tables import Given, cases, needs_data
+
+from scheduling import Story, groups
+
+
+def a_head() -> tuple[Story, Queue, Entry]:
+    """The head of a queue, as it is dealt with."""
+    story = Story(Config(as_kueue=True, preemption=True))
+    story.queue("cq", resourceGroups=groups(default="0"))
+    story.submit("one", "cq", "1")
+    queue = story.core._world.queues["cq"]
+    member = queue.head()
+    assert member is not None
+    assignment = Assignment()
+    assignment.mode = PREEMPT
+    assignment.cursor = ({0: 1},)
+    return story, queue, Entry(queue, member, (assignment, ()))
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestLastAssignmentOutdated", ENTRIES))
+def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None:
+    args = case["given"]["args"]
+    story, queue, entry = a_head()
+    member, domain = entry.member, queue.domain
+    assert domain is not None and member.cls is not None
+    last = args["last"]
+    same = args.get("currentSchedulingHash") == last.get("schedulingHash")
+    owner = member.cls if same else EqClass((0, member.cls.key[1]))
+    then = queue.generation + domain.generation
+    member.cursor = SavedCursor(({0: 1},), last["schedulingCycle"], then, owner)
+    queue.generation += args.get("currentCQGeneration", 0)
+    found = story.core._cycle._cursor(domain, queue, member, args["currentSchedulingCycle"])
+    assert (found is None) is case["want"]["result"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkSkipped", ENTRIES))
+def test_who_loses_to_another_goes_on_with_its_search(case: dict[str, Any]) -> None:
+    story, queue, entry = a_head()
+    assert queue.domain is not None
+    story.core._cycle.settle(queue.domain, entry, Outcome.SKIPPED, story.now)
+    assert (entry.member.cursor is None) is case["want"]["lastAssignmentNil"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkPreemptionOutcome", ENTRIES))
+def test_who_preempts_keeps_its_place_and_begins_its_search_anew(case: dict[str, Any]) -> None:
+    assert case["want"]["requeueReason"] == "PendingPreemption"
+    story, queue, entry = a_head()
+    assert queue.domain is not None
+    story.core._cycle.settle(queue.domain, entry, Outcome.PREEMPTS, story.now)
+    assert (entry.member.cursor is None) is case["want"]["lastAssignmentNil"]
+    assert queue.preemptor is entry.member
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestRequeueAndUpdate", ENTRIES))
+def test_an_entry_goes_back_to_where_kueue_puts_it(case: dict[str, Any]) -> None:
+    story, queue, entry = a_head()
+    assert queue.domain is not None
+    entry.assignment.cursor = None
+    outcome = {
+        "": Outcome.NOTHING,
+        "skipped": Outcome.SKIPPED,
+        "preemptionGated": Outcome.GATED,
+    }[case["given"]["entry"]["status"]]
+    story.core._cycle.settle(queue.domain, entry, outcome, story.now)
+    assert bool(story.active()) is bool(case["want"]["workloads"])
+    assert bool(story.parked()) is bool(case["want"]["inadmissible"])
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("scheduler/TestEntryComparerLess", ENTRIES))
+def test_two_entries_compare_by_shares_as_in_kueue(
+    case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = case["given"]
+    drs = {one["key"]["workloadKey"]: one for one in table.get("drsValues", [])}
+    given = Given({}, Config(as_kueue=True))
+    keys = []
+    for side in ("a", "b"):
+        obj = table[side]["obj"]
+        name = f"default/{obj['metadata']['name']}"
+        found = drs.get(name, {})
+
+        def share(node: Node, found: dict[str, Any] = found) -> Share:
+            ratio, weight = found.get("unweightedRatio", 0), found.get("fairWeight", 1)
+            return Share(ratio, weight, found.get("borrowing", False))
+
+        def borrows(node: Node, frs: list[FlavorResource], found: dict[str, Any] = found) -> bool:
+            lent = {(one["flavor"], one["resource"]) for one in found.get("borrowedFRs", [])}
+            return bool(lent & set(frs))
+
+        monkeypatch.setattr(tournament, "share_of", share)
+        monkeypatch.setattr(tournament, "is_borrowing_on", borrows)
+        node = Node(name, is_cohort=False)
+        assignment = Assignment()
+        assignment.mode = FIT
+        for one in table.get("requestedFRs", {}).get(name, []):
+            assignment.usage[node.cell((one["flavor"], one["resource"]))] = one["value"]
+        member = given.workload({**obj, "spec": {"podSets": []}})
+        keys.append(tournament._key(Entry(given.world.queue("cq"), member, (assignment, ())), node))
+    assert (keys[0] < keys[1]) is case["want"]["less"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("preemption/TestIssuePreemptionsSkipsDuplicate"))
+def test_nobody_is_told_to_go_twice(case: dict[str, Any]) -> None:
+    """The incoming workload asks for all that is left, so that it has to preempt."""
+    table = dict(case["given"])
+    (queue,) = table["clusterQueues"]
+    group = queue["spec"]["resourceGroups"][0]
+    group["flavors"][0]["resources"][0]["nominalQuota"] = "2"
+    table["clusterQueues"] = [{**queue, "spec": {**queue["spec"], "resourceGroups": [group]}}]
+    lq = {"kind": "LocalQueue", "apiVersion": queue["apiVersion"], "metadata": {"name": "lq"}}
+    table["localQueues"] = [{**lq, "spec": {"clusterQueue": table["targetCQ"]}}]
+    incoming = {**table["incoming"], "spec": {**table["incoming"]["spec"], "queueName": "lq"}}
+    given = Given(table, Config(as_kueue=True, preemption=True))
+    given.workload(incoming)
+    told = []
+    for _ in range(2):
+        told.append([one for one in given.core.cycle(now=given.now) if isinstance(one, Preempted)])
+    assert [(f"/{one.name}", one.reason) for one in told[0]] == [
+        (one["workload"], one["reason"]) for one in case["want"]["observedTargets"]
+    ]
+    assert len(told[1]) == case["want"]["statusPatchesSecondCall"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("flavorassigner/TestAssignment_RequiresBorrowing"))
+def test_a_level_above_the_queue_is_borrowing(case: dict[str, Any]) -> None:
+    assignment = Assignment()
+    assignment.level = case["given"].get("borrowing", 0)
+    assert (assignment.level > 0) is case["want"]["result"]
+
+
+def _priority(obj: dict[str, Any]) -> int:
+    """What counts as the priority of a workload."""
+    meta = {"name": "w", "namespace": "ns", **obj.get("metadata", {})}
+    return Given({}, Config()).workload({"spec": {}, **obj, "metadata": meta}).priority
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("priority/TestPriority"))
+def test_a_workload_without_priority_has_0(case: dict[str, Any]) -> None:
+    assert _priority(case["given"]["workload"]) == case["want"]["want"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("priority/TestEffectivePriority", ENTRIES))
+def test_the_effective_priority_is_that_of_kueue(case: dict[str, Any]) -> None:
+    assert _priority(case["given"]["workload"]) == case["want"]["priority"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("preemption/TestPriorityInfo", ENTRIES))
+def test_the_priority_that_preemption_looks_at_is_that_of_kueue(case: dict[str, Any]) -> None:
+    assert _priority(case["given"]["wl"]) == case["want"]["effective"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("priority/TestPriorityBoost", ENTRIES))
+def test_a_boost_counts_as_in_kueue(case: dict[str, Any]) -> None:
+    given = case["given"]["workload"]
+    assert _priority(given) - (given.get("spec", {}).get("priority") or 0) == case["want"]["boost"]
+
+
+@needs_data
+@pytest.mark.parametrize("case", cases("flavorassigner/TestAssignment_TotalRequestsFor"))
+def test_as_much_is_asked_for_as_in_kueue(case: dict[str, Any]) -> None:
+    places = case["given"]["fields"]["podSets"]
+    obj = case["given"]["args"]["wl"]["obj"]
+    facts = facts_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
+    scaled = facts.needs.shape.scaled([place["count"] for place in places])
+    total: dict[tuple[str, str], int] = {}
+    for place, amounts in zip(places, scaled.totals, strict=True):
+        for resource, much in amounts:
+            if resource in place["flavors"]:
+                key = place["flavors"][resource]["name"], resource
+                total[key] = total.get(key, 0) + much
+    want = case["want"]["totalRequests"]
+    assert total == {(one["flavor"], one["resource"]): one.get("value", 0) for one in want}
