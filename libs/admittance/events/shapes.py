@@ -154,6 +154,8 @@ class Scan(Shape, frozen=True, kw_only=True):
     if nothing was stated of that and it left a mark. ``lost``: those were too many to be named.
     ``seen``, ``at``, ``head``: of a refusal, what the picture had seen when the workload was
     considered, when that was, and its equal that was considered in its place; else as stated.
+    ``usages``: where somebody has to go and the usage of LocalQueues counts, what those were
+    compared by that used anything; without a weight they are left out.
     """
 
     cursor: tuple[dict[int, int], ...] = ()
@@ -162,6 +164,7 @@ class Scan(Shape, frozen=True, kw_only=True):
     seen: int = 0
     at: datetime | None = None
     head: str = ""
+    usages: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from admittance.events.facts import Assigned, Decision, Preempted, Refused, Revo
 from admittance.events.names import plain, token
 from admittance.events.subjects import EPOCH
 from admittance.replaying.past import Entry
-from admittance.scheduler.again import Again, Turn, is_turn, key_of, turns_of
+from admittance.scheduler.again import Again, Turn, is_turn, key_of, turns_of, usages_of
 from admittance.scheduler.config import Config
 from admittance.scheduler.outcomes import Decided
 from admittance.workload import stored
@@ -26,7 +26,7 @@ from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
 KIND_OF_TOKEN: Final = {
     kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
 }
-NOT_COMPARED: Final = frozenset({"time", "scan"})
+NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Of a decision: what tells how it was made, not what it is."""
 
 
@@ -101,8 +101,10 @@ def repeat(
         made: list[Decided] = list(picture.core.cut(decision.domain, now=picture.now))
         return picture.answer(_differences(decision, made), made, [])
     picture = Picture(at(decision.seen), earlier, config, decision)
-    turns = turns_of([*(one.decision for one in mates), decision])
-    made = picture.core.turns(decision.domain, turns, now=picture.now)
+    cycle = [*(one.decision for one in mates), decision]
+    turns = turns_of(cycle)
+    usages = usages_of(cycle)
+    made = picture.core.turns(decision.domain, turns, now=picture.now, usages=usages)
     return picture.answer(_differences(decision, made), made, turns)
 
 

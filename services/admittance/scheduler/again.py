@@ -11,13 +11,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from admittance.events.facts import Assigned, Decision, Preempted, Refused, Revoked
 from admittance.events.shapes import Refusal
 from admittance.scheduler import cuts
 from admittance.scheduler.assign import Cursor
-from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import charges_of
@@ -47,11 +44,6 @@ class Turn(NamedTuple):
 
 class Again(Scheduler):
     """A scheduler that is told what it had decided, and who its heads are."""
-
-    def __init__(self, config: Config) -> None:
-        # Whose turn it is is told here, so what the usage of LocalQueues says about that is not
-        # asked.
-        super().__init__(replace(config, admission_fair_sharing=None))
 
     # What was on its way. -------------------------------------------------------------------
 
@@ -93,10 +85,21 @@ class Again(Scheduler):
 
     # Deciding. ------------------------------------------------------------------------------
 
-    def turns(self, domain: str, turns: Iterable[Turn], *, now: datetime) -> list[Decided]:
-        """What a cycle with these heads states. Raises CannotRepeat when one of them is none."""
+    def turns(
+        self,
+        domain: str,
+        turns: Iterable[Turn],
+        *,
+        now: datetime,
+        usages: Mapping[str, float] | None = None,
+    ) -> list[Decided]:
+        """What a cycle with these heads states. ``usages``: what LocalQueues were compared by.
+        Raises CannotRepeat when one of the heads is none."""
         found = self._domain(domain)
         self.wake(now=now)
+        for one in found.queues:
+            if one.lanes is not None:
+                one.lanes.pretend(usages or {})
         self._cycle.number += 1
         found.flush = False
         found.ready.clear()
@@ -177,6 +180,15 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
             key = key_of(one.by)
         turns.setdefault(key, scan.cursor if scan is not None else ())
     return [Turn(key, cursor) for key, cursor in turns.items()]
+
+
+def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
+    """What LocalQueues were compared by in the cycle of these decisions."""
+    found: dict[str, float] = {}
+    for one in decisions:
+        if one.scan is not None:
+            found |= one.scan.usages
+    return found
 
 
 def key_of(name: str) -> Key:

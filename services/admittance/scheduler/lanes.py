@@ -7,7 +7,7 @@ the order of lanes, however many wait. Source: SCHEDULING 3.2 and 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -132,6 +132,21 @@ class Lanes:
     def family(self, cls: EqClass) -> list[EqClass]:
         """All that are equal to it but for the LocalQueue, itself included."""
         return list(self._families[cls.key[:2]])
+
+    def told_all(self) -> dict[str, float]:
+        """What each LocalQueue that used anything is compared by, if it does not go last anyway."""
+        return {
+            "/".join(key): lane.usage
+            for key, lane in self.by_key.items()
+            if 0.0 < lane.usage < float("inf")
+        }
+
+    def pretend(self, usages: Mapping[str, float]) -> None:
+        """Compares by these usages until something changes them; the other way of `told_all`."""
+        for key, lane in self.by_key.items():
+            if lane.account is not None and lane.account.weight > 0:
+                lane.account.value = usages.get("/".join(key), 0.0)
+                self.moved(lane)
 
     def told(self, member: Member) -> float | None:
         """What its LocalQueue is compared by, as it is told; None: it goes last."""

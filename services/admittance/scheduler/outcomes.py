@@ -53,7 +53,7 @@ class Outcomes:
         taken = grounds.taken(assignment)
         preempts: tuple[HandedOn, ...] = ()
         message = ""
-        scan = self._scan(member)
+        scan = self._scan(member, bool(victims))
         usage = queue.lanes.told(member) if queue.lanes is not None else None
         if victims:
             preempts = self._handed_on(queue, member, victims, assignment)
@@ -140,19 +140,24 @@ class Outcomes:
 
     def _scans(self, member: Member) -> Iterator[Scan | None]:
         """For the statements of one turn: only the first one tells how it came about."""
-        yield self._scan(member)
+        yield self._scan(member, True)
         yield from repeat(None)
 
-    def _scan(self, member: Member) -> Scan | None:
+    def _scan(self, member: Member, preempts: bool) -> Scan | None:
         """What the log must know of this turn beside the picture."""
         began, beside = self._domain.began, self._domain.beside
         cursor = began.get(member)
-        if cursor is None and not beside:
+        usages: dict[str, float] = {}
+        if preempts and self._world.accounts is not None:
+            for queue in self._domain.queues:
+                if queue.lanes is not None:
+                    usages |= queue.lanes.told_all()
+        if cursor is None and not beside and not usages:
             return None
         lost = len(beside) > HEADS_MAX
         heads = () if lost else tuple([head(one, began.get(one)) for one in beside])
         beside.clear()
-        return Scan(cursor=told(cursor), heads=heads, lost=lost)
+        return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
 
     def _under_way(self, member: Member, what: Say) -> None:
         member.inflight = what

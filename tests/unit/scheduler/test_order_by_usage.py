@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import ReclaimablePod
+from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
+from admittance.scheduler.again import Again, turns_of, usages_of
 from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduler.usage import NANO, Account, gained, left, penalty_of, weighed
 
@@ -390,6 +392,29 @@ def test_a_decision_tells_what_its_local_queue_was_compared_by() -> None:
         story.cycle()
         told += [one.local_usage for one in story.decided]
     assert told == [2.0, None]
+
+
+def test_a_preemption_is_made_again_from_the_usages_that_it_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+    story.submit("low", "a", "2", priority=1)
+    story.submit("middle", "b", "2", priority=5)
+    story.settle()
+    had_used(story, "b", "100")
+    story.submit("high", "zero", "2", priority=9)
+    story.cycle(confirm=False)
+    (decision,) = story.preempted
+    assert decision.name == "middle"
+    monkeypatch.setattr("scheduling.Scheduler", Again)
+    for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
+        other = a_story(preemption={"withinClusterQueue": "LowerPriority"})
+        for name, stored in story.stored.items():
+            other._write("ns", name, stored)
+        assert isinstance(other.core, Again)
+        turns = turns_of([decision])
+        made = other.core.turns("queue-cq", turns, now=story.now, usages=usages)
+        assert [one.name for one in made if isinstance(one, Preempted)] == [victim]
 
 
 # Restarts and takeovers. -------------------------------------------------------------------
