@@ -46,7 +46,8 @@ def share_of(node: Node) -> Share:
         return Share(0.0, node.weight, False)
     borrowed: dict[str, int] = {}
     for fr, cell in node.cells.items():
-        if is_over(cell) and cell.is_listed:
+        # The first question is a part of the second, and nearly always the answer.
+        if cell.subtree < cell.usage and is_over(cell) and cell.is_listed:
             borrowed[fr[1]] = borrowed.get(fr[1], 0) + cell.usage - cell.subtree
     if not borrowed:
         return Share(0.0, node.weight, False)

@@ -27,6 +27,7 @@ from admittance.scheduler.needs import Shape
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.room import is_indifferent
 from admittance.scheduler.victims import Victim, charge, held_by
 
 T = TypeVar("T")
@@ -186,7 +187,13 @@ class Search:
     ) -> list[Victim]:
         """Who has to go for all of this."""
         if len(need) != 1:
-            return self._search(need, contested)
+            scarce = {cell: amount for cell, amount in need.items() if cell.fr in contested}
+            if len(scarce) != 1 or not all(
+                cell in scarce or is_indifferent(cell, amount) for cell, amount in need.items()
+            ):
+                return self._search(need, contested)
+            # The same search was made for the flavor alone, as a rule.
+            need = scarce
         (key,) = need.items()
         found = self._found.get(key)
         if found is None:

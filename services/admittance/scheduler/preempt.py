@@ -20,6 +20,7 @@ from admittance.scheduler.victims import (
     RECLAMATION,
     Victim,
     candidates_of,
+    leaving_of,
     lenders_below,
 )
 
@@ -41,7 +42,7 @@ class Lists(NamedTuple):
         leaving: list[tuple[list[Ranked], bool, bool]] = []
         staying: list[tuple[list[Ranked], bool, bool]] = []
         for ranked, elsewhere, owed in kinds:
-            going = [entry for entry in ranked if entry[4].is_leaving]
+            going = leaving_of(ranked)
             rest = ranked
             if going:
                 leaving.append((going, elsewhere, owed))

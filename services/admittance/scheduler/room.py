@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from admittance.quota.amounts import minus, plus
-from admittance.quota.cell import Cell, FlavorResource, available
+from admittance.quota.cell import Cell, FlavorResource, available, is_over
 from admittance.scheduler.picture import Ranked
 from admittance.scheduler.victims import Victim, hold
 
@@ -41,6 +41,23 @@ def lacking(need: Need) -> dict[FlavorResource, int]:
         if short > 0:
             lack[cell.fr] = short
     return lack
+
+
+def is_indifferent(cell: Cell, amount: int) -> bool:
+    """There is room for it, and no node on its way to the root takes from its parent for it.
+
+    Then it changes nothing about who has to go for something else: it gives no right and takes
+    none, has room however many go or stay, and nobody's share moves by it.
+    """
+    if amount > available(cell):
+        return False
+    here, rest = cell, amount
+    while not is_over(here, rest):
+        if here.parent is None:
+            return True
+        rest = max(0, rest - here.local_free())
+        here = here.parent
+    return False
 
 
 def may_serve(candidates: Sequence[Ranked], short: Mapping[FlavorResource, int]) -> bool:

@@ -9,13 +9,15 @@ from typing import Final, NamedTuple
 from admittance.events.shapes import Shares
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduler.picture import Member, Ranked
+from admittance.scheduler.picture import Charge, Member, Ranked, Say
 from admittance.scheduler.queue import Queue
 
 IN_CLUSTER_QUEUE: Final = "InClusterQueue"
 RECLAMATION: Final = "InCohortReclamation"
 RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
 FAIR_SHARING: Final = "InCohortFairSharing"
+
+_GOING: Final[int] = Say.PREEMPTED
 
 
 class Victim(NamedTuple):
@@ -68,7 +70,7 @@ def candidates_of(
             if cell is only
         ]
     else:
-        found = [entry for entry in found if _holds_any(entry[4], wanted)]
+        found = [entry for entry in found if _holds_any(entry[4].charge, wanted)]
     if gone:
         found = [entry for entry in found if entry[4] not in gone]
     return found if queue.lanes is None else queue.lanes.used_most_first(found)
@@ -90,8 +92,22 @@ def _given_up(queue: Queue, policy: str, preemptor: Member) -> list[Ranked]:
     return []
 
 
-def _holds_any(member: Member, cells: Collection[Cell]) -> bool:
-    return member.charge is not None and any(cell in cells for cell, _ in member.charge.cells)
+def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
+    if held is not None:
+        for cell, _ in held.cells:
+            if cell in cells:
+                return True
+    return False
+
+
+def leaving_of(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Those on their way out already, in order: `Member.is_leaving`, asked of very many."""
+    return [
+        entry
+        for entry in ranked
+        for member in (entry[4],)
+        if member.inflight >= _GOING or member.state == "Evicting"
+    ]
 
 
 def leaving_first(ranked: Iterable[Ranked]) -> list[Ranked]:

@@ -11,7 +11,7 @@ from admittance.scheduler import cycle
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.memo import nominated
-from admittance.scheduler.nominate import Nomination, Nominator
+from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.picture import Member
 from admittance.scheduler.queue import Queue
 
@@ -193,3 +193,76 @@ def test_what_an_older_workload_may_preempt_is_not_remembered_for_its_younger_eq
         for name in ("older", "younger")
     ]
     assert found == [True, False]
+
+
+# Searches that are not made for what makes no difference. -----------------------------------
+
+
+def _team(story: Story, random: Random) -> None:
+    """Queues of nested cohorts with cpu that is scarce and memory that mostly is not."""
+    for name, parent in (("left", "root"), ("right", "root"), ("root", "")):
+        lend = {"lendingLimit": str(random.randint(0, 3))} if parent else {}
+        offered = [
+            {"name": "cpu", "nominalQuota": str(random.randint(0, 2)), **lend},
+            {"name": "memory", "nominalQuota": str(random.choice((0, 4, 100)))},
+        ]
+        flavors = [{"name": "default", "resources": offered}]
+        spec = {"resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]}
+        story.put("Cohort", name, {**spec, **({"parentName": parent} if parent else {})})
+    for n in range(4):
+        offered = [
+            {"name": "cpu", "nominalQuota": str(random.randint(0, 5))},
+            {"name": "memory", "nominalQuota": str(random.choice((0, 3, 6, 100)))},
+        ]
+        within, reclaim = random.choice(WITHIN), random.choice(RECLAIM)
+        borrow = {"policy": "LowerPriority"} if reclaim != "Never" and n % 2 else None
+        preemption = {"withinClusterQueue": within, "reclaimWithinCohort": reclaim}
+        if borrow is not None:
+            preemption |= {"borrowWithinCohort": borrow}
+        story.queue(
+            f"q{n}",
+            "left" if n < 2 else "right",
+            preemption=preemption,
+            resourceGroups=[
+                {
+                    "coveredResources": ["cpu", "memory"],
+                    "flavors": [{"name": "default", "resources": offered}],
+                }
+            ],
+        )
+
+
+@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
+def test_who_has_to_go_does_not_depend_on_what_there_is_enough_of(
+    monkeypatch: pytest.MonkeyPatch, fair: FairSharing | None
+) -> None:
+    counted: Counter[str] = Counter()
+    victims = Search.victims
+
+    def checked(self: Search, need, contested):  # type: ignore[no-untyped-def]
+        found = victims(self, need, contested)
+        scarce = sum(cell.fr in contested for cell in need)
+        counted["several"] += len(need) > 1
+        counted["one scarce"] += len(need) > 1 and scarce == 1 and bool(found)
+        assert found == self._search(need, contested)
+        return found
+
+    monkeypatch.setattr(Search, "victims", checked)
+    for seed in range(40):
+        random = Random(seed)
+        story = Story(Config(preemption=True, fair_sharing=fair))
+        _team(story, random)
+        for n in range(25):
+            requests = {"cpu": random.choice("123"), "memory": random.choice("0123")}
+            queue, priority = f"q{random.randrange(4)}", random.randint(0, 3)
+            story.submit(
+                f"w{n}",
+                queue,
+                priority=priority,
+                age=random.random(),
+                pods=[{"requests": requests}],
+            )
+            story.cycle()
+            if n % 5 == 4:
+                story.core.flush("q0")
+    assert counted["several"] > counted["one scarce"] > 0
