@@ -147,6 +147,26 @@ def test_a_scheduler_that_takes_over_after_the_cut_finds_it() -> None:
     assert life.phase("w") == "Pending"
 
 
+def test_who_preempts_meanwhile_counts_on_what_is_being_taken_back() -> None:
+    life = a_life(preemption={"withinClusterQueue": "LowerPriority"})
+    more = {"preemption": {"withinClusterQueue": "LowerPriority"}, **CHECKED}
+    life.submit("runs", "cq", "4", priority=-1)
+    life.settle()
+    life.verdict("runs", "c", "Ready")
+    life.submit("reserved", "cq", "4")
+    life.settle()
+    life.queue("cq", resourceGroups=groups(default="7"), **more)
+    life.submit("high", "cq", "3", priority=5)
+    told = life.cycle(apply=False)
+    assert [one.name for one in told if isinstance(one, facts.Revoked)] == ["reserved"]
+    assert not [one for one in told if isinstance(one, facts.Preempted)]
+    for one in told:
+        life.apply(one)
+    life.settle()
+    assert life.phase("high") == "QuotaReserved"
+    assert ("runs", "high") not in life.preempted()
+
+
 def test_two_cuts_at_once_say_it_once() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
@@ -408,7 +428,8 @@ def test_in_a_cycle_of_cohorts_whoever_has_quota_keeps_it() -> None:
     life.queue("cq", "co", resourceGroups=groups(default="0"), **CHECKED)
     life.submit("w", "cq", "6")
     life.settle()
-    life.put("Cohort", "up", {"resourceGroups": groups(default="10"), "parentName": "co"})
+    private = groups(default=quota("10", lend="0"))
+    life.put("Cohort", "up", {"resourceGroups": private, "parentName": "co"})
     life.settle()
     assert life.phase("w") == "QuotaReserved"
     life.put("Cohort", "up", {"resourceGroups": groups(default="5")})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.workload import PreemptionCount
+from admittance.api.workload import PreemptionCount, RequeueState
 from admittance.events import facts
 from admittance.scheduler.config import Config, FairSharing, PreemptionLoops
 from living import Life
@@ -233,6 +233,75 @@ def test_one_that_matters_less_waits_until_its_preemptor_has_had_its_turn() -> N
     assert life.phase("low") == "Admitted"
 
 
+def written(life: Life, name: str, **status: Any) -> None:
+    """The status is now so."""
+    key = f"workload.ns.{name}"
+    known = life.controller.workloads.get(key)
+    assert known.workload is not None
+    replaced = msgspec.structs.replace(known.workload.status, **status)
+    changed = msgspec.structs.replace(known.workload, status=replaced)
+    life.revision += 1
+    life.controller.workloads.keep(key, known._replace(workload=changed, revision=life.revision))
+    life.core.apply_workload("ns", name, changed, life.revision, now=life.now)
+
+
+def lost_to(life: Life, victim: str, preemptor: str, times: int) -> None:
+    """The preemptor has taken the victim's quota so often, just now."""
+    uid = life.stored(preemptor).metadata.uid
+    count = PreemptionCount(
+        by=f"ns/{preemptor}", by_uid=uid, count=times, last=life.now, seen=life.revision
+    )
+    written(life, victim, preemptions=(count,))
+
+
+def two_queues(**preemptor: Any) -> Life:
+    """small has lost its quota to large again and again; both wait, and there is room for both."""
+    life = life_of()
+    for name in ("a", "b"):
+        life.queue(name, "co", resourceGroups=groups(default="5"))
+    life.submit("large", "a", "5", priority=1, **preemptor)
+    life.submit("small", "b", "5")
+    lost_to(life, "small", "large", times=5)
+    return life
+
+
+def test_it_goes_on_as_soon_as_the_other_has_what_it_waits_for() -> None:
+    life = two_queues()
+    assert [one.name for one in life.cycle()] == ["large"]
+    assert [one.name for one in life.cycle()] == ["small"]
+
+
+def test_it_waits_for_nobody_who_may_not_preempt_or_waits_for_a_time() -> None:
+    life = two_queues(preemptionGates=[{"name": "gate"}])
+    assert sorted(one.name for one in life.cycle()) == ["large", "small"]
+    life = two_queues()
+    later = RequeueState(count=1, requeue_at=life.now + timedelta(hours=1))
+    written(life, "large", requeue_state=later)
+    assert [one.name for one in life.cycle()] == ["small"]
+
+
+def test_whoever_is_on_its_way_out_for_the_last_time_still_counts_as_going() -> None:
+    life = life_of()
+    life.queue("a", "co", resourceGroups=groups(default="5"), preemption=ANY)
+    life.queue("b", "co", resourceGroups=groups(default="0"))
+    life.queue("lender", "co", resourceGroups=groups(default="5"))
+    for name in ("other", "borrower"):
+        life.submit(name, "b", "5")
+        life.settle()
+    life.submit("owner", "a", "5")
+    lost_to(life, "borrower", "owner", times=2)
+    life.stubborn.add("borrower")
+    life.settle()
+    assert life.preempted() == [("borrower", "owner")]
+    assert life.stored("borrower").status.preemptions[0].count == 3
+    life.submit("nobody", "a", "9")
+    life.settle()
+    life.stop("borrower")
+    life.settle()
+    assert life.preempted() == [("borrower", "owner")]
+    assert life.phases("owner", "other") == ["Admitted", "Admitted"]
+
+
 def test_for_one_that_cannot_have_the_room_nobody_keeps_it_free_for_long() -> None:
     life = life_of()
     life.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
@@ -241,21 +310,7 @@ def test_for_one_that_cannot_have_the_room_nobody_keeps_it_free_for_long() -> No
     life.submit("large", "cq", "10", priority=1)
     life.settle()
     life.submit("small", "cq", "5")
-    key = "workload.ns.small"
-    known = life.controller.workloads.get(key)
-    assert known.workload is not None
-    often = PreemptionCount(
-        by="ns/large",
-        by_uid=life.stored("large").metadata.uid,
-        count=8,
-        last=life.now,
-        seen=life.revision + 1,
-    )
-    status = msgspec.structs.replace(known.workload.status, preemptions=(often,))
-    small = msgspec.structs.replace(known.workload, status=status)
-    life.revision += 1
-    life.controller.workloads.keep(key, known._replace(workload=small, revision=life.revision))
-    life.core.apply_workload("ns", "small", small, life.revision, now=life.now)
+    lost_to(life, "small", "large", times=8)
     life.settle()
     assert life.reason("small", "QuotaReserved") == "False: PreemptionLoop"
     life.now += timedelta(minutes=10)
