@@ -103,7 +103,6 @@ class Scheduler:
         found = self._world.domains.get(domain)
         if found is not None:
             found.owned = True
-            found.cut = True
             self._world.flush(found)
 
     def disown(self, domain: str) -> None:
