@@ -198,9 +198,6 @@ PENDING: Final[dict[str, str]] = {
     "without the gate the progress is dropped": _NO_PROGRESS,
     "without the gate the progress is dropped for an inadmissible workload": _NO_PROGRESS,
     "without the gate the progress is dropped for an inflight workload": _NO_PROGRESS,
-    "workload already on heap is not made inadmissible": (
-        "a workload stands in one place, and only a head is ever sent back: there is nothing to try"
-    ),
     "in queue": (
         "a creation time does not change: what has another one is another workload, of another uid"
     ),
@@ -241,8 +238,6 @@ _UNHEARD: Final = "on our bus a check of which nobody has heard anything counts 
 
 CACHE: Final[dict[str, str]] = {
     "check inactive": _UNHEARD,
-    "Active clusterQueue updated with inactive AC": _UNHEARD,
-    "Active clusterQueue with an AC strategy updated with inactive AC": _UNHEARD,
     "Active clusterQueue with an AC strategy updated": (
         "two checks of one controller on the same flavors: a queue asks each controller once"
     ),

@@ -18,6 +18,9 @@ from admittance.scheduler.config import Config
 from conformance.differences import CACHE as CACHE_CASES
 from conformance.tables import Given, cases, needs_data
 
+INACTIVE = {"type": "Active", "status": "False", "reason": "ByTest", "message": ""}
+"""What a controller says of a check that it cannot answer."""
+
 
 def _cases(table: str, without: Mapping[str, object] = {}) -> list[Any]:
     return cases(f"cache/{table}", without)
@@ -77,6 +80,7 @@ def test_a_queue_is_active_with_its_checks_as_kueue_has_it(case: dict[str, Any])
             "kind": "AdmissionCheck",
             "metadata": {"name": name},
             "spec": {"controllerName": check["controller"]},
+            "status": {"conditions": [] if check.get("active") else [INACTIVE]},
         }
         for name, check in given["admissionChecks"].items()
     ]

@@ -13,6 +13,7 @@ from admittance.events.facts import Assigned
 from admittance.scheduler.assign import FIT, PREEMPT, Assignment
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import _order
+from admittance.scheduler.picture import Aside
 from admittance.scheduler.turn import Entry, Outcome, held_back
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
@@ -26,8 +27,6 @@ from scheduling import Story, groups
 @pytest.mark.parametrize("case", cases("scheduler/TestResourcesToReserve"))
 def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     table = case["given"]
-    if table["assignmentMode"] == "Fit":
-        pytest.skip("only a head that does not fit has room held for it")
     name = table["clusterQueue"]["metadata"]["name"]
     given = Given(
         {"resourceFlavors": table["resourceFlavors"]}, Config(as_kueue=True, preemption=True)
@@ -39,7 +38,12 @@ def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     assignment.level = table["borrowing"]
     for one in table["assignmentUsage"]:
         assignment.usage[given.cell(name, one["flavor"], one["resource"])] = one["value"]
-    held = {cell.fr: amount for cell, amount in held_back(assignment)}
+    if table["assignmentMode"] == "Fit":
+        # Who fits is charged for all of it.
+        assignment.mode = FIT
+        held = {cell.fr: amount for cell, amount in assignment.usage.items()}
+    else:
+        held = {cell.fr: amount for cell, amount in held_back(assignment)}
     want = {
         (one["flavor"], one["resource"]): one.get("value", 0) for one in case["want"]["reserved"]
     }
@@ -180,12 +184,16 @@ def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy:
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestRequeueHashTriggerByReason"))
 def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> None:
-    if case["given"].get("reason", "") not in (
-        "NoFit",
-        "PreemptionNoCandidates",
-        "PreemptionGated",
-    ):
-        pytest.skip("a workload that was not nominated is set aside alone, not settled")
-    story = _settled(case, "BestEffortFIFO")
+    if case["given"].get("reason", "") == "":
+        # Who was not even nominated is set aside by itself.
+        story = Story(Config(as_kueue=True))
+        story.queue("cq", resourceGroups=groups(default="0"))
+        story.submit("one", "cq", "1")
+        queue = story.core._world.queues["cq"]
+        member = queue.head()
+        assert member is not None
+        queue.set_aside(member, Aside("PendingEvaluation", ""), story.now)
+    else:
+        story = _settled(case, "BestEffortFIFO")
     story.submit("same", "cq", "1")
     assert ("same" in story.parked()) is case["want"].get("hash", False)

@@ -87,8 +87,12 @@ def test_who_competes_after_what_happened(case: dict[str, Any]) -> None:
     for obj in table.get("workloadsToAdd", []):
         workload_in(given, obj)
     for one in table.get("inadmissibleWorkloadsToRequeue", []):
+        is_there = f"{one['obj']['metadata'].get('namespace', '')}/{one['obj']['metadata']['name']}"
+        waits = is_there in active(given)
         member = workload_in(given, one["obj"])
-        if member.aside is None:
+        if waits:
+            given.world.requeue(member, given.now)  # It waits already, and so once.
+        elif member.aside is None:
             park(given, member)
     for one in table.get("admissibleWorkloadsToRequeue", []):
         member = workload_in(given, one["obj"])

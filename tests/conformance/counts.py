@@ -1,0 +1,100 @@
+"""How many of Kueue's cases are answered as Kueue does, table by table; ``python -m
+conformance.counts`` (from tests/) prints it.
+
+In scope are all cases of the packages of the scheduler. A case is out of it when what it tries is
+not offered here: a gate away from its default, a kind of object, a subsystem that comes elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from conformance import differences
+from conformance.tables import ROOT, read
+
+PACKAGES: Final = ("scheduler", "flavorassigner", "preemption", "queue", "cache", "priority")
+
+UNPLAYED: Final[dict[str, str]] = {
+    "scheduler/TestScheduleConcurrentAdmission": "variants of a workload come with their own tests",
+    "scheduler/TestSchedulerWhenWorkloadModifiedConcurrently": (
+        "who writes at the same time is the business of revisions: see the simulation"
+    ),
+    "preemption/TestPreemptionMessage": "our sentences are our own, and carry numbers",
+    "priority/TestGetPriorityFromPriorityClass": "PriorityClass of pods is no kind of ours",
+    "priority/TestGetPriorityFromWorkloadPriorityClass": (
+        "classes are resolved at the door, with tests of its own"
+    ),
+}
+"""Tables that are not played, and why: out of scope."""
+
+SKIPPED: Final[dict[str, frozenset[str]]] = {
+    "queue/TestBestEffortFIFORequeueIfNotPresent": frozenset(
+        one["name"]
+        for one in read("queue/TestBestEffortFIFORequeueIfNotPresent")
+        if one["given"].get("reason") == "PreemptionFailed"
+    ),
+    "queue/TestStrictFIFORequeueIfNotPresent": frozenset(
+        one["name"]
+        for one in read("queue/TestStrictFIFORequeueIfNotPresent")
+        if one["given"].get("reason") == "PreemptionFailed"
+    ),
+}  # fmt: skip
+"""Cases for which there is nothing to try, as their tests say."""
+
+NOT_OFFERED: Final = ("gate", "no kind of ours", "is played with such a queue")
+"""Words of a reason that puts a case out of scope."""
+
+
+class Count(NamedTuple):
+    """Of one table: all cases, those in scope, and of these the ones answered as Kueue does."""
+
+    table: str
+    cases: int
+    in_scope: int
+    same: int
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """Table and case to why it is answered differently."""
+    found: dict[tuple[str, str], str] = {}
+    for name, cases in {
+        "TestCandidatesOrdering": differences.ORDERING,
+        "TestSatisfiesPreemptionPolicy": differences.POLICIES,
+        "TestEntryOrdering": differences.ENTRY_ORDER,
+    }.items():
+        found |= {(name, case): reason for case, reason in cases.items()}
+    return found | differences.SCHEDULE | differences.ASSIGN
+
+
+def counts() -> list[Count]:
+    """Every table of the packages."""
+    by_table = reasons()
+    by_case = differences.PENDING | differences.ENTRIES | differences.CACHE
+    found: list[Count] = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).glob("*.json")):
+            table = f"{package}/{path.stem}"
+            in_scope = same = 0
+            cases = read(table)
+            for case in cases:
+                reason = by_table.get((path.stem, case["name"])) or by_case.get(case["name"])
+                if table in UNPLAYED:
+                    continue
+                if reason is not None and any(words in reason for words in NOT_OFFERED):
+                    continue
+                in_scope += 1
+                same += reason is None and case["name"] not in SKIPPED.get(table, ())
+            found.append(Count(table, len(cases), in_scope, same))
+    return found
+
+
+def main() -> None:
+    """Prints the counts."""
+    rows = counts()
+    for row in (*rows, Count("all", *(sum(column) for column in zip(*(r[1:] for r in rows),
+                                                                    strict=True)))):  # fmt: skip
+        print(f"{row.table:60} {row.cases:4} cases {row.in_scope:4} in scope {row.same:4} as Kueue")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
