@@ -128,6 +128,8 @@ class World:
             service.length_of = self._length_of
             service.on_start = self.invariants.started
             service.on_end_of_job = self.invariants.ended
+        if isinstance(service, SchedulerService):
+            service.config = self.plan.config
         self._mute[name] = self._mute.get(name, 0) + 1
         self.services[name] = service
         service.closing.append(lambda: self._ended(name, service))

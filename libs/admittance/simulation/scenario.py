@@ -13,6 +13,7 @@ import msgspec
 
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.scheduler.config import Config, FairSharing
 from admittance.simulation.configuration import NAMESPACE, Queues, manifest
 
 ACTIVE_SECONDS: Final = 60.0
@@ -52,6 +53,7 @@ class Scenario(NamedTuple):
     applyings: list[Applying]
     faults: list[Fault]
     skews: dict[str, float]
+    config: Config = Config()
 
 
 def _workload(
@@ -176,7 +178,8 @@ def preempting(rng: Random) -> Scenario:
     faults = _faults(rng)
     for _ in range(rng.choice((0, 2, 4))):
         faults += _coup(rng)
-    return Scenario(manifests, sayings, applyings, faults, _skews(rng))
+    config = Config(fair_sharing=FairSharing()) if rng.random() < 0.3 else Config()
+    return Scenario(manifests, sayings, applyings, faults, _skews(rng), config)
 
 
 def scenario(rng: Random) -> Scenario:

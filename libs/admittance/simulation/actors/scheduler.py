@@ -14,6 +14,7 @@ from admittance.events.facts import Decision
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.events.system import BarrierEcho
+from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation.actors.leading import BEAT, Leading, fence
 from admittance.simulation.actors.service import Service
@@ -29,10 +30,11 @@ class SchedulerService(Service):
     """One instance: its picture, and what it is about to state."""
 
     kind = "scheduler"
+    config: Config
 
     def start(self) -> None:
         self.leading = Leading(self)
-        self.core = Scheduler()
+        self.core = Scheduler(self.config)
         self._loaded = Signal()
         self._changed = Signal()
         self._buffer: list[Stored] = []
