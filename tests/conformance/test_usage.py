@@ -12,9 +12,17 @@ from admittance.api.durations import seconds
 from admittance.api.quantity import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduler.accounts import consumed_of, quantity, status_of
 from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
-from admittance.scheduler.usage import Account, Nanos, add, nanos, weighed
+from admittance.scheduler.usage import (
+    Account,
+    Nanos,
+    add,
+    consumed_of,
+    nanos,
+    quantity,
+    status_of,
+    weighed,
+)
 from conformance.differences import CONSUMED
 from conformance.tables import START, Given, cases, needs_data, read, time_of
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from admittance.api.quantity import BadQuantity, parse
 from admittance.events.requests import LocalUsage
 from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
@@ -21,13 +20,10 @@ from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.lanes import Lane, Lanes
 from admittance.scheduler.picture import Key, Member
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.usage import NANO, Account, Nanos, nanos, penalty_of
+from admittance.scheduler.usage import Account, Nanos, consumed_of, nanos, penalty_of, status_of
 
 SAVE_DELAY: Final = timedelta(seconds=1)
 """What changes is written down after this long: one write for a burst of admissions."""
-
-WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
-"""Resources that are counted in bytes: nobody wants to read billionths of one."""
 
 
 class Bill:
@@ -271,36 +267,3 @@ class Accounts:
                 record = self._records[key] = status_of(row.account, max(now, row.account.since))
                 row.saved = record.last_update
                 yield key, record
-
-
-def status_of(account: Account, at: datetime) -> ConsumedUsage:
-    """What is consumed at that moment, as quantities."""
-    return ConsumedUsage(
-        consumed_resources={
-            resource: quantity(resource, much) for resource, much in sorted(account.at(at).items())
-        },
-        last_update=at,
-    )
-
-
-def quantity(resource: str, much: int) -> str:
-    """Billionths as Kubernetes writes them, with the coarsest suffix that loses nothing."""
-    if resource.startswith(WHOLE):
-        return str(much // NANO)
-    for suffix, unit in (("", NANO), ("m", 1_000_000), ("u", 1_000)):
-        if much % unit == 0:
-            return f"{much // unit}{suffix}"
-    return f"{much}n"
-
-
-def consumed_of(record: ConsumedUsage) -> Nanos:
-    """Quantities as billionths; what cannot be read is nothing."""
-    found: Nanos = {}
-    for resource, text in record.consumed_resources.items():
-        try:
-            much = int(parse(text) * NANO)
-        except BadQuantity:
-            continue
-        if much > 0:
-            found[resource] = much
-    return found

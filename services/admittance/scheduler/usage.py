@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from admittance.api.quantity import BadQuantity, parse
+from admittance.events.shapes import ConsumedUsage
 from admittance.scheduler.config import AdmissionFairSharing
 
 Nanos = dict[str, int]
@@ -23,6 +25,8 @@ Nanos = dict[str, int]
 
 NANO: Final = 1_000_000_000
 CPU_MILLI: Final = NANO // 1_000
+WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
+"""Resources that are counted in bytes: nobody wants to read billionths of one."""
 
 
 def nanos(resource: str, amount: int) -> int:
@@ -180,3 +184,36 @@ class Account:
         if when > self.since:
             self.consumed = self.at(when)
             self.since = when
+
+
+def status_of(account: Account, at: datetime) -> ConsumedUsage:
+    """What is consumed at that moment, as quantities."""
+    return ConsumedUsage(
+        consumed_resources={
+            resource: quantity(resource, much) for resource, much in sorted(account.at(at).items())
+        },
+        last_update=at,
+    )
+
+
+def quantity(resource: str, much: int) -> str:
+    """Billionths as Kubernetes writes them, with the coarsest suffix that loses nothing."""
+    if resource.startswith(WHOLE):
+        return str(much // NANO)
+    for suffix, unit in (("", NANO), ("m", 1_000_000), ("u", 1_000)):
+        if much % unit == 0:
+            return f"{much // unit}{suffix}"
+    return f"{much}n"
+
+
+def consumed_of(record: ConsumedUsage) -> Nanos:
+    """Quantities as billionths; what cannot be read is nothing."""
+    found: Nanos = {}
+    for resource, text in record.consumed_resources.items():
+        try:
+            much = int(parse(text) * NANO)
+        except BadQuantity:
+            continue
+        if much > 0:
+            found[resource] = much
+    return found
