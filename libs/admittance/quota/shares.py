@@ -46,14 +46,15 @@ def share_of(node: Node) -> Share:
         return Share(0.0, node.weight, False)
     borrowed: dict[str, int] = {}
     for fr, cell in node.cells.items():
+        over = cell.usage - cell.subtree
         # The first question is a part of the second, and nearly always the answer.
-        if cell.subtree < cell.usage and is_over(cell) and cell.is_listed:
-            borrowed[fr[1]] = borrowed.get(fr[1], 0) + cell.usage - cell.subtree
+        if over > 0 and is_over(cell) and cell.is_listed:
+            borrowed[fr[1]] = borrowed.get(fr[1], 0) + over
     if not borrowed:
         return Share(0.0, node.weight, False)
     lendable = lendable_of(node.parent)
     ratio, dominant = 0.0, ""
-    for resource in sorted(borrowed):
+    for resource in sorted(borrowed) if len(borrowed) > 1 else borrowed:
         could = lendable.get(resource, 0)
         if could > 0:
             # Floats in this order, since ties decide who has to go.

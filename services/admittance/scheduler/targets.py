@@ -119,6 +119,8 @@ class Targets:
             here = here.parent
 
     def _put(self, cohort: Node, node: Node, number: int) -> None:
+        if not node.is_cohort and not self.has(node):
+            return
         share = self._share(node)
         if not share.borrowing and node not in self._own:
             return
@@ -126,7 +128,7 @@ class Targets:
         if node.is_cohort:
             of_cohort = self._items[node] = (-above, -value, number, node)
             heappush(self._cohorts[cohort], of_cohort)
-        elif self.has(node):
+        else:
             of_queue = self._items[node] = (-above, -value, self._place(node), node)
             heappush(self._queues[cohort], of_queue)
 
