@@ -226,3 +226,35 @@ def test_who_asks_nothing_of_a_resource_in_debt_takes_nobody_in_vain() -> None:
     story.submit("new", "cq", priority=1, pods=[{"requests": {"cpu": "2", "memory": "0"}}])
     story.cycle()
     assert told(story) == [("mid", "InClusterQueue")]
+
+
+@pytest.mark.parametrize(
+    ("lowered", "goes"),
+    [
+        pytest.param(1, ["runs"], id="below who waits it has to go"),
+        pytest.param(4, [], id="still above it stays undisturbed"),
+    ],
+)
+def test_the_priority_of_whoever_runs_is_lowered(lowered: int, goes: list[str]) -> None:
+    story = a_story()
+    story.submit("runs", "cq", "10", priority=5)
+    story.settle()
+    story.submit("waits", "cq", "10", priority=3)
+    assert story.settle() == []
+    story.respec("runs", priority=lowered)
+    story.settle()
+    assert [name for name, _ in told(story)] == goes
+
+
+def test_a_preemptor_says_once_that_it_waits_and_for_whom() -> None:
+    story = a_story()
+    a_full_queue(story)
+    for _ in range(4):
+        story.cycle(confirm=False)
+    (one,) = story.waiting
+    assert one.refusal.reason == "WaitingForPreemptedWorkloads"
+    assert one.refusal.message == (
+        "Waits for 1 workload (ns/low at priority -1) to go: it asks for cpu: 5 in flavor default, "
+        "where 0 is free"
+    )
+    assert [(each.requested, each.available) for each in one.refusal.shortfalls] == [(5_000, 0)]
