@@ -56,10 +56,9 @@ async def replay_decision(call: Call, sequence: int) -> int:
     async with link(call) as found:
         bus = found.bus
         target = await _target(found, sequence)
-        words = await _words(bus, sequence)
         config = await _config(bus, target)
         try:
-            pictures, sources, before = await _gather(bus, target, words)
+            pictures, sources, before = await _gather(bus, target)
             answer = repeat(target, before, lambda seen: pictures[seen], config)
         except (CannotRebuild, CannotRepeat) as error:
             raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
@@ -98,22 +97,22 @@ async def _target(found: Link, sequence: int) -> Said:
     return target
 
 
-async def _words(bus: Bus, sequence: int) -> list[Commits]:
-    """All that was told of commits, at least up to the one that dealt with that sequence."""
+async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
+    """What was told of commits behind that place, up to the one that dealt with the sequence."""
     words: list[Commits] = []
-    after = 0
     deadline = clock.monotonic() + PATIENCE_SECONDS
     while True:
         page = await past(
             bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
         )
-        words += [_commits.decode(one.data) for one in page]
+        for one in page:
+            word = _commits.decode(one.data)
+            words.append(word)
+            if any(commit.through >= sequence for commit in word.commits):
+                return words
         if page:
             after = page[-1].sequence
-        if len(page) == PAGE:
             continue
-        if any(one.through >= sequence for word in words[-10:] for one in word.commits):
-            return words
         if clock.monotonic() > deadline:
             raise BadInput(
                 f"decision {sequence} cannot be repeated: the workload-controller has not told of "
@@ -142,7 +141,7 @@ async def _config(bus: Bus, target: Said) -> Config:
 
 
 async def _gather(
-    bus: Bus, target: Said, words: Sequence[Commits]
+    bus: Bus, target: Said
 ) -> tuple[dict[int, Sequence[Entry]], list[Source], list[Said]]:
     """The bucket at each revision that is needed, and the decisions before the target."""
     pictures: dict[int, Sequence[Entry]] = {}
@@ -151,16 +150,17 @@ async def _gather(
     for seen in needed(target.decision):
         if seen in pictures:
             continue
-        pictures[seen], source, decisions = await _rebuild(bus, target, words, seen)
+        pictures[seen], source, decisions = await _rebuild(bus, target, seen)
         sources.append(source)
         before |= {one.sequence: one for one in decisions}
     return pictures, sources, [before[sequence] for sequence in sorted(before)]
 
 
-async def _rebuild(
-    bus: Bus, target: Said, words: Sequence[Commits], seen: int
-) -> tuple[list[Entry], Source, list[Said]]:
-    made, rows = await _start(bus, words, seen)
+async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Source, list[Said]]:
+    made, rows = await _start(bus, seen)
+    words = await _words(bus, made.told if made is not None else 0, target.sequence)
+    if (made is None and not words[0].begins) or any(word.gap for word in words):
+        raise CannotRebuild("of some commits before it nothing was told by who made them")
     through = made.through if made is not None else 0
     start = Start(made.revision, made.floor) if made is not None else Start()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
@@ -203,16 +203,13 @@ def _note(decisions: list[Said], heard: Heard, target: Said) -> None:
         decisions.append(found)
 
 
-async def _start(
-    bus: Bus, words: Sequence[Commits], seen: int
-) -> tuple[CheckpointMade | None, Sequence[Any]]:
+async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
     """The newest checkpoint that is old enough and complete, with its rows; None: the first fact.
     Raises CannotRebuild when there is neither."""
     state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
     first = int(state["first_seq"])
-    gap = max((word.newest for word in words if word.gap), default=0)
     for made in reversed(await checkpoints(bus)):
-        if gap < made.revision + 1 <= seen + 1 and first <= made.through + 1:
+        if made.revision <= seen and first <= made.through + 1:
             parts = [
                 one.data
                 async for one in _messages(
@@ -221,7 +218,7 @@ async def _start(
             ]
             with suppress(BadCheckpoint):
                 return made, list(unpack(made, parts))
-    if first <= 1 and words and words[0].begins and not gap:
+    if first <= 1:
         return None, ()
     raise CannotRebuild(
         f"neither all facts up to revision {seen} nor a checkpoint before it are kept any more"
@@ -299,8 +296,8 @@ def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -
     text = msgspec.json.encode(decision).decode()
     output.say(f"logged: {text}")
     output.say(
-        f"decided from: revision {decision.seen} of the bucket, with {answer.workloads:,} "
-        f"workloads, {answer.objects:,} objects and {answer.inflight:,} decisions on their way; "
+        f"decided from: revision {decision.seen} of the bucket: workloads {answer.workloads:,}, "
+        f"objects {answer.objects:,}, decisions on their way {answer.inflight:,}; "
         f"rebuilt from {begin} and {facts:,} facts"
     )
     if answer.turns:

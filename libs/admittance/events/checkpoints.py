@@ -88,7 +88,8 @@ class CheckpointMade(Message, frozen=True, kw_only=True):
 
     It holds the bucket as every fact up to ``through`` has made it, and nothing that is newer than
     ``revision``. Its ``parts`` (``admit.checkpoint.part.<id>``) one behind the other are ``size``
-    bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal); in it, ``rows`` rows.
+    bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal); in it, ``rows`` rows. What is
+    told of commits up to the sequence ``told`` of the stream is in it.
     """
 
     id: str
@@ -100,6 +101,7 @@ class CheckpointMade(Message, frozen=True, kw_only=True):
     parts: int
     size: int
     digest: str
+    told: int = 0
 
 
 class RowKind(IntEnum):

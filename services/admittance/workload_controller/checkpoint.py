@@ -45,14 +45,15 @@ class Snapshot(NamedTuple):
     finished: list[tuple[str, int]]
     objects: list[tuple[str, Kept]]
     markers: list[tuple[str, int]]
+    told: int = 0
 
     def __len__(self) -> int:
         return sum(map(len, (self.workloads, self.finished, self.objects, self.markers)))
 
 
-def snapshot(controller: Controller, through: int, revision: int) -> Snapshot:
+def snapshot(controller: Controller, through: int, revision: int, told: int = 0) -> Snapshot:
     """All that the controller holds. ``through``: every fact up to it is in; ``revision``: nothing
-    is in that is newer."""
+    is in that is newer; ``told``: all commits told of up to there are in."""
     objects = list(controller.objects)
     markers = list(controller.objects.markers())
     newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)
@@ -64,6 +65,7 @@ def snapshot(controller: Controller, through: int, revision: int) -> Snapshot:
         controller.workloads.finished(),
         objects,
         markers,
+        told,
     )
 
 

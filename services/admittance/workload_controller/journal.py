@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -19,14 +19,18 @@ from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
 from admittance.runtime.bucket import Entry
 from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.history import last
 from admittance.workload import stored
 from admittance.workload_controller.decide import HEADER_FACT
 
 PREFIX: Final = "workload."
-KEYS_MAX: Final = 4_000
-"""Keys in one message: even long ones stay below the server's limit."""
+WORD_MAX: Final = 500_000
+"""Bytes of one message, about."""
+KEY_EXTRA: Final = 60
+"""Bytes that go with each key."""
+ADOPTED_MAX: Final = 2_000
+"""Workloads adopted in one commit."""
 UNTOLD_MAX: Final = 200_000
 """Keys that wait to be told while the bus does not take them; more than that is a gap."""
 GATHER_SECONDS: Final = 0.01
@@ -37,13 +41,23 @@ _encode = msgspec.json.Encoder().encode
 _commits = msgspec.json.Decoder(Commits)
 
 
-async def told_so_far(bus: Bus) -> int:
-    """The newest revision of a workload that any leader has told of; 0: nobody ever did."""
+class Told(NamedTuple):
+    """What leaders have told of so far: the newest revision of a workload, and the sequence of the
+    last word in its stream; 0: nobody ever did."""
+
+    newest: int = 0
+    sequence: int = 0
+
+
+async def told_so_far(bus: Bus) -> Told:
+    """What any leader has told of."""
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
     except (Refused, Unavailable):
-        return 0
-    return _commits.decode(found.data).newest if found is not None else 0
+        return Told()
+    if found is None:
+        return Told()
+    return Told(_commits.decode(found.data).newest, found.sequence)
 
 
 def untold(entries: Iterable[Entry], after: int) -> list[Adopted]:
@@ -62,7 +76,7 @@ def untold(entries: Iterable[Entry], after: int) -> list[Adopted]:
 
 class Journal:
     """The word of one leader. ``through`` and ``newest``: how far the log is in the bucket, and the
-    newest revision of a workload there."""
+    newest revision of a workload there. ``told``: where its last word is in its stream."""
 
     def __init__(
         self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
@@ -73,7 +87,8 @@ class Journal:
         self._floor = floor
         self.through = 0
         self.newest = newest
-        self._told = newest
+        self.told = 0
+        self._said = newest
         self._untold: list[Committed] = []
         self._keys = 0
         self._number = 0
@@ -131,30 +146,39 @@ class Journal:
         """Tells all that is noted. Raises Refused or Unavailable: then it is still noted."""
         while self._untold:
             part, keys = self._part()
-            self._told = max(self._told, *(_newest(one) for one in part))
+            self._said = max(self._said, *(_newest(one) for one in part))
             said = Commits(
                 epoch=self._epoch,
                 floor=self._floor,
-                newest=self._told,
+                newest=self._said,
                 commits=tuple(part),
                 begins=self._begins,
                 gap=self._gap,
             )
             headers = {MESSAGE_ID: f"{self._epoch}/{self._number}"}
-            await self._bus.publish(Outgoing(subjects.COMMITS, _encode(said), headers))
+            try:
+                word = Outgoing(subjects.COMMITS, _encode(said), headers)
+                self.told = await self._bus.publish(word)
+                self._begins = self._gap = False
+            except TooBig:
+                # One commit of a great many of the longest names: not worth a second form.
+                log.warning("commit_too_long_to_tell", keys=keys)
+                self._gap = True
             self._number += 1
-            self._begins = self._gap = False
             if part and self._untold[: len(part)] == part:
                 del self._untold[: len(part)]
                 self._keys -= keys
 
     def _part(self) -> tuple[list[Committed], int]:
-        keys = 0
+        """What goes into one message, and how many keys that are."""
+        keys = length = 0
         for count, one in enumerate(self._untold):
+            long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)
             more = len(one.keys) + len(one.adopted) + 1
-            if count and keys + more > KEYS_MAX:
+            if count and length + long + KEY_EXTRA * more > WORD_MAX:
                 return self._untold[:count], keys
             keys += more
+            length += long + KEY_EXTRA * more
         return list(self._untold), keys
 
 

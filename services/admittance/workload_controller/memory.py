@@ -15,7 +15,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.workload_controller.checkpoint import Snapshot, snapshot
 from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.journal import PREFIX, Journal
+from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, Told
 from admittance.workload_controller.recording import Recorder
 
 CLOSE_SECONDS: Final = 2.0
@@ -25,9 +25,9 @@ log = structlog.get_logger()
 
 class Found(NamedTuple):
     """How the bucket was found by a new leader. ``told``: the newest revision that any leader told
-    of. ``adopted``: what was written since. ``newest``: the newest revision of all."""
+    of, and where. ``adopted``: what was written since. ``newest``: the newest revision of all."""
 
-    told: int
+    told: Told
     adopted: list[Adopted]
     newest: int
 
@@ -52,19 +52,21 @@ class Memory:
             epoch,
             controller.manifests_floor,
             found.newest,
-            begins=not found.told and not some and not controller.read,
+            begins=not found.told.newest and not some and not controller.read,
         )
+        self.journal.told = found.told.sequence
         self.journal.through = controller.read
         self.recorder = Recorder(bus, lock, lambda: self.journal.through, self._take, every_seconds)
         # What was written before anybody told of it can be had from a checkpoint only.
-        self._at_once = not found.told and some
-        self._adopted = found.adopted if found.told else []
+        self._at_once = not found.told.newest and some
+        self._adopted = found.adopted if found.told.newest else []
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, now: datetime) -> None:
         """Tells what a predecessor could not, and goes on from there."""
-        if self._adopted:
-            self.journal.note(self.journal.through, now, (), self._adopted, unsure=True)
+        for start in range(0, len(self._adopted), ADOPTED_MAX):
+            part = self._adopted[start : start + ADOPTED_MAX]
+            self.journal.note(self.journal.through, now, (), part, unsure=True)
         work = {
             "journal": self.journal.run(),
             "checkpoints": self.recorder.run(at_once=self._at_once),
@@ -95,7 +97,7 @@ class Memory:
 
     def _take(self) -> Snapshot:
         journal = self.journal
-        return snapshot(self._controller, journal.through, journal.newest)
+        return snapshot(self._controller, journal.through, journal.newest, journal.told)
 
 
 def _told(task: asyncio.Task[None]) -> None:

@@ -37,8 +37,8 @@ async def open_controller(
     everything = BucketReader(bus)
     async for entries in everything.batches():
         _load(controller, entries)
-        if told:
-            adopted += untold(entries, told)
+        if told.newest:
+            adopted += untold(entries, told.newest)
         if everything.loaded.is_set():
             break
     await everything.close()

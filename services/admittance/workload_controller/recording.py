@@ -113,6 +113,7 @@ class Recorder:
             parts=parts,
             size=packer.size,
             digest=packer.digest(),
+            told=taken.told,
         )
         await self._bus.publish(Outgoing(f"{subjects.CHECKPOINT_MADE}{identity}", _encode(made)))
         seconds = round(clock.monotonic() - began, 3)

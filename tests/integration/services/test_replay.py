@@ -179,8 +179,6 @@ async def busy(bus: Bus, jobs: Jobs, seed: int, workloads: int = 24) -> None:
         for name in sorted(jobs.running)[:2]:
             await jobs.finish(name)
         await asyncio.sleep(0.1)
-        if chance.random() < 0.3:
-            await rest(bus)
     await rest(bus)
 
 
@@ -211,7 +209,7 @@ async def test_also_across_the_fall_of_everybody_and_edits_of_quota(
     controller = await fleet.start("workload-controller")
     scheduler = await fleet.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
-    await busy(bus, jobs, seed=2, workloads=8)
+    await busy(bus, jobs, seed=2, workloads=5)
     work = asyncio.create_task(busy(bus, jobs, seed=5, workloads=16))
     before = len(await decisions(bus))
     await eventually(lambda: _at_least(bus, before + 5))
@@ -223,7 +221,7 @@ async def test_also_across_the_fall_of_everybody_and_edits_of_quota(
     await asyncio.wait_for(work, 60)
     await controller.kill()
     await fleet.start("workload-controller")
-    await busy(bus, jobs, seed=6, workloads=8)
+    await busy(bus, jobs, seed=6, workloads=5)
     told = await same(nats_server, await decisions(bus), capsys)
     assert len({one["epoch"] for one in told}) == 2
 
@@ -316,3 +314,29 @@ async def test_what_comes_out_otherwise_is_told_field_by_field(
             await replayed(nats_server, sequence, capsys)
     with pytest.raises(BadInput, match=r"the log has no message 999999: it goes from 1 to"):
         await replayed(nats_server, 999_999, capsys)
+
+
+async def test_where_nobody_told_of_the_past_there_is_a_checkpoint_at_once(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after an older version, which told of nothing."""
+    first = await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *flavors(), *a_queue("a", 4))
+    await submit(bus, [a_manifest("before", queue="lq-a")])
+    await eventually(lambda: _at_least(bus, 1))
+    await first.stop()
+    await bus.api(f"STREAM.PURGE.{subjects.CHECKPOINTS}", {})
+    assert not await checkpoints(bus)
+
+    await fleet.start("workload-controller")
+    await eventually(lambda: _behind(bus, 1))
+    await submit(bus, [a_manifest("after", queue="lq-a")])
+    await eventually(lambda: _at_least(bus, 2))
+    before, after = await decisions(bus)
+    told = await replayed(nats_server, after, capsys)
+    assert told["same"]
+    assert told["from"]["workloads"] == 2
+    assert told["from"]["checkpoint"]
+    with pytest.raises(BadInput, match=f"decision {before} cannot be repeated"):
+        await replayed(nats_server, before, capsys)

@@ -92,6 +92,10 @@ def test_what_differs_from_the_answers_in_the_file_is_told_when_asked_for(
     "arguments",
     [
         pytest.param(["replay"], id="nothing to replay"),
+        pytest.param(["replay", "x.json", "--from-log", "5"], id="a scenario and a decision"),
+        pytest.param(["replay", "--check", "--from-log", "5"], id="a decision to compare"),
+        pytest.param(["replay", "--from-log", "0"], id="no sequence of a log"),
+        pytest.param(["replay", "--from-log", "last"], id="no number at all"),
         pytest.param(["replay", "x", "--out", "/dev/null/x"], id="a place that cannot be"),
     ],
 )
