@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from admittance.cli import output, tables
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
@@ -18,6 +20,7 @@ from admittance.events.requests import HealthReply
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.workload_controller.recording import checkpoints
 
 STREAMS: Final = (
     subjects.STREAM,
@@ -52,6 +55,7 @@ async def doctor(call: Call) -> int:
             *await _consumers(bus.bus),
             *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
             *await _leads(bus.bus),
+            *await _checkpoints(bus.bus),
             *await _dead_letters(bus.bus),
         ]
     wrong = [line for line in lines if line.state == WRONG]
@@ -167,8 +171,6 @@ async def _leads(bus: Bus) -> list[Line]:
     """Who has the last epoch of each domain, as the log tells."""
     import base64
 
-    import msgspec
-
     from admittance.events.system import Epoch
 
     try:
@@ -193,6 +195,19 @@ async def _leads(bus: Bus) -> list[Line]:
 
     found = sorted(info["state"].get("subjects") or {})
     return list(await asyncio.gather(*(line(subject) for subject in found)))
+
+
+async def _checkpoints(bus: Bus) -> list[Line]:
+    """From where past decisions can be repeated, beside the first fact."""
+    try:
+        made = await checkpoints(bus)
+    except (Refused, Unavailable, msgspec.MsgspecError):
+        return []
+    if not made:
+        return [Line(OK, "checkpoints", "none yet")]
+    newest = made[-1]
+    found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
+    return [Line(OK, "checkpoints", f"{found}, {_bytes(newest.size)}, {newest.rows:,} rows")]
 
 
 async def _dead_letters(bus: Bus) -> list[Line]:

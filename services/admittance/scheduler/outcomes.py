@@ -112,9 +112,7 @@ class Outcomes:
         if member.said != WAITING and not self._world.config.as_kueue:
             refusal = waiting(victims, assignment)
             self._under_way(member, Say.REFUSED)
-            self._decided.append(
-                Refused(**self._common(member), refusal=refusal, scan=next(scans))
-            )
+            self._decided.append(Refused(**self._common(member), refusal=refusal, scan=next(scans)))
         return bool(staying)
 
     def _handed_on(
