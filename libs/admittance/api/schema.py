@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.kinds import KINDS
-from admittance.events.generated import text_of, write
+from admittance.documents import text_of, write
 
 FILE: Final = Path("docs/schema/manifests.json")
 _REF: Final = "#/$defs/{name}"

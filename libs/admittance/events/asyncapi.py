@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.documents import text_of, write
 from admittance.events import checkpoints, facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
-from admittance.events.generated import text_of, write
 from admittance.events.subjects import (
     BARRIER,
     CHECK_FACTS,
