@@ -7,7 +7,10 @@ import statistics
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from admittance.events.facts import Assigned
+from admittance.scheduler.config import Config
 
 from .bench import START, Bench, a_workload, clock, condition, with_status
 
@@ -49,7 +52,7 @@ def decisions(queues: int, count: int) -> tuple[float, float]:
 def among(pending: int, *, rounds: int = 3_000) -> float:
     """Microseconds for an admission in one of 30 full queues while so many wait: one finishes,
     the next is admitted, and the picture hears of that. The median, in the middle of the rest."""
-    bench = Bench(30, nominal="60")
+    bench = Bench(30, nominal="60", config=Config(preemption=False))
     made = {one.metadata.name: one for one in bench.workloads(pending)}
     bench.apply_all(list(made.values()))
     gc.collect()
@@ -63,14 +66,16 @@ def among(pending: int, *, rounds: int = 3_000) -> float:
     for _ in range(rounds):
         spent = 0.0
         admitted = 0
-        events = [with_status(made.pop(name), finished) for name in running[:1]]
-        del running[:1]
-        # As many come as go, so that the number of those that wait stays.
-        for _ in range(len(events)):
-            one = a_workload(newest, newest % 30, "1", 50)
-            made[one.metadata.name] = one
-            events.append(one)
+        events = []
+        # As many come as go, of the same kind and queue, so that what waits stays as it is.
+        for name in running[:1]:
+            gone = made.pop(name)
+            kin = a_workload(newest, 0, "1", 0)
+            fresh = msgspec.structs.replace(kin, spec=gone.spec)
+            made[fresh.metadata.name] = fresh
+            events += [with_status(gone, finished), fresh]
             newest += 1
+        del running[:1]
         now += timedelta(milliseconds=1)
         while True:
             before = clock()
