@@ -78,6 +78,9 @@ def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
                 shortfalls=loss.shortfalls,
             )
         )
+    if stated:
+        # Who is on the way out is looked at first by whoever looks for victims.
+        domain.version += 1
     return stated
 
 
