@@ -331,6 +331,20 @@ def test_events_are_followed_as_they_happen(admit: Up) -> None:
         following.stdout.close()
 
 
+def test_a_past_decision_comes_out_the_same(admit: Up) -> None:
+    admit.ok("submit", "-q", "main", "--name", "decided", "--wait", "--", "true")
+    told = [
+        json.loads(line) for line in admit.ok("events", "--workload", "decided", "-o", "json").lines
+    ]
+    (assigned,) = [one["sequence"] for one in told if ".assigned." in one["subject"]]
+    answer = admit.ok("replay", "--from-log", str(assigned))
+    assert answer.lines[0].startswith(f"decision {assigned}: assigned default/decided at revision")
+    assert answer.lines[-1] == "same"
+    wrong = admit("replay", "--from-log", str(told[0]["sequence"]))
+    assert (wrong.status, wrong.out) == (2, "")
+    assert len(wrong.err.splitlines()) == 1
+
+
 def test_the_doctor_finds_nothing_wrong(admit: Up) -> None:
     found = admit("doctor", "-o", "json").json()
     wrong = [one for one in found["checks"] if one["state"] == "wrong"]
