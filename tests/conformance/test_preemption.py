@@ -91,7 +91,9 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
         )
         for is_own in (False, True)
     )
-    assert [entry[4].key[1] for entry in leaving_first([*others, *mine])] == case["want"]["candidates"]
+    assert [entry[4].key[1] for entry in leaving_first([*others, *mine])] == case["want"][
+        "candidates"
+    ]
 
 
 @needs_data

@@ -1,0 +1,18 @@
+"""Scenarios of every family, and at its edges, that nobody recorded: the twin says what is right."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from side_by_side import difference
+from twin.draw import FAMILIES, scenario
+
+
+@pytest.mark.parametrize("wild", [False, True], ids=["as recorded", "wilder"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drawn_scenarios_come_out_as_the_twin_has_them(family: str, wild: bool) -> None:
+    for seed in range(5):
+        name = f"{family}-{seed}"
+        assert not difference(scenario(family, Random(name), wild=wild)), name
