@@ -6,7 +6,7 @@ and asking walk a few pointers and look nothing up. Source: SCHEDULING 2 and 8.1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from admittance.quota.amounts import UNLIMITED, minus, plus
 
@@ -26,6 +26,8 @@ class Quota(NamedTuple):
 
 
 NOTHING = Quota()
+
+_FAR: Final = UNLIMITED // 4
 
 
 class Cell:
@@ -117,9 +119,15 @@ def available(cell: Cell) -> int:
         return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage
     above = available(parent)
     guaranteed = cell.guaranteed
-    if cell.borrow is not None:
+    borrow = cell.borrow
+    if borrow is not None:
         over = usage - guaranteed
-        cap = plus(minus(minus(subtree, guaranteed), over if over > 0 else 0), cell.borrow)
+        if over < 0:
+            over = 0
+        cap = subtree - guaranteed - over + borrow
+        # Numbers far from both ends need no saturating; this is asked more than anything else.
+        if not (subtree < _FAR and over < _FAR and borrow < _FAR):
+            cap = plus(minus(minus(subtree, guaranteed), over), borrow)
         if cap < above:
             above = cap
     free = guaranteed - usage

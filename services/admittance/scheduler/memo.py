@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from admittance.scheduler.assign import Cursor
+from admittance.scheduler.assign import FIT, Cursor
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import Plan
 
@@ -48,5 +48,7 @@ def nominated(
     ):
         return known.nomination
     found = nominator.nominate(queue, member, cursor)
-    cls.memo = Memo(domain.version, plan, cursor, stamp, found)
+    # What fits is mostly taken at once, and moves the domain.
+    if found[0].mode != FIT:
+        cls.memo = Memo(domain.version, plan, cursor, stamp, found)
     return found
