@@ -1,4 +1,4 @@
-"""Scenarios of every family, and at its edges, that nobody recorded: the twin says what is right."""
+"""Drawn scenarios of every family, and wilder ones: the twin says how they have to come out."""
 
 from __future__ import annotations
 

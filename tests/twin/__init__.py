@@ -6,5 +6,6 @@ mistake would have to be made twice to go unseen.
 
 ``objects`` reads manifests, ``tree`` does the sums, ``queues`` holds who waits, ``assign`` picks
 flavors, ``preempt`` and ``fair`` pick victims, ``turns`` says whose turn it is with fair sharing,
-``cycle`` puts them together, ``play`` lives through a scenario.
+``cycle`` puts them together, ``play`` lives through a scenario, ``slow`` with victims that take
+their time, and ``draw`` makes scenarios up.
 """

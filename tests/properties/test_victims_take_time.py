@@ -1,0 +1,108 @@
+"""While victims take their time to leave, nobody else is told to go for the same room, and the
+scheduler goes on deciding what its twin decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from admittance.events.facts import Assigned, Preempted
+from admittance.events.requests import PendingQuery
+from admittance.replaying.outcome import outcome
+from admittance.replaying.play import IDLE, happen
+from admittance.replaying.standin import NEVER, StandIn, config_of_kueue
+
+from side_by_side import in_shape
+from twin.draw import scenario
+from twin.slow import CYCLES, Going, SlowPlay, gone_in
+
+FAMILIES = (
+    "preemption",
+    "reclaim",
+    "borrow-within-cohort",
+    "hierarchical",
+    "fungibility",
+    "fair-sharing",
+    "partial-admission",
+    "mixed",
+)
+
+
+class Slow:
+    """The scheduler, and what of its decisions is still on its way."""
+
+    def __init__(self, world: StandIn) -> None:
+        self.world = world
+        self.going: list[Going] = []
+
+    def settle(self) -> int:
+        """As `SlowPlay.settle`."""
+        world = self.world
+        world.cycle = idle = 0
+        while world.cycle < CYCLES:
+            left = self.let_go(world.cycle)
+            competes = world.core.rouse(now=world.now)
+            if (not competes or idle >= IDLE) and not self.going:
+                world.cycle -= idle
+                break
+            world.now += timedelta(seconds=1)
+            world.cycle += 1
+            if not competes:
+                continue
+            before = self.standing()
+            acted = self.decide()
+            idle = 0 if acted or left or self.standing() != before else idle + 1
+        self.let_go(world.cycle + CYCLES)
+        return world.cycle
+
+    def standing(self) -> set[tuple[str, bool]]:
+        rows = self.world.core.pending(PendingQuery(limit=NEVER)).rows
+        return {(row.name, row.parked) for row in rows if row.position}
+
+    def let_go(self, cycle: int) -> bool:
+        due = sorted(one for one in self.going if one[0] <= cycle)
+        for one in due:
+            self.going.remove(one)
+            _, name, reason, by = one
+            if self.world.stored[name].status.admission is not None:
+                self.world.evict(name, "Preempted", told=reason, by=by)
+        return bool(due)
+
+    def decide(self) -> bool:
+        decided = self.world.core.cycle(now=self.world.now)
+        for one in decided:
+            if isinstance(one, Assigned):
+                self.world.reserve(one)
+        for one in decided:
+            if isinstance(one, Preempted):
+                assert all(name != one.name for _, name, _, _ in self.going), "told twice"
+                due, by = gone_in(one.name, self.world.cycle), one.by.rpartition("/")[2]
+                self.going.append((due, one.name, one.reason, by))
+                told = {"Evicted": (True, "Preempted"), "Preempted": (True, one.reason)}
+                self.world.change(one.name, told)
+        return bool(decided)
+
+
+def lives_alike(drawn: dict[str, Any]) -> None:
+    twin = SlowPlay(drawn)
+    slow = Slow(StandIn(config_of_kueue(fair_sharing=drawn["fairSharing"])))
+    for obj in drawn["objects"]:
+        slow.world.put_object(obj)
+    slow.world.own_all()
+    for step in drawn["steps"]:
+        ((what, value),) = step.items()
+        twin.step(step)
+        if what == "settle":
+            got = in_shape(outcome(slow.world, 0, slow.settle()))
+            assert got == twin.outcome()
+        else:
+            happen(slow.world, what, value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_decide_alike_while_victims_take_their_time(family: str) -> None:
+    for seed in range(6):
+        lives_alike(scenario(family, Random(f"slow-{family}-{seed}")))

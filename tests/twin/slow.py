@@ -1,0 +1,70 @@
+"""A life in which whoever is told to go takes its time, and holds its quota meanwhile."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from twin.cycle import Entry
+from twin.play import IDLE, Play
+
+CYCLES = 120
+Going = tuple[int, str, str, str]
+"""In which cycle somebody is gone; who, why, and for whom."""
+
+
+def gone_in(name: str, cycle: int) -> int:
+    """The cycle by which one that was told to go in this cycle is gone."""
+    return cycle + 1 + crc32(f"{name}{cycle}".encode()) % 4
+
+
+class SlowPlay(Play):
+    """``going``: who was told to go, and is still there."""
+
+    def settle(self) -> None:
+        """So many cycles, or until nothing changes; whoever is still going is gone at the end."""
+        self.going: list[Going] = []
+        self.cycles = idle = 0
+        while self.cycles < CYCLES:
+            left = self.let_go(self.cycles)
+            tree = self.tree()
+            competes = any(self.lines[name].active for name in tree.queue)
+            if (not competes or idle >= IDLE) and not self.going:
+                self.cycles -= idle
+                break
+            self.now += 1
+            self.cycles += 1
+            if not competes:
+                continue
+            before = self.picture()
+            self.number += 1
+            acted = self.carry_out(self.cycle(tree))
+            idle = 0 if acted or left or self.picture() != before else idle + 1
+        self.let_go(self.cycles + CYCLES)
+
+    def let_go(self, cycle: int) -> bool:
+        """Whoever is gone by now has left its quota; whether anybody has."""
+        due = sorted(one for one in self.going if one[0] <= cycle)
+        for one in due:
+            self.going.remove(one)
+            _, name, reason, by = one
+            if self.jobs[name].admission is not None:
+                self.evict(self.jobs[name], reason, by)
+        return bool(due)
+
+    def carry_out(self, dealt: list[Entry]) -> bool:
+        """Quota is reserved at once; victims that have not been told yet are told to go."""
+        acted = False
+        for entry in dealt:
+            if entry.status == "assumed":
+                self.reserve(entry)
+                acted = True
+        for entry in dealt:
+            for victim in entry.victims if entry.status == "preempting" else []:
+                job = victim.job
+                if not job.leaving:
+                    assert job.admission is not None
+                    job.leaving = acted = True
+                    due = gone_in(job.name, self.cycles)
+                    self.going.append((due, job.name, victim.reason, entry.job.name))
+                    self.generations[job.admission.queue] += 1
+        return acted
