@@ -35,10 +35,12 @@ FIGURES: Final[dict[str, Figure]] = {
     "arrivalMicroseconds30": Figure(lambda: arrivals(30, 12_000)),
     "contendedMicroseconds30": Figure(lambda: contended(30, PREEMPTING)),
     "contendedMicroseconds3000": Figure(lambda: contended(3_000, PREEMPTING)),
-    "contendedWithoutPreemptionMicroseconds30": Figure(lambda: contended(30, Config())),
+    "contendedWithoutPreemptionMicroseconds30": Figure(
+        lambda: contended(30, Config(preemption=False))
+    ),
     "contendedSharesMicroseconds30": Figure(lambda: contended(30, SHARES)),
     "livingMicroseconds": Figure(lambda: living(PREEMPTING)),
-    "livingWithoutPreemptionMicroseconds": Figure(lambda: living(Config())),
+    "livingWithoutPreemptionMicroseconds": Figure(lambda: living(Config(preemption=False))),
     "livingSharesMicroseconds": Figure(lambda: living(SHARES)),
     "admissionMicrosecondsAmong1000": Figure(lambda: among(1_000)),
     "admissionMicrosecondsAmong200000": Figure(lambda: among(200_000), 1),
