@@ -159,7 +159,7 @@ def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: boo
             domain.note(queue)
             world.flush(domain)
         # A cursor's generation counts both; it must not come out as it was by accident.
-        queue.generation += 1
+        queue.generation += 1 + (before.generation if before is not None else 0)
 
 
 def domain_at(world: World, name: str) -> Domain:

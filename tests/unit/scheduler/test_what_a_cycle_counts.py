@@ -55,6 +55,19 @@ def test_a_workload_that_waits_nowhere_wakes_the_tree_when_it_is_deleted_as_any_
     assert story.core.rouse(now=story.now)
 
 
+def test_in_another_tree_no_search_goes_on_where_it_stopped() -> None:
+    """What a cursor was saved with counts the edits of its tree; the new one may have had fewer."""
+    story = Story()
+    for nominal in "123456":
+        story.queue("cq", "old", resourceGroups=groups(default=nominal))
+    queue = story.core._world.queues["cq"]
+    assert queue.domain is not None
+    before = queue.generation + queue.domain.generation
+    story.queue("cq", "new", resourceGroups=groups(default="6"))
+    assert queue.domain.name == "cohort-new"
+    assert queue.generation + queue.domain.generation > before
+
+
 def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() -> None:
     """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
     as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
