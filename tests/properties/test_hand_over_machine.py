@@ -1,0 +1,230 @@
+"""Scheduler and workload-controller side by side: decisions arrive late, fall, or get lost.
+
+Quota is never exceeded by what is written, and once nothing is on its way the picture is what is
+written: nothing stays assumed, held for somebody, or given away.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from admittance.events import facts
+from admittance.scheduler.config import Config, FairSharing
+from admittance.simulation import naive
+from admittance.workload.phase import holds_quota
+from living import Life
+
+from scheduling import groups, quota
+
+QUEUES = ("a", "b")
+NAMES = [f"w{number}" for number in range(8)]
+WORKLOADS = st.tuples(st.sampled_from(QUEUES), st.integers(1, 3), st.integers(-1, 3))
+"""Queue, cpu and priority."""
+POLICIES = st.fixed_dictionaries(
+    {
+        "withinClusterQueue": st.sampled_from(("LowerPriority", "LowerPriority", "Never")),
+        "reclaimWithinCohort": st.sampled_from(("Any", "LowerPriority", "Never")),
+    }
+)
+
+
+class HandOver(RuleBasedStateMachine):
+    """Decisions wait in ``under_way`` until the controller reads them, in their order."""
+
+    @initialize(
+        policies=st.tuples(POLICIES, POLICIES),
+        checked=st.tuples(st.sampled_from((True, True, False)), st.booleans()),
+        nominal=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+        fair=st.sampled_from((False, False, True)),
+        first=st.lists(WORKLOADS, min_size=3, max_size=5),
+        rivals=st.lists(WORKLOADS, min_size=1, max_size=4),
+    )
+    def begin(
+        self,
+        policies: tuple[dict[str, str], dict[str, str]],
+        checked: tuple[bool, bool],
+        nominal: tuple[int, int],
+        fair: bool,
+        first: list[tuple[str, int, int]],
+        rivals: list[tuple[str, int, int]],
+    ) -> None:
+        self.life = Life(Config(fair_sharing=FairSharing() if fair else None))
+        self.life.check("c")
+        self.life.put("Cohort", "co", {})
+        for name, policy, asks, cpu in zip(QUEUES, policies, checked, nominal, strict=True):
+            checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}
+            self.life.queue(
+                name,
+                "co",
+                resourceGroups=groups(default=quota(str(cpu))),
+                preemption=policy,
+                **(checks if asks else {}),
+            )
+        self.under_way: deque[facts.Decision] = deque()
+        self.life.stubborn = set(NAMES)
+        for name, (queue, cpu, priority) in zip(NAMES, first, strict=False):
+            self.life.submit(name, queue, str(cpu), priority=priority - 4)
+        self.life.settle()
+        for name, (queue, cpu, priority) in zip(NAMES[::-1], rivals, strict=False):
+            if not self.life.has(name):
+                self.life.submit(name, queue, str(cpu), priority=priority)
+
+    # What happens. ----------------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        queue=st.sampled_from(QUEUES),
+        cpu=st.integers(1, 4),
+        priority=st.integers(-1, 3),
+    )
+    def submit(self, name: str, queue: str, cpu: int, priority: int) -> None:
+        if not self.life.has(name):
+            self.life.submit(name, queue, str(cpu), priority=priority)
+
+    @rule(times=st.integers(1, 4))
+    def cycle(self, times: int) -> None:
+        for _ in range(times):
+            self.under_way.extend(self.life.cycle(apply=False))
+
+    @precondition(lambda self: self.under_way)
+    @rule(which=st.integers(0, 3), priority=st.integers(-2, 4), last=st.booleans())
+    def moves_while_a_decision_about_it_is_on_its_way(
+        self, which: int, priority: int, last: bool
+    ) -> None:
+        decision = self.under_way[which % len(self.under_way)]
+        names = [decision.name]
+        if isinstance(decision, facts.Assigned):
+            names = [*(one.name for one in decision.preempts), decision.name]
+        name = names[-1 if last else 0]
+        if self.life.has(name):
+            self.life.say(facts.Reprioritized, name, priority=priority)
+
+    @precondition(lambda self: self.under_way)
+    @rule(count=st.integers(1, 3))
+    def arrive(self, count: int) -> None:
+        for _ in range(min(count, len(self.under_way))):
+            self.life.apply(self.under_way.popleft())
+
+    @precondition(lambda self: self.under_way)
+    @rule()
+    def not_taken_by_the_log(self) -> None:
+        lost = self.under_way.pop()
+        self.life.core.forget(lost.namespace, lost.name, lost.revision)
+
+    @precondition(lambda self: self.under_way)
+    @rule()
+    def the_domain_is_lost(self) -> None:
+        """Whatever was on its way arrives before the barrier of whoever takes over."""
+        for domain in self.life.core.owned():
+            self.life.core.disown(domain)
+        self._arrive_all()
+        for domain in self.life.core.domains():
+            self.life.core.own(domain)
+
+    @rule(name=st.sampled_from(NAMES))
+    def stops(self, name: str) -> None:
+        if self._holds(name) and stored_evicted(self.life, name):
+            self.life.stop(name)
+            self.life.stubborn.add(name)
+
+    @rule(name=st.sampled_from(NAMES), state=st.sampled_from(("Ready", "Ready", "Retry")))
+    def judged(self, name: str, state: str) -> None:
+        if self._holds(name):
+            self.life.verdict(name, "c", state)
+
+    @rule(name=st.sampled_from(NAMES))
+    def finishes(self, name: str) -> None:
+        if self._holds(name):
+            self.life.finish(name)
+
+    @rule(name=st.sampled_from(NAMES), priority=st.integers(-2, 4))
+    def is_reprioritized(self, name: str, priority: int) -> None:
+        if self.life.has(name):
+            self.life.say(facts.Reprioritized, name, priority=priority)
+
+    @rule(name=st.sampled_from(NAMES))
+    def is_deleted(self, name: str) -> None:
+        if self.life.has(name):
+            self.life.say(facts.Deleted, name)
+
+    # What holds. ------------------------------------------------------------------------------
+
+    @invariant()
+    def quota_is_never_exceeded(self) -> None:
+        for name in QUEUES if hasattr(self, "life") else ():
+            free = naive.available(
+                name,
+                ("default", "cpu"),
+                self.life.core.catalog.cluster_queues,
+                self.life.core.catalog.cohorts,
+                self._written(),
+            )
+            assert free >= 0, f"{name} is over by {-free}"
+
+    @invariant()
+    def with_nothing_on_its_way_the_picture_is_what_is_written(self) -> None:
+        if not hasattr(self, "life") or self.under_way:
+            return
+        world = self.life.core._world
+        assert not world.joints
+        assert not [member.key for member in world.members.values() if member.inflight]
+        written = self._written()
+        for name, node in world.catalog.tree.queues.items():
+            used = {fr: cell.usage for fr, cell in node.cells.items() if cell.usage}
+            assert used == {fr: much for fr, much in written.get(name, {}).items() if much}
+            holders = {m.key[1] for m in world.queues[name].holding}
+            ranked = {entry[3][1] for entry in world.queues[name].ranked}
+            assert ranked == holders
+
+    def teardown(self) -> None:
+        """In the end everybody gets the turn that is due, and all comes to rest."""
+        if not hasattr(self, "life"):
+            return
+        for _ in range(200):
+            self._arrive_all()
+            self.under_way.extend(self.life.cycle(apply=False))
+            running = [name for name in NAMES if self._holds(name)]
+            for name in running:
+                if stored_evicted(self.life, name):
+                    self.life.stop(name)
+                else:
+                    self.life.finish(name)
+            if not self.under_way and not running and not self.life.core.has_work():
+                break
+        else:
+            raise AssertionError("it does not come to rest")
+        self.with_nothing_on_its_way_the_picture_is_what_is_written()
+
+    # Help. ------------------------------------------------------------------------------------
+
+    def _arrive_all(self) -> None:
+        while self.under_way:
+            self.life.apply(self.under_way.popleft())
+
+    def _holds(self, name: str) -> bool:
+        return self.life.has(name) and holds_quota(self.life.stored(name))
+
+    def _written(self) -> dict[str, naive.Usage]:
+        usage: dict[str, naive.Usage] = {}
+        for name in NAMES:
+            if self._holds(name):
+                admission = self.life.stored(name).status.admission
+                assert admission is not None
+                held = usage.setdefault(admission.cluster_queue, {})
+                for fr, much in naive.usage_of(admission).items():
+                    held[fr] = held.get(fr, 0) + much
+        return usage
+
+
+def stored_evicted(life: Life, name: str) -> bool:
+    """It has been told to go, and its job has not stopped."""
+    found = life.stored(name)
+    return any(c.type == "Evicted" and c.status == "True" for c in found.status.conditions)
+
+
+TestHandOver = HandOver.TestCase
+TestHandOver.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
