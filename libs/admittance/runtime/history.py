@@ -14,6 +14,7 @@ from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bucket import NO_MESSAGE
 from admittance.runtime.bus import Bus
+from admittance.runtime.connection import parse_headers
 from admittance.runtime.errors import Refused, Unavailable
 
 _encode = msgspec.json.Encoder().encode
@@ -23,7 +24,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Past(NamedTuple):
-    """A message of the log. ``headers``: where many were asked for at once."""
+    """A message of the log."""
 
     sequence: int
     time: datetime
@@ -107,4 +108,5 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past
         time_of(message["time"]),
         message["subject"],
         base64.b64decode(message.get("data", "")),
+        parse_headers(base64.b64decode(message.get("hdrs", ""))),
     )

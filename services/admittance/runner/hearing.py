@@ -80,9 +80,9 @@ async def settle(shell: Shell, namespace: str, name: str, uid: str, evicted: int
 
     The claim decides who answers: burying it also keeps a slower runner from starting now.
     """
-    admitted = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
-    if admitted is not None and admitted.revision < evicted:
-        key = run_key(namespace, name, admitted.revision)
+    found = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
+    if found is not None and found[0].revision < evicted:
+        key = run_key(namespace, name, found[0].revision)
         if not await shell.insist(lambda: shell.claims.bury(key)):
             return
     await shell.say(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
@@ -115,6 +115,6 @@ async def consider(shell: Shell, namespace: str, name: str) -> None:
     view = await shell.insist(lambda: shell.world.view(namespace, name))
     if view is None or view.standing is not Standing.CURRENT:
         return
-    admitted = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
-    if admitted is not None and admitted.revision == view.revision:
-        await admit(shell, [(admitted, "")])
+    found = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
+    if found is not None and found[0].revision == view.revision:
+        await admit(shell, [found])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,9 +13,10 @@ from admittance.events.facts import Admitted
 from admittance.events.names import BadToken, plain, token
 from admittance.events.subjects import STREAM, workload_key
 from admittance.runner.standing import View, standing, view
-from admittance.runtime.bucket import NO_MESSAGE, get, read_all
+from admittance.runtime.bucket import get, read_all
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Refused
+from admittance.runtime.history import last
+from admittance.runtime.tracing import extract
 from admittance.workload import stored
 
 AT_ONCE: Final = 100
@@ -63,20 +63,17 @@ class World:
                 continue
         return views
 
-    async def last_admitted(self, namespace: str, name: str) -> Admitted | None:
-        """The newest ``admitted`` of a workload that is still on the log."""
+    async def last_admitted(self, namespace: str, name: str) -> tuple[Admitted, str] | None:
+        """The newest ``admitted`` of a workload that is still on the log, and its trace."""
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
+        found = await last(self.bus, subject)
+        if found is None:
+            return None
         try:
-            answer = await self.bus.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": subject})
-        except Refused as error:
-            if error.code == NO_MESSAGE:
-                return None
-            raise
-        try:
-            fact = decode(subject, base64.b64decode(answer["message"].get("data", "")))
+            fact = decode(subject, found.data)
         except Undecodable:
             return None
-        return fact if isinstance(fact, Admitted) else None
+        return (fact, extract(found.headers)) if isinstance(fact, Admitted) else None
 
     async def end_of_log(self) -> int:
         """The sequence of the newest message on the log."""

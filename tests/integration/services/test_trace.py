@@ -38,3 +38,19 @@ async def test_whatever_follows_from_a_submission_carries_its_trace(fleet: Fleet
     wanted = ("submitted", "assigned", "quota_reserved", "admitted", "started", "finished")
     assert {what: traced.get(what) for what in wanted} == dict.fromkeys(wanted, trace_id(context))
     assert len({found[36:52] for found in heard.values()}) == len(heard), "each a span of its own"
+
+
+async def test_a_runner_that_comes_late_carries_the_trace_on(fleet: Fleet, bus: Bus) -> None:
+    for service in ("workload-controller", "scheduler"):
+        await fleet.start(service)
+    await apply(bus, *queues("cq"))
+    admitted = await bus.nc.subscribe("admit.workload.admitted.ns.w")
+    started = await bus.nc.subscribe("admit.workload.started.ns.w")
+    context = start()
+    said = {"namespace": "ns", "name": "w", "workload": a_manifest("w", queue="lq-cq")}
+    subject = "admit.workload.submitted.ns.w"
+    await bus.publish(Outgoing(subject, json.dumps(said).encode(), {"traceparent": context}))
+    await admitted.next_msg(timeout=30)
+    await fleet.start("runner")
+    message = await started.next_msg(timeout=30)
+    assert trace_id((message.headers or {}).get("traceparent", "")) == trace_id(context)
