@@ -87,7 +87,7 @@ class Deployment:
         """Kills the nats-server and starts it again on the same port."""
         port = int(self.url.rpartition(":")[2])
         os.kill(self._server.pid, signal.SIGKILL)
-        while self._server.alive():
+        while self._server.alive():  # noqa: ASYNC110  (a process has no event)
             # It holds its port until it is gone.
             await asyncio.sleep(0.005)
         self._server.leave()

@@ -52,7 +52,8 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
 
 
 async def state(bus: Bus, deadline: float) -> QueuesReply:
-    """Counters and usage of all ClusterQueues. Raises Unavailable after deadline (monotonic seconds)."""
+    """Counters and usage of all ClusterQueues. Raises Unavailable after deadline, in monotonic
+    seconds."""
     return _queues.decode(
         await ask(bus, "admit.api.queues", _encode(Queues(local_queues=False)), deadline)
     )
