@@ -15,8 +15,9 @@ CALM: Final = 300.0
 """Facts a second up to which nothing waits."""
 CROWDED: Final = 600.0
 """Facts a second from which on the whole pause is made."""
-PAUSE: Final = 0.006
-"""Seconds. Of 700 facts a second four gather in it, and a third of what they cost is saved."""
+PAUSE: Final = 0.003
+"""Seconds. Each start of a workload waits for two of them: twice as long would cost quota more than
+it saves anybody."""
 MEMORY: Final = 0.3
 """Seconds after which what came counts a third."""
 
