@@ -1,10 +1,11 @@
-"""Fixtures for tests against a real nats-server."""
+"""Fixtures for tests against a real nats-server, and how properties are tried."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
@@ -12,6 +13,12 @@ from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 
 from servers import TestServer
+
+# A test is no benchmark: on a machine that others use, any example may take its time.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
