@@ -14,11 +14,12 @@ from admittance.quota.shares import Share
 from admittance.quota.tree import Node
 from admittance.scheduler import tournament
 from admittance.scheduler.assign import FIT, PREEMPT, Assignment
+from admittance.scheduler.classes import EqClass
 from admittance.scheduler.config import Config
 from admittance.scheduler.facts import facts_of
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import SavedCursor
-from admittance.scheduler.queue import EqClass, Queue
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.turn import Entry, Outcome
 from admittance.workload import stored
 from conformance.differences import ENTRIES

@@ -16,12 +16,12 @@ from admittance.events.shapes import Refusal
 from admittance.scheduler import cuts
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.decide import Scheduler
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key, Member, SavedCursor, Say
 from admittance.scheduler.promises import WAITING
-from admittance.scheduler.queue import Domain
 from admittance.scheduler.reasons import complete
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
 from admittance.quota.catalog import domain_of_node
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.picture import Key
 from admittance.scheduler.plan import plan_of
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.world import World
 
 USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"

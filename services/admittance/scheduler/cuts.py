@@ -23,8 +23,9 @@ from admittance.events.shapes import Shortfall
 from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.picture import Member, Say
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.victims import put_back, take_out
 from admittance.scheduler.world import World
 

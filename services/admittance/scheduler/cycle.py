@@ -12,14 +12,16 @@ from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduler import gates
 from admittance.scheduler.assign import NO_FIT, Cursor
+from admittance.scheduler.classes import Scanned
 from admittance.scheduler.config import Config
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.loops import REASON as LOOP
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.memo import nominated
 from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.patience import remember, still_waits
 from admittance.scheduler.picture import Aside, Member, SavedCursor
-from admittance.scheduler.queue import Domain, Queue, Scanned
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import refusal_of
 from admittance.scheduler.tournament import in_turn
 from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn

@@ -26,10 +26,10 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduler import answers, configure, cuts, intake, waiting
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.loops import repeated
 from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key
-from admittance.scheduler.queue import Domain
 from admittance.scheduler.refusals import due, earliest
 from admittance.scheduler.world import World
 from admittance.workload.stored import StoredWorkload

@@ -8,10 +8,11 @@ import msgspec
 
 from admittance.api.quantity import BadQuantity
 from admittance.scheduler import joint, promises
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.picture import Key, Member, Say
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.world import World
 from admittance.workload.stored import StoredWorkload
 

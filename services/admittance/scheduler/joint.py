@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from admittance.scheduler.picture import Charge, Member, Ranked, Say
 
 if TYPE_CHECKING:
-    from admittance.scheduler.queue import Domain, Queue
+    from admittance.scheduler.domain import Domain
+    from admittance.scheduler.queue import Queue
     from admittance.scheduler.world import World
 
 

@@ -17,7 +17,7 @@ from admittance.scheduler.picture import Entry, Key, Member, Ranked
 from admittance.scheduler.usage import Account
 
 if TYPE_CHECKING:
-    from admittance.scheduler.queue import EqClass
+    from admittance.scheduler.classes import EqClass
 
 ClassKey = tuple[int, Shape, Key | None]
 """Priority, shape, and the LocalQueue where that makes a difference."""

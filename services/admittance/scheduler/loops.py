@@ -27,7 +27,8 @@ from admittance.scheduler.config import PreemptionLoops
 from admittance.scheduler.picture import Aside, Member
 
 if TYPE_CHECKING:
-    from admittance.scheduler.queue import Domain, Queue
+    from admittance.scheduler.domain import Domain
+    from admittance.scheduler.queue import Queue
     from admittance.scheduler.victims import Victim
     from admittance.scheduler.world import World
 

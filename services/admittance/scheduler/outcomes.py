@@ -12,11 +12,12 @@ from admittance.events.facts import Assigned, Preempted, Refused, Revoked
 from admittance.events.shapes import Grounds, HandedOn, Head, Refusal, Scan, Taken
 from admittance.scheduler import grounds
 from admittance.scheduler.assign import Assignment, Cursor
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.promises import WAITING
-from admittance.scheduler.queue import Domain, Queue
+from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import shortfall
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World

@@ -13,9 +13,10 @@ from admittance.scheduler.assign import Cursor
 from admittance.scheduler.needs import Shape
 
 if TYPE_CHECKING:
+    from admittance.scheduler.classes import EqClass
     from admittance.scheduler.joint import Joint
     from admittance.scheduler.patience import Patience
-    from admittance.scheduler.queue import EqClass, Queue
+    from admittance.scheduler.queue import Queue
 
 Key = tuple[str, str]
 """Namespace and name."""

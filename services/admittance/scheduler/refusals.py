@@ -12,9 +12,9 @@ from itertools import islice
 
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan
+from admittance.scheduler.classes import EqClass, Scanned, unfile
 from admittance.scheduler.outcomes import told
 from admittance.scheduler.picture import BACKOFF, Member, Say
-from admittance.scheduler.queue import EqClass, Scanned, unfile
 from admittance.scheduler.reasons import complete
 from admittance.scheduler.world import World
 

@@ -10,12 +10,14 @@ from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.scheduler import joint, promises
 from admittance.scheduler.accounts import Accounts
+from admittance.scheduler.classes import Loud
 from admittance.scheduler.config import Config
+from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import LONG_AGO
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
-from admittance.scheduler.queue import Domain, Loud, Queue
+from admittance.scheduler.queue import Queue
 
 
 class World:
