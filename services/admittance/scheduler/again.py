@@ -23,6 +23,7 @@ from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key, Member, SavedCursor, Say
 from admittance.scheduler.promises import WAITING
 from admittance.scheduler.reasons import complete
+from admittance.scheduler.standing import standing_of
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {
     Preempted: Say.PREEMPTED,
@@ -126,13 +127,16 @@ class Again(Scheduler):
         return cuts.due(self._world, self._domain(domain), now)
 
     def refusal(self, key: Key) -> Refusal | None:
-        """Why the workload is parked; None: it is not."""
+        """Why the workload is parked, or blocks its queue; None: it does not."""
         member = self._world.members.get(key)
         if member is None:
             return None
         if member.aside is not None:
             return Refusal(reason=member.aside.reason, message=member.aside.message)
-        return member.cls.parked if member.cls is not None else None
+        if member.cls is not None and member.cls.parked is not None:
+            return member.cls.parked
+        standing = standing_of(member)
+        return standing.refusal if standing is not None else None
 
     def completed(self, key: Key, refusal: Refusal) -> Refusal:
         """The refusal with the numbers of every flavor, as they are in this picture."""

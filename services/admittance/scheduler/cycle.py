@@ -23,6 +23,7 @@ from admittance.scheduler.patience import remember, still_waits
 from admittance.scheduler.picture import Aside, Member, SavedCursor
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import refusal_of
+from admittance.scheduler.standing import stand
 from admittance.scheduler.tournament import in_turn
 from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
 
@@ -135,6 +136,7 @@ class Cycle:
             return True
         if outcome is Outcome.NOTHING:
             return self._rest(domain, entry, now)
+        entry.queue.standing = None
         if outcome is Outcome.SKIPPED:
             self._save_cursor(domain, entry)
             return False
@@ -196,11 +198,15 @@ class Cycle:
         """After a scan that gave nothing. True: the class is parked for it."""
         pending = self._save_cursor(domain, entry)
         cls = entry.member.cls
-        if pending or entry.queue.strict or cls is None:
+        if pending or cls is None:
+            return False
+        scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
+        if entry.queue.strict:
+            stand(entry.queue, entry.member, entry.assignment, scanned)
             return False
         if self._loops is not None and self._loops.park(entry.queue, entry.member, now):
             return True
-        cls.scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
+        cls.scanned = scanned
         entry.queue.park_class(cls, refusal_of(entry.assignment), now)
         return True
 

@@ -21,6 +21,7 @@ from admittance.scheduler.plan import Plan
 
 if TYPE_CHECKING:
     from admittance.scheduler.domain import Domain
+    from admittance.scheduler.standing import Standing
 
 
 class Queue:
@@ -30,7 +31,8 @@ class Queue:
     holds quota here changes or goes. ``ranked``: who holds quota, in the order in which they would
     lose it. ``preemptor``: for whom others were last told to go; it stays the head as long as it
     waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
-    usage of LocalQueues counts, before anything else; None: it does not.
+    usage of LocalQueues counts, before anything else; None: it does not. ``standing``: why its head
+    blocks it, where it is StrictFIFO.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Queue:
         "plan",
         "preemptor",
         "ranked",
+        "standing",
         "strict",
     )
 
@@ -71,6 +74,7 @@ class Queue:
         self.holding: dict[Member, None] = {}
         self.ranked: list[Ranked] = []
         self.preemptor: Member | None = None
+        self.standing: Standing | None = None
         self.generation = 0
         self.live = 0
 

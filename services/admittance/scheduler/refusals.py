@@ -1,8 +1,8 @@
 """What is said to workloads that wait: only when the reason is new, and never in a hurry.
 
-A workload is told after it has been parked without a break for `Config.refusal_delay`, so that in
-a busy queue, where whatever is parked is woken again and again, nobody is told anything that is
-untrue by the time it is written.
+A workload is told after it has been parked, or has been the head that blocks its queue, without a
+break for `Config.refusal_delay`, so that in a busy queue, where whatever is parked is woken again
+and again, nobody is told anything that is untrue by the time it is written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from admittance.scheduler.classes import EqClass, Scanned, unfile
 from admittance.scheduler.outcomes import told
 from admittance.scheduler.picture import BACKOFF, Member, Say
 from admittance.scheduler.reasons import complete
+from admittance.scheduler.standing import untold
 from admittance.scheduler.world import World
 
 
@@ -30,9 +31,9 @@ def due(world: World, now: datetime) -> list[Refused]:
             break
         who = loud.pop()
         if isinstance(who, EqClass):
-            untold = list(islice(who.untold(latest), room))
-            refusal = _of_class(who) if untold else None
-            for member in untold:
+            members = list(islice(who.untold(latest), room))
+            refusal = _of_class(who) if members else None
+            for member in members:
                 assert refusal is not None
                 unfile(member)
                 refused += _refused(world, member, refusal, now, who.scanned)
@@ -45,6 +46,8 @@ def due(world: World, now: datetime) -> list[Refused]:
             assert who.aside is not None, "it is set aside"
             refusal = Refusal(reason=who.aside.reason, message=who.aside.message)
             refused += _refused(world, who, refusal, now)
+        elif (standing := untold(who, latest)) is not None:
+            refused += _refused(world, who, standing[0], now, standing[1])
     return refused
 
 

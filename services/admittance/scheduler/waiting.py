@@ -17,6 +17,7 @@ from admittance.scheduler.cycle import refusal_for
 from admittance.scheduler.order import in_order, place, stands
 from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.standing import standing_of
 from admittance.scheduler.world import World
 
 LEADS_NOWHERE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
@@ -124,7 +125,9 @@ def _listed(
 
 
 def _row(queue: Queue, member: Member, position: int) -> PendingRow:
-    why = refusal_for(member)
+    why = refused = refusal_for(member)
+    if why is None and (standing := standing_of(member)) is not None:
+        why = standing.refusal
     if why is not None:
         reason, message = why.reason, why.message
     else:
@@ -139,7 +142,7 @@ def _row(queue: Queue, member: Member, position: int) -> PendingRow:
         local_queue=member.local[1],
         position=position,
         priority=member.priority,
-        parked=why is not None,
+        parked=refused is not None,
         reason=reason,
         message=message,
         created=member.created,
