@@ -115,18 +115,19 @@ def _show(call: Call, entry: LogEntry) -> None:
         case Output.TABLE | Output.WIDE:
             line = told(entry)
             if output.is_terminal():
-                _show_rich(line)
+                _show_rich(line, numbered=call.output is Output.WIDE)
             else:
-                output.say(output.clean(line.line()))
+                output.say(output.clean(line.line(numbered=call.output is Output.WIDE)))
     output.flush()
 
 
-def _show_rich(line: Told) -> None:
+def _show_rich(line: Told, *, numbered: bool) -> None:
     from rich.text import Text
 
     why = ": ".join(part for part in (line.reason, line.message) if part)
     output.console().print(
         Text.assemble(
+            (f"{line.sequence:>8}  " if numbered else "", "dim"),
             (f"{stamp(line.time)}  ", "dim"),
             (f"{line.what:<16}  ", _COLOURS.get(line.what, "")),
             (f"{line.whose}  ", "bold"),

@@ -28,10 +28,11 @@ class Told(NamedTuple):
     reason: str = ""
     message: str = ""
 
-    def line(self) -> str:
-        """``time  what  whose  reason: message``."""
+    def line(self, *, numbered: bool = False) -> str:
+        """``time  what  whose  reason: message``; numbered: its place on the log before them."""
         why = ": ".join(part for part in (self.reason, self.message) if part)
-        return f"{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
+        number = f"{self.sequence:>8}  " if numbered else ""
+        return f"{number}{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
 
 
 def told(entry: LogEntry) -> Told:

@@ -115,3 +115,9 @@ def test_a_line_has_time_what_whose_and_why() -> None:
     fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
     line = told(entry(subject_of(fact), encode(fact))).line()
     assert line == "2026-02-07T12:00:00Z  evicted           team-a/train.7  Preempted: for team-b"
+
+
+def test_a_wide_line_begins_with_the_place_on_the_log_that_a_replay_asks_for() -> None:
+    fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
+    line = told(entry(subject_of(fact), encode(fact)))
+    assert line.line(numbered=True).split() == [str(line.sequence), *line.line().split()]

@@ -176,7 +176,8 @@ def events(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Tell the story from the log, oldest first; with -o json a line of JSON for each fact."""
+    """Tell the story from the log, oldest first; -o wide has each fact's place on the log, -o json
+    a line of JSON for each."""
     from admittance.cli import history
     from admittance.cli.spans import moment_of
     from admittance.runtime import clock
