@@ -5,50 +5,21 @@ The picture itself is tried out: what would go is taken out of it, and put back 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
-from admittance.quota.tree import Node
+from admittance.scheduler.candidates import Offer, is_owed, lists_of, offers
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.plan import Policy
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
+from admittance.scheduler.room import Need, Taken, exceeding, fill_back, fits, lacking, may_serve
 from admittance.scheduler.victims import (
     IN_CLUSTER_QUEUE,
     RECLAIM_WHILE_BORROWING,
     RECLAMATION,
     Victim,
     candidates_of,
-    leaving_of,
-    lenders_below,
 )
-
-
-class Lists(NamedTuple):
-    """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
-    those of its own queue; each in order. ``ways``: of every queue that they are of, but for the
-    preemptor's, the contested cells on the way up to the cohort that both share, node by node."""
-
-    entitled: list[Ranked]
-    others: list[Ranked]
-    own: list[Ranked]
-    ways: dict[Queue, list[list[Cell]]]
-
-    def in_order(self) -> list[tuple[list[Ranked], bool, bool]]:
-        """Those on their way out already first, and otherwise list by list; and whether those of
-        each list are of other queues, and whether these owe it to the preemptor."""
-        kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
-        leaving: list[tuple[list[Ranked], bool, bool]] = []
-        staying: list[tuple[list[Ranked], bool, bool]] = []
-        for ranked, elsewhere, owed in kinds:
-            going = leaving_of(ranked)
-            rest = ranked
-            if going:
-                leaving.append((going, elsewhere, owed))
-                rest = [entry for entry in ranked if not entry[4].is_leaving]
-            staying.append((rest, elsewhere, owed))
-        return leaving + staying
 
 
 def search(
@@ -63,13 +34,21 @@ def search(
     take into account."""
     assert queue.plan is not None
     policy = queue.plan.policy
-    lists = _candidates(queues, queue, preemptor, need, contested, gone)
-    if not (lists.own or lists.entitled or lists.others):
+    own = candidates_of(queue, policy.within, preemptor, contested, gone)
+    offered: Iterable[Offer] = offers(queues, queue, preemptor, need, contested, gone)
+    under = all(cell.usage < cell.nominal for cell in need if cell.fr in contested)
+    over = exceeding(need)
+    within = under and may_serve(own, over)
+    if over and not within and not policy.borrow and not is_owed(queue, need):
+        # Others may only go for a preemptor that comes within its own quota, and what goes
+        # elsewhere does not bring it there.
+        offered = ()
+    lists = lists_of(own, offered, contested)
+    if not (own or lists.entitled or lists.others):
         return []
     short = lacking(need)
-    if not may_serve([*lists.own, *lists.entitled, *lists.others], short):
+    if not may_serve([*own, *lists.entitled, *lists.others], short):
         return []
-    under = all(cell.usage < cell.nominal for cell in need if cell.fr in contested)
     if not (lists.entitled or lists.others) or (not policy.borrow and not under):
         tries: tuple[bool, ...] = (True,)
     elif not policy.borrow and not lists.entitled:
@@ -78,6 +57,10 @@ def search(
         tries = (True, False)
     hunt = _Hunt(policy, preemptor, need, lists.ways)
     ordered = lists.in_order()
+    if over and not tries[0]:
+        taken = hunt.come_within(ordered, over)
+        if taken:
+            return fill_back(taken, need, borrowing=False)
     for borrowing in tries:
         taken = hunt.run(ordered, dict(short), borrowing=borrowing)
         if taken:
@@ -147,10 +130,95 @@ class _Hunt:
                             del lack[cell.fr]
                 if not lack and fits(need, borrowing=borrowing):
                     return taken
-        for _, amounts in taken:
-            for cell, amount in amounts:
+        for _, out in taken:
+            for cell, amount in out:
                 cell.charge(amount)
         return []
+
+    def come_within(
+        self,
+        ordered: Sequence[tuple[list[Ranked], bool, bool]],
+        over: Mapping[FlavorResource, int],
+    ) -> list[Taken]:
+        """The same without borrowing, where the preemptor comes within its own quota only by what
+        its own queue gives up, the last of all. Then `run` would take all others before that, and
+        all but the first few would be spared: nobody behind those is even taken here. Empty: that
+        cannot be told so, and `run` may find somebody still."""
+        need = self._need
+        own = self._least_of_own(ordered, dict(over))
+        taken: list[Taken] = []
+        if not own:
+            return taken
+        for _, amounts in own:
+            for cell, amount in amounts:
+                cell.charge(-amount)
+        others = self._others(ordered)
+
+        def has_room() -> bool:
+            while not fits(need, borrowing=False):
+                found = next(others, None)
+                if found is None:
+                    return False
+                taken.append(found)
+            return True
+
+        if not has_room():
+            for _, amounts in (*taken, *own):
+                for cell, amount in amounts:
+                    cell.charge(amount)
+            return []
+        # Who may stay of its own queue is asked with all others gone: with as many as that needs.
+        for index in range(len(own) - 2, -1, -1):
+            amounts = own[index][1]
+            for cell, amount in amounts:
+                cell.charge(amount)
+            if not exceeding(need) and has_room():
+                own[index] = own[-1]
+                own.pop()
+            else:
+                for cell, amount in amounts:
+                    cell.charge(-amount)
+        return taken + own
+
+    def _least_of_own(
+        self,
+        ordered: Sequence[tuple[list[Ranked], bool, bool]],
+        over: dict[FlavorResource, int],
+    ) -> list[Taken]:
+        """The first of its own queue that bring it within its quota; empty: some of those are on
+        their way out already, so that they are not the last."""
+        own: list[Taken] = []
+        for ranked, elsewhere, _ in ordered:
+            for entry in () if elsewhere else ranked:
+                member = entry[4]
+                held = member.charge
+                assert held is not None
+                if member.is_leaving:
+                    return []
+                asked = self._asked_of(held.queue)
+                amounts = [one for one in held.cells if one[0] in asked]
+                own.append((Victim(member, IN_CLUSTER_QUEUE), amounts))
+                for cell, amount in amounts:
+                    more = over.pop(cell.fr, 0) - amount
+                    if more > 0:
+                        over[cell.fr] = more
+                if not over:
+                    return own
+        return []
+
+    def _others(self, ordered: Sequence[tuple[list[Ranked], bool, bool]]) -> Iterator[Taken]:
+        """Takes those of other queues one after the other, as they are asked for."""
+        for ranked, elsewhere, _ in ordered:
+            for entry in ranked if elsewhere else ():
+                member = entry[4]
+                held = member.charge
+                assert held is not None
+                if _is_open(self._ways[held.queue]):
+                    asked = self._asked_of(held.queue)
+                    amounts = [one for one in held.cells if one[0] in asked]
+                    for cell, amount in amounts:
+                        cell.charge(-amount)
+                    yield Victim(member, RECLAMATION), amounts
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
         """The cells of the queue for what is asked for."""
@@ -181,82 +249,3 @@ def _is_open(way: list[list[Cell]]) -> bool:
         else:
             return False
     return True
-
-
-def _way(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
-    """The contested cells of the node and its cohorts below the common one."""
-    way: list[list[Cell]] = []
-    here: Node | None = node
-    while here is not None and here is not common:
-        way.append([cell for fr in contested if (cell := here.cells.get(fr)) is not None])
-        here = here.parent
-    return way
-
-
-def _candidates(
-    queues: Mapping[str, Queue],
-    queue: Queue,
-    preemptor: Member,
-    need: Need,
-    contested: Collection[FlavorResource],
-    gone: Collection[Member],
-) -> Lists:
-    assert queue.plan is not None and queue.node is not None
-    policy = queue.plan.policy
-    own = candidates_of(queue, policy.within, preemptor, contested, gone)
-    entitled: list[Ranked] = []
-    others: list[Ranked] = []
-    ways: dict[Queue, list[list[Cell]]] = {}
-    by_usage = False
-    cohort = queue.node.parent
-    if cohort is None or policy.reclaim == "Never":
-        return Lists(entitled, others, own, ways)
-    has_right = all(not is_over(cell, amount) for cell, amount in need.items())
-    rest = _above(list(need.items()))
-    below = queue.node
-    while cohort is not None:
-        for node in lenders_below(cohort, below, contested):
-            other = queues.get(node.name)
-            if other is None or not other.activity.active:
-                continue
-            found = candidates_of(other, policy.reclaim, preemptor, contested, gone)
-            if found:
-                by_usage = by_usage or other.lanes is not None
-                ways[other] = _way(node, cohort, contested)
-                (entitled if has_right else others).extend(found)
-        if not has_right:
-            has_right = all(not is_over(cell, amount) for cell, amount in rest)
-        if cohort.parent is None:
-            break
-        rest = _above(rest)
-        below, cohort = cohort, cohort.parent
-    if len(ways) > 1:
-        for candidates in (entitled, others):
-            candidates.sort()
-            if by_usage:
-                used_most_first(candidates)
-    return Lists(entitled, others, own, ways)
-
-
-def used_most_first(candidates: list[Ranked]) -> None:
-    """Usage only counts among those of one queue: the places that they have in the order of all
-    are theirs, and there those of LocalQueues that used more come first."""
-    places: dict[Queue, list[int]] = {}
-    for at, entry in enumerate(candidates):
-        held = entry[4].charge
-        if held is not None and held.queue.lanes is not None:
-            places.setdefault(held.queue, []).append(at)
-    for queue, found in places.items():
-        assert queue.lanes is not None
-        of = [candidates[at] for at in found]
-        for at, entry in zip(found, queue.lanes.used_most_first(of), strict=True):
-            candidates[at] = entry
-
-
-def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
-    """What of the amounts has to come from the parents."""
-    return [
-        (cell.parent, max(0, amount - cell.local_free()))
-        for cell, amount in amounts
-        if cell.parent is not None
-    ]

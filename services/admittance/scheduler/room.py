@@ -43,6 +43,15 @@ def lacking(need: Need) -> dict[FlavorResource, int]:
     return lack
 
 
+def exceeding(need: Need) -> dict[FlavorResource, int]:
+    """Of what more would be used than the nominal quota, and by how much."""
+    return {
+        cell.fr: more
+        for cell, amount in need.items()
+        if (more := cell.usage + amount - cell.nominal) > 0
+    }
+
+
 def is_indifferent(cell: Cell, amount: int) -> bool:
     """There is room for it, and no node on its way to the root takes from its parent for it.
 
@@ -70,23 +79,44 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
     put back."""
     spare = _spare(need)
     shared: dict[Cell, bool] = {}
-    for index in range(len(taken) - 2, -1, -1):
-        amounts = taken[index][1]
-        if _cannot_stay(amounts, spare, shared):
+    index = len(taken) - 2
+    many = index + 1
+    while index >= 0:
+        if _cannot_stay(taken[index][1], spare, shared):
+            index -= 1
             continue
-        for cell, amount in amounts:
+        # Where so many have room together, each has after those before it: mostly all, or few.
+        many = min(many, index + 1)
+        back = _total(taken[index - many + 1 : index + 1])
+        for cell, amount in back.items():
             cell.charge(amount)
         if fits(need, borrowing=borrowing):
-            taken[index] = taken[-1]
-            taken.pop()
+            for at in range(index, index - many, -1):
+                taken[at] = taken[-1]
+                taken.pop()
+            index -= many
+            many *= 2
             spare = _spare(need)
         else:
-            for cell, amount in amounts:
+            for cell, amount in back.items():
                 cell.charge(-amount)
+            if many == 1:
+                index -= 1
+            else:
+                many //= 2
     for _, amounts in taken:
         for cell, amount in amounts:
             cell.charge(amount)
     return [victim for victim, _ in taken]
+
+
+def _total(taken: Iterable[Taken]) -> dict[Cell, int]:
+    """What was taken out for all of these, per cell: charging is additive."""
+    total: dict[Cell, int] = {}
+    for _, amounts in taken:
+        for cell, amount in amounts:
+            total[cell] = total.get(cell, 0) + amount
+    return total
 
 
 def _spare(need: Need) -> dict[FlavorResource, int]:
