@@ -1,4 +1,4 @@
-"""submit, wait, explain, events, logs, and what users may do to a workload."""
+"""submit, wait, explain, events, logs: workloads come in, and are looked at."""
 
 from __future__ import annotations
 
@@ -211,113 +211,7 @@ def logs(
     run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow))
 
 
-def stop(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Stop a workload: it is evicted, and not admitted again before `activate`."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    target = workload_target(kind, name)
-    run(stating.change(call_of(ctx, nats, namespace), target, stating.stopped, "stopped"))
-
-
-def activate(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Let a stopped or rejected workload compete again."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    target = workload_target(kind, name)
-    run(stating.change(call_of(ctx, nats, namespace), target, stating.activated, "activated"))
-
-
-def hold(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Keep a waiting workload out of its queue until `release`."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    target = workload_target(kind, name)
-    run(stating.change(call_of(ctx, nats, namespace), target, stating.held, "held"))
-
-
-def release(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Put a held workload back into its queue."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    target = workload_target(kind, name)
-    run(stating.change(call_of(ctx, nats, namespace), target, stating.released, "released"))
-
-
-def priority(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    words: Annotated[list[str], typer.Argument(metavar="NAME P", help="Name and priority.")],
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Give a workload another priority."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    *names, typed = words
-    if len(names) > 1:
-        raise BadInput(f'"{words[2]}" is one word too many: priority workload NAME P')
-    target = workload_target(kind, names[0] if names else None)
-    try:
-        number = int(typed)
-    except ValueError:
-        raise BadInput(f'the priority "{typed}" is not a whole number') from None
-    if not -(2**31) <= number < 2**31:
-        raise BadInput(f"the priority {number} is not a 32-bit number")
-    fact = stating.reprioritized(number)
-    run(stating.change(call_of(ctx, nats, namespace), target, fact, f"has priority {number}"))
-
-
-def finish(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    failed: Annotated[bool, typer.Option("--failed", help="It failed.")] = False,
-    message: Annotated[str, typer.Option(metavar="TEXT", help="Kept with it.")] = "",
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Declare that a workload has ended; its quota is free at once."""
-    from admittance.cli import stating
-    from admittance.cli.kinds import workload_target
-
-    target = workload_target(kind, name)
-    fact = stating.finished(failed=failed, message=message)
-    run(stating.change(call_of(ctx, nats, namespace), target, fact, "finished"))
-
-
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    readers = (submit, wait, explain, events, logs)
-    for command in (*readers, stop, activate, hold, release, finish):
+    for command in (submit, wait, explain, events, logs):
         app.command(rich_help_panel=PANEL)(command)
-    # A priority may be negative: -5 is its value and no option.
-    app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)
