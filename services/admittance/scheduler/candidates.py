@@ -15,13 +15,13 @@ from admittance.scheduler.victims import candidates_of, leaving_of, lenders_belo
 
 class Lists(NamedTuple):
     """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
-    those of its own queue; each in order. ``ways``: of every queue that they are of, but for the
-    preemptor's, the contested cells on the way up to the cohort that both share, node by node."""
+    those of its own queue; each in order. ``commons``: of every queue that they are of, but for
+    the preemptor's, the cohort that both share."""
 
     entitled: list[Ranked]
     others: list[Ranked]
     own: list[Ranked]
-    ways: dict[Queue, list[list[Cell]]]
+    commons: dict[Queue, Node]
 
     def in_order(self) -> list[tuple[list[Ranked], bool, bool]]:
         """Those on their way out already first, and otherwise list by list; and whether those of
@@ -94,28 +94,25 @@ def _rights(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
         cohort = cohort.parent
 
 
-def lists_of(
-    own: list[Ranked], offered: Iterable[Offer], contested: Collection[FlavorResource]
-) -> Lists:
+def lists_of(own: list[Ranked], offered: Iterable[Offer]) -> Lists:
     """The lists of a search from what is offered."""
     entitled: list[Ranked] = []
     others: list[Ranked] = []
-    ways: dict[Queue, list[list[Cell]]] = {}
+    commons: dict[Queue, Node] = {}
     by_usage = False
     for other, cohort, owed, found in offered:
-        assert other.node is not None
         by_usage = by_usage or other.lanes is not None
-        ways[other] = _way(other.node, cohort, contested)
+        commons[other] = cohort
         (entitled if owed else others).extend(found)
-    if len(ways) > 1:
+    if len(commons) > 1:
         for candidates in (entitled, others):
             candidates.sort()
             if by_usage:
                 used_most_first(candidates)
-    return Lists(entitled, others, own, ways)
+    return Lists(entitled, others, own, commons)
 
 
-def _way(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
+def way_to(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
     """The contested cells of the node and its cohorts below the common one."""
     way: list[list[Cell]] = []
     here: Node | None = node

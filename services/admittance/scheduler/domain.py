@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from admittance.quota.cell import Cell
 from admittance.scheduler.assign import Cursor
-from admittance.scheduler.picture import Member
+from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
 
 
@@ -70,3 +73,16 @@ class Domain:
     def is_waiting(self) -> bool:
         """Every head waits for something that is on its way."""
         return all((head := queue.head()) is None or bool(head.inflight) for queue in self.ready)
+
+
+class Holders(NamedTuple):
+    """Who holds any of the ``wanted`` cells, by rank, at that version of the domain."""
+
+    domain: Domain
+    version: int
+    wanted: tuple[Cell, ...]
+    found: list[Ranked]
+
+    def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
+        """It would be found again."""
+        return self.version == version and self.wanted == wanted and self.domain is domain

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
-from admittance.scheduler.candidates import Offer, is_owed, lists_of, offers
+from admittance.quota.tree import Node
+from admittance.scheduler.candidates import Offer, is_owed, lists_of, offers, way_to
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.plan import Policy
 from admittance.scheduler.queue import Queue
@@ -43,7 +44,7 @@ def search(
         # Others may only go for a preemptor that comes within its own quota, and what goes
         # elsewhere does not bring it there.
         offered = ()
-    lists = lists_of(own, offered, contested)
+    lists = lists_of(own, offered)
     if not (own or lists.entitled or lists.others):
         return []
     short = lacking(need)
@@ -55,7 +56,7 @@ def search(
         tries = (False, True)
     else:
         tries = (True, False)
-    hunt = _Hunt(policy, preemptor, need, lists.ways)
+    hunt = _Hunt(policy, preemptor, need, contested, lists.commons)
     ordered = lists.in_order()
     if over and not tries[0]:
         taken = hunt.come_within(ordered, over)
@@ -76,13 +77,16 @@ class _Hunt:
         policy: Policy,
         preemptor: Member,
         need: Need,
-        ways: Mapping[Queue, list[list[Cell]]],
+        contested: Collection[FlavorResource],
+        commons: Mapping[Queue, Node],
     ) -> None:
         self._policy = policy
         self._priority = preemptor.priority
         self._need = need
         self._asked: dict[Queue, set[Cell]] = {}
-        self._ways = ways
+        self._contested = contested
+        self._commons = commons
+        self._ways: dict[Queue, list[list[Cell]]] = {}
 
     def run(
         self,
@@ -113,7 +117,7 @@ class _Hunt:
                     # way up will not hold more again in this attempt.
                     if held.queue in closed:
                         continue
-                    if not _is_open(self._ways[held.queue]):
+                    if not self._is_open(held.queue):
                         closed.add(held.queue)
                         continue
                 # What it holds of other flavors and resources makes no difference here.
@@ -213,7 +217,7 @@ class _Hunt:
                 member = entry[4]
                 held = member.charge
                 assert held is not None
-                if _is_open(self._ways[held.queue]):
+                if self._is_open(held.queue):
                     asked = self._asked_of(held.queue)
                     amounts = [one for one in held.cells if one[0] in asked]
                     for cell, amount in amounts:
@@ -239,13 +243,17 @@ class _Hunt:
             and (policy.threshold is None or priority <= policy.threshold)
         )
 
-
-def _is_open(way: list[list[Cell]]) -> bool:
-    """On the whole way up there is more in use than is theirs."""
-    for cells in way:
-        for cell in cells:
-            if cell.subtree < cell.usage and is_over(cell):
-                break
-        else:
-            return False
-    return True
+    def _is_open(self, queue: Queue) -> bool:
+        """On the whole way up to the cohort that it shares there is more in use than is theirs."""
+        way = self._ways.get(queue)
+        if way is None:
+            assert queue.node is not None
+            common = self._commons[queue]
+            way = self._ways[queue] = way_to(queue.node, common, self._contested)
+        for cells in way:
+            for cell in cells:
+                if cell.subtree < cell.usage and is_over(cell):
+                    break
+            else:
+                return False
+        return True

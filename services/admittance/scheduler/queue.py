@@ -20,7 +20,7 @@ from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
 from admittance.scheduler.plan import Plan
 
 if TYPE_CHECKING:
-    from admittance.scheduler.domain import Domain
+    from admittance.scheduler.domain import Domain, Holders
     from admittance.scheduler.standing import Standing
 
 
@@ -29,7 +29,8 @@ class Queue:
 
     ``loud``: where it notes who is to be told why. ``generation`` rises whenever a workload that
     holds quota here changes or goes. ``ranked``: who holds quota, in the order in which they would
-    lose it. ``preemptor``: for whom others were last told to go; it stays the head as long as it
+    lose it. ``holders``: those of them that hold any of a few cells.
+    ``preemptor``: for whom others were last told to go; it stays the head as long as it
     waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
     usage of LocalQueues counts, before anything else; None: it does not. ``standing``: why its head
     blocks it, where it is StrictFIFO.
@@ -41,6 +42,7 @@ class Queue:
         "classes",
         "domain",
         "generation",
+        "holders",
         "holding",
         "in_cycle",
         "lanes",
@@ -73,6 +75,7 @@ class Queue:
         self.asides: dict[Member, None] = {}
         self.holding: dict[Member, None] = {}
         self.ranked: list[Ranked] = []
+        self.holders: Holders | None = None
         self.preemptor: Member | None = None
         self.standing: Standing | None = None
         self.generation = 0

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from admittance.events.shapes import Shares
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
+from admittance.scheduler.domain import Holders
 from admittance.scheduler.picture import Charge, Member, Ranked, Say
 from admittance.scheduler.queue import Queue
 
@@ -53,33 +54,45 @@ def candidates_of(
 
     Judged by the assigned flavor: holding an amount of nothing counts.
     """
-    found = _given_up(queue, policy, preemptor)
-    if not found or queue.node is None:
+    if queue.node is None or not queue.ranked or policy == "Never":
         return []
     cells = queue.node.cells
-    wanted = [cell for fr in contested if (cell := cells.get(fr)) is not None]
+    wanted = tuple([cell for fr in contested if (cell := cells.get(fr)) is not None])
+    found = _given_up(_holders(queue, wanted), policy, preemptor)
+    if gone:
+        found = [entry for entry in found if entry[4] not in gone]
+    return found if queue.lanes is None else queue.lanes.used_most_first(found)
+
+
+def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[Ranked]:
+    """By rank, those of the queue that hold any of the cells: found once for all heads of a domain
+    that ask before anything moves there. Not to be changed."""
+    domain, known = queue.domain, queue.holders
+    version = domain.version if domain is not None else 0
+    if known is not None and known.same(domain, version, wanted):
+        return known.found
     if len(wanted) == 1:
         # A charge names each cell once.
         only = wanted[0]
         found = [
             entry
-            for entry in found
+            for entry in queue.ranked
             for charge in (entry[4].charge,)
             if charge is not None
             for cell, _ in charge.cells
             if cell is only
         ]
     else:
-        found = [entry for entry in found if _holds_any(entry[4].charge, wanted)]
-    if gone:
-        found = [entry for entry in found if entry[4] not in gone]
-    return found if queue.lanes is None else queue.lanes.used_most_first(found)
+        found = [entry for entry in queue.ranked if _holds_any(entry[4].charge, wanted)]
+    if domain is not None:
+        queue.holders = Holders(domain, version, wanted, found)
+    return found
 
 
-def _given_up(queue: Queue, policy: str, preemptor: Member) -> list[Ranked]:
+def _given_up(ranked: list[Ranked], policy: str, preemptor: Member) -> list[Ranked]:
     """By rank. Those of lower priority come first, and then those of the same, so that nobody has
     to be asked but where age decides."""
-    ranked, priority = queue.ranked, preemptor.priority
+    priority = preemptor.priority
     if policy == "Any":
         return ranked
     if policy == "LowerPriority":
