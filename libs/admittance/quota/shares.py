@@ -46,9 +46,10 @@ def share_of(node: Node) -> Share:
         return Share(0.0, node.weight, False)
     borrowed: dict[str, int] = {}
     for fr, cell in node.cells.items():
-        over = cell.usage - cell.subtree
-        # The first question is a part of the second, and nearly always the answer.
-        if over > 0 and is_over(cell) and cell.is_listed:
+        subtree = cell.subtree
+        over = cell.usage - subtree
+        # `is_over` and `is_listed`: asked of every node on the way of every victim.
+        if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
             borrowed[fr[1]] = borrowed.get(fr[1], 0) + over
     if not borrowed:
         return Share(0.0, node.weight, False)

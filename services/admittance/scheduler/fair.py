@@ -104,6 +104,7 @@ class _Hunt:
         self._contested = contested
         self._short = short
         self.shares: dict[Node, Share] = {}
+        self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
         """What is asked for counts as used."""
@@ -124,17 +125,22 @@ class _Hunt:
 
     def _take(self, entry: Ranked, node: Node, reason: str, why: Shares | None = None) -> bool:
         """Takes the workload out. True: that makes room enough."""
+        take_out(entry[4])
+        return self._taken(entry, node, reason, why)
+
+    def _taken(self, entry: Ranked, node: Node, reason: str, why: Shares | None) -> bool:
+        """The workload is out, and stays out. True: that makes room enough."""
         member = entry[4]
         assert member.charge is not None
         short = self._short
-        for cell, amount in member.charge.cells:
-            cell.charge(-amount)
-            left = short.get(cell.fr) if short else None
-            if left is not None:
-                if left > amount:
-                    short[cell.fr] = left - amount
-                else:
-                    del short[cell.fr]
+        if short:
+            for cell, amount in member.charge.cells:
+                left = short.get(cell.fr)
+                if left is not None:
+                    if left > amount:
+                        short[cell.fr] = left - amount
+                    else:
+                        del short[cell.fr]
         self._moved(node)
         self.taken.append((Victim(member, reason, why), member.charge.cells))
         # What goes makes at most as much room as it held.
@@ -155,15 +161,11 @@ class _Hunt:
     def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
         """The preemptor's and the target's standing below their lowest common cohort, and the node
         there on the target's side."""
-        mine, theirs = almost_common(self._node, node)
+        sides = self._sides.get(node)
+        if sides is None:
+            sides = self._sides[node] = almost_common(self._node, node)
+        mine, theirs = sides
         return self.share(mine).standing, self.share(theirs).standing, theirs
-
-    def _without(self, entry: Ranked, node: Node) -> Standing:
-        """The node's standing if the workload had gone."""
-        take_out(entry[4])
-        standing = share_of(node).standing
-        put_back(entry[4])
-        return standing
 
     def by_strategy(self, candidates: dict[Node, list[Ranked]], strategy: str) -> bool:
         """Takes whom the strategy gives up, queue by queue. True: that makes room enough."""
@@ -180,15 +182,19 @@ class _Hunt:
             mine, before, side = self._standings(node)
             while targets.has(node):
                 entry = targets.pop(node)
-                after = None
                 if strategy == FINAL_SHARE:
-                    after = self._without(entry, side)
-                    given_up = mine <= after
-                else:
-                    given_up = mine < before
-                if given_up:
-                    why = compared(strategy, mine, before, after)
-                    if self._take(entry, node, FAIR_SHARING, why):
+                    take_out(entry[4])
+                    share = share_of(side)
+                    after = share.standing
+                    if mine <= after:
+                        why = compared(strategy, mine, before, after)
+                        if self._taken(entry, node, FAIR_SHARING, why):
+                            return True
+                        self.shares[side] = share
+                        break
+                    put_back(entry[4])
+                elif mine < before:
+                    if self._take(entry, node, FAIR_SHARING, compared(strategy, mine, before)):
                         return True
                     break
                 self._retry.setdefault(node, []).append(entry)
