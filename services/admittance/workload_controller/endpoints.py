@@ -31,6 +31,7 @@ from admittance.runtime.history import past
 from admittance.workload_controller.objects import Kept, Planned, plan
 from admittance.workload_controller.proposals import objections, proposal, users
 from admittance.workload_controller.statement import learn, statement
+from admittance.workload_controller.stating import state
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
@@ -125,7 +126,7 @@ class Endpoints:
                 statements.append(statement(self._controller, kept))
             # Said before it is known: if that fails, it is read from the bucket as another's, and
             # what is read from there and was not known is stated.
-            await self._active.say(statements)
+            await state(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self._controller.objects.expected(one.key):
                     self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
@@ -145,7 +146,7 @@ class Endpoints:
                     continue
                 said = learn(self._controller, key, entry.value, entry.revision, entry.headers)
                 if said is not None:
-                    await self._active.say([said])
+                    await state(self._bus, [said])
             raise
 
     async def _delete(self, data: bytes, subject: str) -> DeleteReply:
@@ -170,7 +171,7 @@ class Endpoints:
             marker = bucket.delete_message(key, expected=kept.revision)
             revision = await self._guarded([marker], [key])
             said = statement(self._controller, kept._replace(revision=revision), deleted=True)
-            await self._active.say([said])
+            await state(self._bus, [said])
             self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         return DeleteReply(outcome="deleted")

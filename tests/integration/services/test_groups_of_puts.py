@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from admittance.runtime.bucket import get, put_message
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import StaleRevision
-from admittance.runtime.settings import Settings
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit import Put
-from admittance.workload_controller.shell import Active
-
-from servers import TestServer
+from admittance.workload_controller.puts import Puts
 
 pytestmark = pytest.mark.bus
 VALUE = StoredWorkload(api_version="kueue.x-k8s.io/v1beta2", kind="Workload")
@@ -32,12 +27,8 @@ def a_put(name: str, expected: int, group: int) -> Put:
 
 
 async def test_a_stale_group_is_written_in_no_part_and_keeps_nobody_else_back(
-    bus: Bus, nats_server: TestServer, tmp_path: Path
+    bus: Bus,
 ) -> None:
-    settings = Settings(
-        service="workload-controller", instance="me", url=nats_server.url, data_dir=tmp_path
-    )
-    leader = Active(bus, settings, 1)
     for name in "abcd":
         await bus.publish(put_message(f"workload.ns.{name}", b"{}", expected=0))
     at = {name: await revision(bus, name) for name in "abcd"}
@@ -45,7 +36,7 @@ async def test_a_stale_group_is_written_in_no_part_and_keeps_nobody_else_back(
         [a_put("a", at["a"], 1), a_put("b", at["b"], 1)],
         [a_put("c", at["c"], 2), a_put("d", at["d"] + 7, 2)],
     ]
-    outcomes = await leader._put_together(groups)
+    outcomes = await Puts(bus, finished_seconds=60.0).together(groups)
     first = [await revision(bus, name) for name in "ab"]
     assert outcomes[:2] == first == [first[0], first[0] + 1]
     assert all(isinstance(one, StaleRevision) for one in outcomes[2:])

@@ -1,0 +1,127 @@
+"""Performs commits, in the order that is told in `commit`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import structlog
+
+from admittance.events.requests import SettledReply
+from admittance.runtime import bucket, clock
+from admittance.runtime.bus import Bus
+from admittance.runtime.consume import Bad, bury, persist
+from admittance.runtime.errors import StaleRevision
+from admittance.runtime.puller import Delivery
+from admittance.runtime.tracing import trace_id
+from admittance.workload_controller.commit import Commit, Heard, Message, Put
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.memory import Memory
+from admittance.workload_controller.opening import tell_unreadable
+from admittance.workload_controller.puts import Puts
+from admittance.workload_controller.stating import echo, state
+
+SERVICE: Final = "workload-controller"
+ATTEMPTS: Final = 20
+"""Times that a batch is decided anew because somebody else moved its workloads."""
+OUTCOMES_MAX: Final = 20_000
+
+log = structlog.get_logger()
+
+
+class Performing:
+    """The commits of one leader. ``outcomes``: what became of the newest facts."""
+
+    def __init__(self, bus: Bus, controller: Controller, puts: Puts, memory: Memory) -> None:
+        self._bus = bus
+        self._controller = controller
+        self._puts = puts
+        self._memory = memory
+        self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
+
+    async def perform(self, batch: list[Heard]) -> None:
+        """The order of a commit is told in `commit`."""
+        controller = self._controller
+        rest = batch
+        attempts = 0
+        while rest:
+            now = clock.now()
+            loaded = controller.missing(rest)
+            for key in loaded:
+                await persist(partial(self._reload, key))
+            commit = controller.fold(rest, now)
+            bad = [Bad(_delivery(one.heard), one.reason) for one in commit.dead]
+            await bury(self._bus, SERVICE, bad)
+            await state(self._bus, commit.notes)
+            done, unsure = await self._put(commit, now)
+            if unsure:
+                attempts += 1
+                if attempts > ATTEMPTS:
+                    raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                await state(self._bus, done)
+                continue
+            await state(self._bus, done)
+            for key in (*loaded, *(put.key for put in commit.puts)):
+                controller.said(key)
+            await persist(partial(echo, self._bus, commit.echoes))
+            self._note(commit)
+            rest = commit.rest
+
+    async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
+        """What the puts that went through have to say, and the keys that must be decided anew."""
+        controller = self._controller
+        messages: list[Message] = []
+        unsure: list[str] = []
+        written: list[tuple[str, int]] = []
+        for put, outcome in await self._puts.write(commit.puts):
+            if isinstance(outcome, int):
+                written.append((put.key, outcome))
+                messages += controller.committed(put, outcome, now)
+                _tell(put, outcome)
+            elif outcome is None or isinstance(outcome, StaleRevision):
+                await persist(partial(self._reload, put.key))
+                # Our own put, after all, or that of a predecessor who may not have said what
+                # follows from it. And what came behind it in the batch was judged by what we knew:
+                # a decision made from that very put would be dropped, and assumed for ever.
+                messages += controller.outbox(put.key, now)
+                unsure.append(put.key)
+            else:
+                raise outcome
+        self._memory.note(commit.through, now, written, unsure)
+        return messages, unsure
+
+    async def _reload(self, key: str) -> None:
+        entry = await bucket.get(self._bus, key)
+        if entry is None:
+            self._controller.workloads.gone(key)
+        else:
+            self._controller.load(entry.key, entry.value, entry.revision, entry.headers)
+            tell_unreadable(self._controller)
+
+    def _note(self, commit: Commit) -> None:
+        self.outcomes.update(commit.outcomes)
+        while len(self.outcomes) > OUTCOMES_MAX:
+            self.outcomes.popitem(last=False)
+
+
+def _tell(put: Put, revision: int) -> None:
+    """The one log line of a workload's write: what follows from it, or that it was noted."""
+    _, namespace, name = put.key.split(".")
+    says = put.workload.status.log.says if put.workload is not None else ()
+    what = [say.what for say in says if not say.what.startswith("check_")]
+    # What follows from nothing but a fact that everybody heard is told to who looks closely.
+    tell = log.info if what else log.debug
+    tell(
+        f"workload_{what[-1]}" if what else "workload_written",
+        namespace=namespace,
+        workload=name,
+        revision=revision,
+        fact=put.fact,
+        trace=trace_id(put.trace),
+    )
+
+
+def _delivery(heard: Heard) -> Delivery:
+    return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
