@@ -95,6 +95,7 @@ def test_what_differs_from_the_answers_in_the_file_is_told_when_asked_for(
         pytest.param(["replay", "x.json", "--from-log", "5"], id="a scenario and a decision"),
         pytest.param(["replay", "--check", "--from-log", "5"], id="a decision to compare"),
         pytest.param(["replay", "--from-log", "0"], id="no sequence of a log"),
+        pytest.param(["replay", "--from-log", "9" * 30], id="a sequence no log can reach"),
         pytest.param(["replay", "--from-log", "last"], id="no number at all"),
         pytest.param(["replay", "x", "--out", "/dev/null/x"], id="a place that cannot be"),
     ],

@@ -22,6 +22,9 @@ from admittance.cli.options import (
 
 PANEL = "The system"
 
+LAST_SEQUENCE = 2**63 - 1
+"""More than a log can ever reach; the server takes no number of more than 64 bits."""
+
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -184,7 +187,12 @@ def replay(
     ] = False,
     from_log: Annotated[
         int | None,
-        typer.Option(metavar="SEQ", help="Repeat the decision at that sequence of the log.", min=1),
+        typer.Option(
+            metavar="SEQ",
+            help="Repeat the decision at that sequence of the log.",
+            min=1,
+            max=LAST_SEQUENCE,
+        ),
     ] = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
