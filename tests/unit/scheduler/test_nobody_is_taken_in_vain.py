@@ -1,0 +1,98 @@
+"""Searches for victims that leave out whoever would be spared in the end, or could not help."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from admittance.scheduler import candidates, preempt
+from admittance.scheduler.config import Config
+from admittance.scheduler.room import Taken
+
+from scheduling import Story, groups
+
+POLICIES = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+QUEUES = 5
+
+
+def a_crowd(seed: int) -> Story:
+    """Queues that borrow from each other, and heads that need quota of their own queue as well as
+    of others."""
+    drawn = random.Random(seed)
+    story = Story(Config(preemption=True))
+    for n in range(QUEUES):
+        story.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
+    for n in range(30):
+        queue = f"q{drawn.choice((0, 1, 1, 2, 2, 3, 4))}"
+        size = str(drawn.randint(1, 4))
+        story.submit(f"w{n}", queue, size, priority=drawn.randint(0, 2), age=100 - n)
+        if drawn.random() < 0.8:
+            story.settle()
+    for n in range(QUEUES):
+        story.submit(f"head{n}", f"q{n}", str(drawn.randint(5, 10)), priority=5)
+        story.settle()
+    return story
+
+
+def told(story: Story) -> set[tuple[str, str, str]]:
+    return {(one.name, one.reason, one.by) for one in story.told}
+
+
+def nobody(*_: object) -> list[Taken]:
+    return []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_victims_are_those_of_a_search_that_takes_everybody_first(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = told(a_crowd(seed))
+    monkeypatch.setattr(preempt._Hunt, "come_within", nobody)
+    assert told(a_crowd(seed)) == short
+
+
+def test_those_that_would_be_spared_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    fill_back = preempt.fill_back
+
+    def counted(out: list[Taken], *rest: object, **more: bool) -> object:
+        taken.append(len(out))
+        return fill_back(out, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(preempt, "fill_back", counted)
+    story = Story(Config(preemption=True))
+    for n in range(2):
+        story.queue(f"q{n}", "all", resourceGroups=groups(default="20"), preemption=POLICIES)
+    story.submit("own", "q0", "5", priority=0, age=50)
+    for n in range(35):
+        story.submit(f"w{n:02}", "q1", "1", priority=0, age=40)
+    story.settle()
+    story.submit("head", "q0", "17", priority=5)
+    story.settle()
+    assert {one.name for one in story.told} >= {"own"}
+    assert len(story.told) == 13
+    assert max(taken) == 13
+
+
+def test_nobody_else_is_looked_for_where_only_the_own_queue_could_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    of = candidates.candidates_of
+
+    def noted(queue: preempt.Queue, *rest: object) -> object:
+        looked.append(queue.name)
+        return of(queue, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(candidates, "candidates_of", noted)
+    story = Story(Config(preemption=True))
+    for n in range(2):
+        story.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
+    story.submit("equal", "q0", "5", priority=5, age=50)
+    story.submit("other", "q1", "15", priority=0, age=50)
+    story.settle()
+    story.submit("head", "q0", "8", priority=5)
+    story.settle()
+    assert told(story) == set()
+    assert looked == []
