@@ -184,6 +184,7 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     assert admit.ok("logs", "workload", "hello").out == "from the pod\n"
     events = admit.ok("events", "--workload", "hello", "-o", "json")
     told = [json.loads(line)["subject"].split(".")[2] for line in events.lines]
+    assert admit("events", "--workload", "nobody").status == 1
     assert told[0] == "submitted"
     assert told.index("quota_reserved") < told.index("admitted") < told.index("finished")
     story = admit.ok("describe", "wl", "hello").out

@@ -23,6 +23,7 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
         check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "9 of 9 workloads finished" in told.stdout
+    assert "10 of 10 workloads finished" in told.stdout
+    assert "made room and ran again: step-" in told.stdout
     assert "had to wait for quota" in told.stdout
     assert "\033[" not in told.stdout  # nobody looks: plain text

@@ -47,6 +47,24 @@ spec:
           command: [sh, -c, "echo computing; sleep 2.5; echo done"]
           resources: {requests: {cpu: "2", memory: 256Mi}}
 """
+BORROWING_SECONDS: Final = 15.0
+"""Two steps at once are more than research has of its own."""
+AUDIT: Final = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: audit
+  labels: {kueue.x-k8s.io/queue-name: production}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: busybox
+          command: [sh, -c, "echo auditing; sleep 1; echo done"]
+          resources: {requests: {cpu: "3", memory: 256Mi}}
+"""
 
 
 class Demo:
@@ -91,7 +109,19 @@ class Demo:
             heading("Why does the last one wait?")
             await self.admit("explain", "workload", names[-1], fails=True)
             await self.admit("get", "pending", fails=True)
+        await self._reclaim(names)
         heading("The rest starts as quota comes free")
+
+    async def _reclaim(self, names: list[str]) -> None:
+        """Production takes back what research borrows, while it does."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BORROWING_SECONDS):
+                while self.tally.running(*names) < 2:
+                    await self.changed.wait()
+                    self.changed.clear()
+        heading("Production wants its quota back: a borrower is stopped, and runs again later")
+        self.tally.expect("audit")
+        await self.admit("submit", "-f", "-", text=AUDIT)
 
     async def close(self) -> None:
         """What a user would look at afterwards."""

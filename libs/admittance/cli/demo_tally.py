@@ -28,6 +28,11 @@ class Tally:
         """Who is not finished yet."""
         return [name for name in self._expected if "finished" not in self._at.get(name, {})]
 
+    def running(self, *names: str) -> int:
+        """How many of these have been admitted and are not finished."""
+        times = [self._at.get(name, {}) for name in names]
+        return sum("admitted" in one and "finished" not in one for one in times)
+
     @property
     def all_finished(self) -> bool:
         """Everybody who was expected finished, and none failed."""
@@ -52,4 +57,7 @@ class Tally:
             )
         if waited:
             lines.append(f"{len(waited)} had to wait for quota: {', '.join(sorted(waited))}")
+        stopped = sorted(name for name, times in self._at.items() if "evicted" in times)
+        if stopped:
+            lines.append(f"{len(stopped)} made room and ran again: {', '.join(stopped)}")
         return lines

@@ -32,16 +32,21 @@ async def events(
     since: datetime | None,
     all_namespaces: bool,
 ) -> None:
-    """Prints what happened, oldest first, a line each; with follow until it is interrupted."""
+    """Prints what happened, oldest first, a line each; with follow until it is interrupted. Raises
+    the answer that there is no such workload, where none ever was."""
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
         async for entry in _entries(bus, namespace, workload, since, follow=follow):
             _show(call, entry)
             shown += 1
-        if not shown and call.output not in (Output.JSON, Output.YAML):
-            about = f" of workload {workload}" if workload else ""
-            output.note(f"no events{about}" + (f" in namespace {namespace}" if namespace else ""))
+    if shown:
+        return
+    where = f" in namespace {namespace}" if namespace else ""
+    if workload and since is None:
+        raise AnswerIsNo(f"no events of workload {workload}{where}")
+    if call.output not in (Output.JSON, Output.YAML):
+        output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
 
 
 async def recent(bus: Link, namespace: str, workload: str, count: int) -> list[Told]:

@@ -234,4 +234,4 @@ def named(victims: Sequence[Victim]) -> str:
 
 def _lacking(one: Taken) -> str:
     asked, there = (render(one.resource, much) for much in (one.amount, max(0, one.available)))
-    return f"it asks for {one.resource}: {asked} in flavor {one.flavor}, where {there} is free"
+    return f"{one.resource} in flavor {one.flavor}, {asked} asked, {there} free"

@@ -254,7 +254,6 @@ def test_a_preemptor_says_once_that_it_waits_and_for_whom() -> None:
     (one,) = story.waiting
     assert one.refusal.reason == "WaitingForPreemptedWorkloads"
     assert one.refusal.message == (
-        "Waits for 1 workload (ns/low at priority -1) to go: it asks for cpu: 5 in flavor default, "
-        "where 0 is free"
+        "Waits for 1 workload (ns/low at priority -1) to go: cpu in flavor default, 5 asked, 0 free"
     )
     assert [(each.requested, each.available) for each in one.refusal.shortfalls] == [(5_000, 0)]
