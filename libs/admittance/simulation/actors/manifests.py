@@ -1,0 +1,153 @@
+"""Manifests are written between two batches, guarded: as the endpoints of the leader do."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from admittance.api.manifest import accept
+from admittance.simulation.actors.log_reader import Superseded
+from admittance.simulation.actors.performing import Performing, persist
+from admittance.simulation.actors.service import Service
+from admittance.simulation.kernel import Future, Signal
+from admittance.simulation.link import Unavailable
+from admittance.simulation.stream import EXPECTED, OPERATION, Outgoing, Refused
+from admittance.workload.phase import holds_quota
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.objects import Kept, Planned, plan, users_of
+from admittance.workload_controller.statement import statement
+
+GUARD: Final = "_admittance.manifests"
+
+
+class Manifests:
+    """What one leader writes for others, and the lock that its batches take as well."""
+
+    def __init__(
+        self, service: Service, epoch: int, controller: Controller, performing: Performing
+    ) -> None:
+        self._service = service
+        self._server = service.server
+        self._epoch = epoch
+        self._link = service.link
+        self._controller = controller
+        self._performing = performing
+        self._busy = False
+        self._free = Signal()
+        self._guard: int | None = None
+
+    def lock(self) -> Any:
+        """Waits until nothing is being committed."""
+        while self._busy:
+            self._free.clear()
+            yield self._free
+        self._busy = True
+
+    def unlock(self) -> None:
+        """The next one may commit."""
+        self._busy = False
+        self._free.set()
+
+    def request(self, manifests: list[dict[str, Any]], answer: Future) -> None:
+        """``admit.api.apply``: comes to us, is done between two batches, is answered."""
+
+        def begin() -> None:
+            self._service.process.start(self._apply(manifests, answer))
+
+        self._link.inwards(lambda: self._service.process.do(begin))
+
+    def _apply(self, manifests: list[dict[str, Any]], answer: Future) -> Any:
+        yield from self.lock()
+        try:
+            if "metadata" in manifests[0]:
+                outcome = yield from self._write(manifests)
+            else:
+                outcome = yield from self._remove(manifests[0]["delete"])
+        except (Unavailable, Superseded):
+            outcome = "unavailable"
+        self.unlock()
+        self._link.outwards(lambda: answer.settle(outcome))
+
+    def _write(self, manifests: list[dict[str, Any]]) -> Any:
+        service = self._service
+        read = [accept(manifest).manifest for manifest in manifests]
+        planned = list(plan(self._controller.objects, read, now=service.process.now()))
+        todo: list[Planned] = [one for one in planned if one.value is not None]
+        if not todo:
+            return "unchanged"
+        puts = [Outgoing(one.key, one.value or b"", {EXPECTED: str(one.expected)}) for one in todo]
+        last = yield from self._guarded(puts)
+        if isinstance(last, Refused):
+            return "stale"
+        statements = []
+        for number, one in enumerate(todo, last - len(todo) + 1):
+            value = one.value or b""
+            self._controller.keep_object(one.key, one.object, value, number)
+            statements.append(statement(self._controller, Kept(one.object, value, number)))
+            service.tell(f"applied {one.key} at {number}")
+        yield from self._performing.say(statements)
+        return "applied"
+
+    def _guarded(self, puts: list[Outgoing]) -> Any:
+        """As `admittance.workload_controller.guard`: all puts with the guard, or none."""
+        batch = [self._guard_put(), *puts]
+        try:
+            (last,) = yield from self._link.publish_all(
+                lambda _: self._server.bucket.atomic(batch), puts[-1:]
+            )
+        except Unavailable:
+            yield from self.regain()
+            for put in puts:
+                yield from persist(partial(self._performing.reload, put.subject))
+            raise
+        if isinstance(last, Refused):
+            yield from self.regain()
+            return last
+        self._guard = last - len(puts)
+        return last
+
+    def _guard_put(self) -> Outgoing:
+        headers = {} if self._guard is None else {EXPECTED: str(self._guard)}
+        return Outgoing(GUARD, str(self._epoch).encode(), headers)
+
+    def regain(self) -> Any:
+        """Nothing that was on its way lands any more."""
+        bucket = self._server.bucket
+        while True:
+            try:
+                (outcome,) = yield from self._link.publish_all(bucket.publish, [self._guard_put()])
+                if not isinstance(outcome, Refused):
+                    self._guard = outcome
+                    return
+                found = yield from self._link.ask(lambda: bucket.last[GUARD])
+            except Unavailable:
+                continue
+            if int(found.data) > self._epoch:
+                raise Superseded
+            self._guard = found.sequence
+
+    def _remove(self, key: str) -> Any:
+        controller = self._controller
+        kept = controller.objects.get(key)
+        if kept is None:
+            return "absent"
+        prefix, _, name = key.partition(".")
+        held = any(
+            known.workload is not None
+            and known.workload.status.admission is not None
+            and known.workload.status.admission.cluster_queue == name
+            and holds_quota(known.workload)
+            for _, known in controller.workloads.items()
+        )
+        if users_of(controller.objects, prefix, name) or (held and prefix == "clusterqueue"):
+            return "deferred"
+        marker = Outgoing(key, b"", {EXPECTED: str(kept.revision), OPERATION: "DEL"})
+        outcome = yield from self._guarded([marker])
+        if isinstance(outcome, Refused):
+            return "stale"
+        controller.keep_object(key, None, b"", outcome)
+        self._service.tell(f"deleted {key} at {outcome}")
+        yield from self._performing.say(
+            [statement(controller, kept._replace(revision=outcome), deleted=True)]
+        )
+        return "deleted"
