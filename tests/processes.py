@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from admittance.events.requests import Apply, ApplyReply, Health, HealthReply, Settled, SettledReply
+from admittance.events.applying import Apply, ApplyReply, Settled, SettledReply
+from admittance.events.requests import Health, HealthReply
 from admittance.runtime.bucket import Entry, get, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload import stored

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from admittance.events.applying import Delete
 from admittance.events.facts import CheckReported
-from admittance.events.requests import Delete
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduler.config import Config
 from admittance.whatif.change import change_of, perform

@@ -14,8 +14,8 @@ from admittance.bench import queues
 from admittance.bench.generator import RESOURCE, Plan, PlannedWorkload
 from admittance.bench.mimic import Mimic
 from admittance.bench.speaker import Speaker
+from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import token
-from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable

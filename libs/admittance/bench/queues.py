@@ -9,7 +9,8 @@ import msgspec
 
 from admittance.api.quantity import render
 from admittance.bench.generator import RESOURCE, Plan, PlannedQueue
-from admittance.events.requests import Apply, ApplyReply, Queues, QueuesReply
+from admittance.events.applying import Apply, ApplyReply
+from admittance.events.requests import Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable

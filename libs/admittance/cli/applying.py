@@ -20,7 +20,7 @@ from admittance.cli.link import Link, link
 from admittance.cli.options import Call
 from admittance.cli.reading import find
 from admittance.cli.submitting import submission_of, submit_all
-from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.applying import Apply, ApplyReply, Delete, DeleteReply
 
 APPLY_SECONDS: Final = 30.0
 AT_ONCE_BYTES: Final = 700_000

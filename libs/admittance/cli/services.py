@@ -10,7 +10,8 @@ import msgspec
 import nats.errors
 
 from admittance.cli.errors import BadInput
-from admittance.events.requests import Health, HealthReply, Settled
+from admittance.events.applying import Settled
+from admittance.events.requests import Health, HealthReply
 from admittance.runtime.bus import Bus
 
 

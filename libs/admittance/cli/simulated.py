@@ -7,7 +7,7 @@ from typing import Final
 
 from admittance.cli import output, tables
 from admittance.cli.output import Column, Table
-from admittance.events.requests import Applied
+from admittance.events.applying import Applied
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
     Counts,

@@ -17,7 +17,7 @@ from admittance.cli.options import Call, Output
 from admittance.cli.reading import find
 from admittance.cli.simulated import tell
 from admittance.cli.submitting import submission_of
-from admittance.events.requests import Applied, Delete
+from admittance.events.applying import Applied, Delete
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.whatif.simulate import joined
 

@@ -14,8 +14,8 @@ from admittance.cli.objects import Found
 from admittance.cli.options import Call
 from admittance.cli.reading import find
 from admittance.events import facts
+from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
-from admittance.events.requests import SettledReply
 from admittance.runtime import clock
 
 GONE_SECONDS: Final = 10.0

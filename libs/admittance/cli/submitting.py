@@ -18,7 +18,7 @@ from admittance.cli.errors import BadInput, CliError
 from admittance.cli.link import Link, link
 from admittance.cli.options import Call, Output
 from admittance.events import facts
-from admittance.events.requests import SettledReply
+from admittance.events.applying import SettledReply
 from admittance.events.subjects import object_key
 from admittance.runtime import clock
 from admittance.workload.phase import Phase

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.documents import text_of, write
-from admittance.events import checkpoints, facts, requests, system, whatif
+from admittance.events import applying, checkpoints, facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     BARRIER,
@@ -54,9 +54,9 @@ class Channel(NamedTuple):
 
 
 _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], ...]] = (
-    ("apply", requests.Apply, requests.ApplyReply, "both"),
-    ("delete", requests.Delete, requests.DeleteReply, "both"),
-    ("settled", requests.Settled, requests.SettledReply, "all"),
+    ("apply", applying.Apply, applying.ApplyReply, "both"),
+    ("delete", applying.Delete, applying.DeleteReply, "both"),
+    ("settled", applying.Settled, applying.SettledReply, "all"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("pending", requests.PendingQuery, requests.PendingReply, "both"),

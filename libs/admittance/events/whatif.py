@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from admittance.events.requests import Applied, Delete, Reply, Request
+from admittance.events.applying import Applied, Delete
+from admittance.events.requests import Reply, Request
 from admittance.events.shapes import Admission, Grounds, Shortfall
 
 

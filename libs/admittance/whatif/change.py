@@ -19,7 +19,7 @@ from admittance.api.manifest import decode_object, encode
 from admittance.api.problems import ManifestError
 from admittance.api.workload import Workload
 from admittance.events import facts
-from admittance.events.requests import Applied, Delete
+from admittance.events.applying import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy

@@ -15,11 +15,11 @@ import msgspec
 
 from admittance.api.kinds import KINDS
 from admittance.api.problems import ManifestError
+from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
 from admittance.events.names import plain, token
-from admittance.events.requests import SettledReply
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduler.config import Config

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from admittance.events.requests import SettledReply
+from admittance.events.applying import SettledReply
 from admittance.workload.stored import StoredWorkload
 
 

@@ -9,19 +9,17 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import kind_named
-from admittance.events.names import plain, token
-from admittance.events.requests import (
+from admittance.events.applying import (
     Applied,
     Apply,
     ApplyReply,
     Delete,
     DeleteReply,
-    Events,
-    EventsReply,
-    LogEntry,
     Settled,
     SettledReply,
 )
+from admittance.events.names import plain, token
+from admittance.events.requests import Events, EventsReply, LogEntry
 from admittance.events.subjects import object_key
 from admittance.runtime import bucket, clock, micro
 from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing

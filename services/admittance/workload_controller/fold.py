@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from admittance.events import facts
+from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE, Fact
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
-from admittance.events.requests import SettledReply
 from admittance.events.subjects import BARRIER, EPOCH, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored

@@ -16,8 +16,8 @@ from admittance.api.foreign import Foreign
 from admittance.api.kinds import KINDS, Manifest
 from admittance.api.manifest import encode
 from admittance.api.queues import ClusterQueue, LocalQueue, ResourceFlavor
+from admittance.events.applying import Applied
 from admittance.events.names import uid_of
-from admittance.events.requests import Applied
 from admittance.events.subjects import object_key
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from admittance.events.requests import SettledReply
+from admittance.events.applying import SettledReply
 from admittance.runtime import bucket, clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.consume import Bad, bury, persist

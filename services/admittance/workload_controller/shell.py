@@ -15,8 +15,9 @@ from typing import Final
 import structlog
 
 from admittance.events import subjects
+from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE
-from admittance.events.requests import Health, HealthReply, SettledReply
+from admittance.events.requests import Health, HealthReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import clock, lease_io, micro
 from admittance.runtime.bus import Bus

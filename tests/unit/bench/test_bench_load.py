@@ -15,15 +15,9 @@ from admittance.bench.load import carry_out, submission
 from admittance.bench.raw import persisted
 from admittance.bench.run import play
 from admittance.events import facts
+from admittance.events.applying import Applied, Apply, ApplyReply, SettledReply
 from admittance.events.codec import decode
-from admittance.events.requests import (
-    Applied,
-    Apply,
-    ApplyReply,
-    QueuesReply,
-    QueueStatus,
-    SettledReply,
-)
+from admittance.events.requests import QueuesReply, QueueStatus
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.server import EmbeddedServer

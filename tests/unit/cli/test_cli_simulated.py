@@ -10,7 +10,7 @@ import pytest
 from admittance.cli import simulated
 from admittance.cli.main import invoke
 from admittance.cli.simulating import shown
-from admittance.events.requests import Applied
+from admittance.events.applying import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.whatif import (
     Counts,
