@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import islice
+from typing import Final
 
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan
@@ -19,6 +20,10 @@ from admittance.scheduler.reasons import complete
 from admittance.scheduler.standing import untold
 from admittance.scheduler.world import World
 
+UNDER_WAY_MAX: Final = 256
+"""So many may be on their way: they are not urgent, and where they are written down slowly, more of
+them would only keep back what is."""
+
 
 def due(world: World, now: datetime) -> list[Refused]:
     """The refusals to be said now, marked as on their way. What is left over is due at once."""
@@ -26,7 +31,9 @@ def due(world: World, now: datetime) -> list[Refused]:
     loud = world.loud
     latest = now - world.config.refusal_delay
     while loud.items and loud.items[0][0] <= latest:
-        room = world.config.refusals_per_call - len(refused)
+        room = min(
+            world.config.refusals_per_call - len(refused), UNDER_WAY_MAX - len(world.refusing)
+        )
         if room <= 0:
             break
         who = loud.pop()
@@ -77,6 +84,7 @@ def _refused(
     if member.inflight or domain is None or not domain.owned:
         return ()
     member.inflight = Say.REFUSED
+    world.refusing[member] = None
     member.seen = world.seen
     domain.inflight[member] = None
     said = Refused(
@@ -101,6 +109,9 @@ def _scan(member: Member, scanned: Scanned) -> Scan:
 
 
 def earliest(world: World) -> datetime | None:
-    """When a refusal may be due next; None: there is none to say."""
+    """When a refusal may be due next; None: there is none to say, or none before some of those on
+    their way have been heard of."""
     items = world.loud.items
+    if len(world.refusing) >= UNDER_WAY_MAX:
+        return None
     return items[0][0] + world.config.refusal_delay if items else None

@@ -25,8 +25,9 @@ class World:
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
-    ``loud``: whom to tell why they wait, and when. ``promises``: who had to go, by the uid of whom
-    they went for. ``joints``: the domains where quota is being handed on, and the decision.
+    ``loud``: whom to tell why they wait, and when; ``refusing``: to whom that is on its way.
+    ``promises``: who had to go, by the uid of whom they went for. ``joints``: the domains where
+    quota is being handed on, and the decision.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
     that was heard of. ``loops``: who took quota from whom how often.
     """
@@ -43,6 +44,7 @@ class World:
         self.busy: dict[Domain, None] = {}
         self.timers: list[tuple[datetime, Key]] = []
         self.loud = Loud()
+        self.refusing: dict[Member, None] = {}
         self.promises: dict[str, dict[Member, None]] = {}
         self.joints: dict[Domain, joint.Joint] = {}
         self.seen = 0
@@ -193,6 +195,7 @@ class World:
         if member.inflight is not Say.REFUSED:
             self.moved(domain)
         member.inflight = Say.NOTHING
+        self.refusing.pop(member, None)
         if domain is not None:
             domain.inflight.pop(member, None)
 

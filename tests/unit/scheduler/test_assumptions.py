@@ -10,6 +10,7 @@ import msgspec
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduler.config import Config
+from admittance.scheduler.refusals import UNDER_WAY_MAX
 
 from scheduling import Story, groups, quota
 
@@ -267,6 +268,21 @@ def test_refusals_come_a_portion_at_a_time() -> None:
     story.now += timedelta(seconds=1)
     counts = [len(story.core.refusals(now=story.now)) for _ in range(4)]
     assert counts == [2, 2, 1, 0]
+
+
+def test_no_more_refusals_are_under_way_than_are_soon_heard_of() -> None:
+    story = Story()
+    story.queue("cq", resourceGroups=groups(default="1"))
+    for n in range(UNDER_WAY_MAX + 2):
+        story.submit(f"w{n}", "cq", "2", age=n)
+    story.settle()
+    story.now += timedelta(seconds=1)
+    first = story.core.refusals(now=story.now)
+    assert (len(first), story.core.refusals(now=story.now)) == (UNDER_WAY_MAX, [])
+    assert story.core.next_wake() is None
+    story.finish(first[0].name)
+    assert story.core.next_wake() == story.now
+    assert len(story.core.refusals(now=story.now)) == 1
 
 
 # Stopping and inactive queues. --------------------------------------------------------------
