@@ -59,6 +59,11 @@ class ServiceProcess:
     def log(self) -> str:
         return self._log.read_text()
 
+    @property
+    def status(self) -> int | None:
+        """How it ended; None: it has not, or was killed."""
+        return self._process.returncode if self._process is not None else None
+
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)

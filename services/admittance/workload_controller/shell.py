@@ -89,16 +89,18 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             active[:] = [leader]
             work = asyncio.create_task(leader.run(), name="workload-controller")
             await _first(stopping, watch, work)
+            # What ends only because it is closed has not ended by itself.
+            ended = work.done()
             await leader.close()
             active.clear()
-            if work.done():
+            if ended:
                 with suppress(Superseded):
                     work.result()
                 leading.tenure.lost(CONTROLLER)
                 log.warning("superseded", epoch=epoch)
             else:
                 work.cancel()
-                with suppress(asyncio.CancelledError):
+                with suppress(asyncio.CancelledError, Superseded):
                     await work
     finally:
         await service.stop()

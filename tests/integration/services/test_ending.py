@@ -1,0 +1,32 @@
+"""SIGTERM ends a service cleanly: with status 0, and without a word about its own ending."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.runtime.bus import Bus
+
+from processes import Fleet, apply, eventually, health, queues
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.mark.parametrize("service", ["workload-controller", "scheduler", "runner"])
+async def test_a_service_that_leads_ends_without_a_complaint(
+    fleet: Fleet, bus: Bus, service: str
+) -> None:
+    controller = await fleet.start("workload-controller")
+    process = controller
+    if service != "workload-controller":
+        process = await fleet.start(service)
+
+    async def all_ready() -> bool:
+        ready = {one.service for one in await health(bus) if one.ready}
+        return {"workload-controller", service} <= ready
+
+    await apply(bus, *queues("cq"))
+    await eventually(all_ready)
+    await process.stop()
+    assert process.status == 0, process.log
+    assert "Traceback" not in process.log
+    assert '"level":"error"' not in process.log
