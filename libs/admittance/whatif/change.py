@@ -156,7 +156,7 @@ def _delete(copy: Copy, request: Delete) -> Applied:
     )
     about = f"{told.kind} {f'{told.namespace}/' if told.namespace else ''}{told.name}"
     if prefix == "workload":
-        if copy.workload((request.namespace, request.name)) is None:
+        if not copy.has_workload((request.namespace, request.name)):
             raise Wrong(because=f"{about} not found")
         copy.say([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
         return told

@@ -158,6 +158,10 @@ class Copy:
         """As it is now; None: there is none, or it has finished long ago."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
+    def has_workload(self, key: Key) -> bool:
+        """There is one, even if it has finished long ago."""
+        return self.workload(key) is not None or workload_key(*key) in self._finished
+
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
         """All that have not finished."""
         for _, known in self.controller.workloads.items():

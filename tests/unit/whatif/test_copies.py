@@ -12,7 +12,7 @@ import pytest
 from admittance.events.facts import Finished
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
-from admittance.events.whatif import Simulate, SimulateReply, WouldWait
+from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait
 from admittance.scheduler.config import AdmissionFairSharing, Config
 from admittance.whatif import copy as copies
 from admittance.whatif import simulate as whole
@@ -84,8 +84,8 @@ def test_who_is_being_evicted_already_stops_with_and_without_the_change() -> Non
     assert reply.starts[0].after == 1
 
 
-def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
-    town = a_town()
+def with_a_long_finished(town: Town) -> list[Entry]:
+    """The town's bucket once its workload a has finished and nobody holds it any more."""
     [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
     town.copy.say([Finished(namespace="ns", name="a")])
     town.copy.settle()
@@ -94,7 +94,20 @@ def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
     assert old.value is not None
     ended = msgspec.json.decode(old.value)
     ended["status"]["conditions"].append({"type": "Finished", "status": "True"})
-    entries = [*town.entries(), Entry(old.key, msgspec.json.encode(ended), 9_999)]
+    return [*town.entries(), Entry(old.key, msgspec.json.encode(ended), 9_999)]
+
+
+def test_a_workload_that_finished_long_ago_may_be_deleted() -> None:
+    town = a_town()
+    entries = with_a_long_finished(town)
+    request = Simulate(deletes=(Delete(kind="Workload", namespace="ns", name="a"),))
+    reply = simulate(entries, request, town.config, now=town.copy.now)
+    assert (reply.error, [one.outcome for one in reply.results]) == ("", ["deleted"])
+
+
+def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
+    town = a_town()
+    entries = with_a_long_finished(town)
     for cpu, outcome in ((1, "unchanged"), (2, "refused")):
         request = Simulate(objects=raws(a_job("a", "cq", cpu=cpu)))
         reply = simulate(entries, request, town.config, now=town.copy.now)
