@@ -55,6 +55,9 @@ LEAVING_SECONDS: Final = 2.0
 """How long to wait for the bucket at the end."""
 LONG_SECONDS: Final = 0.005
 """Work that nobody else in the process need wait behind."""
+BREATHS: Final = 3
+"""How much longer than a long piece of work the pause behind it is. With 50,000 workloads at once, of
+1 and 3 the latter took 42 instead of 46 s, and a fifth less CPU: fewer searches in vain."""
 log = structlog.get_logger()
 
 
@@ -222,11 +225,11 @@ class Shell:
                     decisions += decided
                     spent = clock.monotonic() - begun
                     if spent > LONG_SECONDS:
-                        # As much time again for everybody else in this process: who decides faster
-                        # than decisions are written down decides from old news.
+                        # Time for everybody else in this process: who decides faster than decisions
+                        # are written down decides from old news, and for nothing.
                         self._state(decisions)
                         decisions = []
-                        await asyncio.sleep(spent)
+                        await asyncio.sleep(BREATHS * spent)
                         begun = clock.monotonic()
             decisions += self._core.refusals(now=now)
             self._state(decisions)
