@@ -110,7 +110,7 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
     waits = find(await stored(bus, "high"), Type.QUOTA_RESERVED)
     assert waits is not None
     assert "ns/low at priority 1" in waits.message
-    assert "cpu: 1 in flavor default" in waits.message
+    assert "cpu in flavor default, 1 asked, 0 free" in waits.message
 
     shown = await _admit(nats_server.url, "get", "workload", "low", "-n", "ns", "-o", "yaml")
     assert "InClusterQueue" in shown
