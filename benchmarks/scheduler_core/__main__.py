@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from admittance.runtime.memory import seldom_collect
+
 from .figures import FIGURES, Figure
 
 
@@ -57,6 +59,8 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="another checkout to compare with")
     parser.add_argument("--turns", type=int, default=3, help="how often, with --against")
     options = parser.parse_args()
+    # As the services do.
+    seldom_collect()
     wanted: list[str] = options.only or list(FIGURES)
     names = [
         name
