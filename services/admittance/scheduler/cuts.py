@@ -61,19 +61,11 @@ def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
     stated: list[Revoked] = []
     for loss in losses(world, domain):
         member = loss.member
-        member.inflight = Say.REVOKED
-        member.seen = world.seen
-        domain.inflight[member] = None
+        world.under_way(member, domain, Say.REVOKED)
         world.moved(domain)
         stated.append(
             Revoked(
-                namespace=member.key[0],
-                name=member.key[1],
-                uid=member.uid,
-                time=now,
-                revision=member.revision,
-                seen=world.seen,
-                domain=domain.name,
+                **world.about(member, domain, now),
                 reason=loss.reason,
                 message=loss.message,
                 shortfalls=loss.shortfalls,

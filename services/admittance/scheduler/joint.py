@@ -59,9 +59,7 @@ def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Membe
         joint.given[giver] = Given(giver.charge, giver.ranked)
         world.release(giver)
         giver.joint = joint
-        giver.inflight = Say.HANDED_ON
-        giver.seen = world.seen
-        domain.inflight[giver] = None
+        world.under_way(giver, domain, Say.HANDED_ON)
 
 
 def heard_of(giver: Member) -> Queue:

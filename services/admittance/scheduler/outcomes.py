@@ -65,13 +65,7 @@ class Outcomes:
         self._under_way(member, Say.ASSIGNED)
         self._decided.append(
             Assigned(
-                namespace=member.key[0],
-                name=member.key[1],
-                uid=member.uid,
-                time=self._now,
-                revision=member.revision,
-                seen=world.seen,
-                domain=self._domain.name,
+                **self._about(member),
                 admission=admission,
                 message=message,
                 taken=taken,
@@ -100,7 +94,7 @@ class Outcomes:
             self._under_way(victim.member, Say.PREEMPTED)
             self._decided.append(
                 Preempted(
-                    **self._common(victim.member),
+                    **self._about(victim.member),
                     reason=victim.reason,
                     message=loops.told(member, victim, message),
                     by=f"{member.key[0]}/{member.key[1]}",
@@ -113,7 +107,7 @@ class Outcomes:
         if member.said != WAITING and not self._world.config.as_kueue:
             refusal = waiting(victims, assignment)
             self._under_way(member, Say.REFUSED)
-            self._decided.append(Refused(**self._common(member), refusal=refusal, scan=next(scans)))
+            self._decided.append(Refused(**self._about(member), refusal=refusal, scan=next(scans)))
         return bool(staying)
 
     def _handed_on(
@@ -159,20 +153,10 @@ class Outcomes:
         return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
 
     def _under_way(self, member: Member, what: Say) -> None:
-        member.inflight = what
-        member.seen = self._world.seen
-        self._domain.inflight[member] = None
+        self._world.under_way(member, self._domain, what)
 
-    def _common(self, member: Member) -> dict[str, Any]:
-        return {
-            "namespace": member.key[0],
-            "name": member.key[1],
-            "uid": member.uid,
-            "time": self._now,
-            "revision": member.revision,
-            "seen": self._world.seen,
-            "domain": self._domain.name,
-        }
+    def _about(self, member: Member) -> dict[str, Any]:
+        return self._world.about(member, self._domain, self._now)
 
 
 def head(member: Member, cursor: Cursor | None) -> Head:

@@ -83,18 +83,10 @@ def _refused(
     domain = member.queue.domain if member.queue is not None else None
     if member.inflight or domain is None or not domain.owned:
         return ()
-    member.inflight = Say.REFUSED
+    world.under_way(member, domain, Say.REFUSED)
     world.refusing[member] = None
-    member.seen = world.seen
-    domain.inflight[member] = None
     said = Refused(
-        namespace=member.key[0],
-        name=member.key[1],
-        uid=member.uid,
-        time=now,
-        revision=member.revision,
-        seen=world.seen,
-        domain=domain.name,
+        **world.about(member, domain, now),
         refusal=refusal,
         scan=_scan(member, scanned) if scanned is not None else None,
     )

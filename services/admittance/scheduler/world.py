@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from heapq import heappush
+from typing import Any
 
 from admittance.events.shapes import Admission, ConsumedUsage
 from admittance.quota.catalog import Catalog
@@ -187,6 +188,24 @@ class World:
         return held.queue
 
     # What is on its way. --------------------------------------------------------------------
+
+    def under_way(self, member: Member, domain: Domain, what: Say) -> None:
+        """Something was decided about the member; `landed` when the picture hears of it."""
+        member.inflight = what
+        member.seen = self.seen
+        domain.inflight[member] = None
+
+    def about(self, member: Member, domain: Domain, now: datetime) -> dict[str, Any]:
+        """What every decision about the member says."""
+        return {
+            "namespace": member.key[0],
+            "name": member.key[1],
+            "uid": member.uid,
+            "time": now,
+            "revision": member.revision,
+            "seen": self.seen,
+            "domain": domain.name,
+        }
 
     def landed(self, member: Member, domain: Domain | None) -> None:
         """Nothing about the member is on its way any more."""
