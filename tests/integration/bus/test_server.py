@@ -183,3 +183,16 @@ async def test_a_missing_stream_is_reported(bare_bus: Bus) -> None:
 async def test_sigterm_is_enough_to_end_it(nats_server: TestServer) -> None:
     os.kill(nats_server.server.pid, signal.SIGTERM)
     await until(lambda: not nats_server.server.alive())
+
+
+async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOMAXPROCS", raising=False)
+    monkeypatch.setenv("GOGC", "77")
+    server = EmbeddedServer(tmp_path / "data")
+    await server.start()
+    found = psutil.Process(server.pid).environ()
+    await server.stop()
+    assert int(found["GOMAXPROCS"]) == max(1, (os.cpu_count() or 1) // 4)
+    assert found["GOGC"] == "77"
