@@ -12,9 +12,10 @@ import msgspec
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.workload.arrive import Arrived
+from admittance.workload.limits import Limits
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.surroundings import Hindrance, RequiredCheck
+from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -22,9 +23,20 @@ NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 class Around:
     """Queues as a test wants them: everything runs, and no check is asked for, unless said."""
 
-    def __init__(self, checks: Iterable[str] = (), hindrance: Hindrance | None = None) -> None:
+    def __init__(
+        self,
+        checks: Iterable[str] = (),
+        hindrance: Hindrance | None = None,
+        limits: Limits | None = None,
+        rules: Iterable[CheckRules] = (),
+    ) -> None:
         self.checks = tuple(checks)
         self.stopped = hindrance
+        self.limits = limits or Limits()
+        self.rules = {one.name: one for one in rules}
+
+    def check(self, name: str) -> CheckRules | None:
+        return self.rules.get(name) or CheckRules(name, f"ctl-{name}")
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         return "cq" if queue else ""

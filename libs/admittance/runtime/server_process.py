@@ -49,8 +49,10 @@ def is_running(running: Running) -> bool:
     """Whether that very process still runs."""
     try:
         process = psutil.Process(running.pid)
-        same = abs(process.create_time() - running.started) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        if abs(process.create_time() - running.started) >= 1.0:
+            return False
+        # The first thread of a process that ends may be gone before the others are.
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False
 

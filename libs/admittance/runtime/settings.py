@@ -28,7 +28,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
     are stored; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
     bucket; its story stays on the log. ``checkpoint_seconds``: how often a checkpoint is written,
-    if anything happened since the last one.
+    if anything happened since the last one. ``drain_seconds``: after so long without a word from
+    the runner the quota of an evicted job is free all the same. ``check_delay_seconds``: the
+    longest that a check may put a workload off.
     """
 
     service: str
@@ -41,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     claim_seconds: float = 300.0
     finished_seconds: float = 7 * 86_400.0
     checkpoint_seconds: float = 4 * 3600.0
+    drain_seconds: float = 300.0
+    check_delay_seconds: float = 7 * 86_400.0
     json_logs: bool | None = None
     log_level: str = "info"
     configuration: Configuration = Configuration()
@@ -74,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 env, "ADMIT_FINISHED_SECONDS", _retention(configuration), least=60.0
             ),
             checkpoint_seconds=_number(env, "ADMIT_CHECKPOINT_SECONDS", 4 * 3600.0, least=1.0),
+            drain_seconds=_number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
+            check_delay_seconds=_number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
             json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
             configuration=configuration,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from admittance.api.checks import RetryStrategy
 from admittance.events.shapes import Admission
+from admittance.workload.limits import Limits
 
 
 class RequiredCheck(NamedTuple):
@@ -15,6 +17,17 @@ class RequiredCheck(NamedTuple):
 
     name: str
     controller: str
+
+
+class CheckRules(NamedTuple):
+    """What an AdmissionCheck says about its verdicts. ``retry``: the delay where its controller
+    asks for none. ``timeout_seconds``: how long it may judge; None: for ever."""
+
+    name: str
+    controller: str
+    preemption_policy: str = "Anytime"
+    retry: RetryStrategy | None = None
+    timeout_seconds: int | None = None
 
 
 class Hindrance(NamedTuple):
@@ -31,6 +44,15 @@ class Hindrance(NamedTuple):
 
 class Surroundings(Protocol):
     """The queues as they are now."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the deployment sets about time and retries."""
+        ...
+
+    def check(self, name: str) -> CheckRules | None:
+        """What the AdmissionCheck of that name says; None: there is none."""
+        ...
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         """The ClusterQueue behind a LocalQueue; "" when either is missing."""

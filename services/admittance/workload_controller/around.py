@@ -7,7 +7,8 @@ from typing import Final
 from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
-from admittance.workload.surroundings import Hindrance, RequiredCheck
+from admittance.workload.limits import Limits
+from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck
 from admittance.workload_controller.objects import Objects, checks_of
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
@@ -16,9 +17,23 @@ STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
 class Queues:
     """Implements `admittance.workload.surroundings.Surroundings`."""
 
-    def __init__(self, objects: Objects, catalog: Catalog) -> None:
+    def __init__(self, objects: Objects, catalog: Catalog, limits: Limits) -> None:
         self._objects = objects
         self._catalog = catalog
+        self.limits = limits
+
+    def check(self, name: str) -> CheckRules | None:
+        found = self._objects.check(name)
+        if found is None:
+            return None
+        spec = found.spec
+        return CheckRules(
+            name,
+            spec.controller_name,
+            spec.preemption_policy,
+            spec.retry,
+            spec.check_timeout_seconds,
+        )
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         local = self._objects.local_queue(namespace, queue)

@@ -22,6 +22,7 @@ from admittance.events.subjects import USAGE
 from admittance.events.system import BarrierEcho
 from admittance.quota.catalog import Catalog
 from admittance.workload import stored
+from admittance.workload.limits import Limits
 from admittance.workload_controller.around import Queues
 from admittance.workload_controller.commit import (
     Commit,
@@ -42,11 +43,11 @@ HEADER_FACT: Final = "Admit-Fact"
 class Controller:
     """All that the workload-controller knows, and what it makes of facts."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, limits: Limits | None = None) -> None:
         self.objects = Objects()
         self.catalog = Catalog()
         self.workloads = Workloads()
-        self.around = Queues(self.objects, self.catalog)
+        self.around = Queues(self.objects, self.catalog, limits or Limits())
         self.speaker = Speaker(self.objects, secret)
         self.unreadable: dict[str, str] = {}
         """Keys of values that nobody can read, and why; whoever tells of them takes them out."""

@@ -15,6 +15,7 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.history import last
 from admittance.runtime.message_ids import deployment_secret
+from admittance.workload.limits import Limits
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.journal import told_so_far, untold
@@ -26,12 +27,12 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 async def open_controller(
-    bus: Bus, floor: int
+    bus: Bus, floor: int, limits: Limits
 ) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
     """The controller with the bucket read, the keys of workloads with something unsaid, a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
     and what nobody told of."""
-    controller = Controller(await deployment_secret(bus))
+    controller = Controller(await deployment_secret(bus), limits)
     told = await told_so_far(bus)
     adopted: list[Adopted] = []
     everything = BucketReader(bus)

@@ -26,6 +26,7 @@ from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract
+from admittance.workload.limits import limits_of
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.endpoints import Endpoints
@@ -124,6 +125,11 @@ class Active:
         self._bus = bus
         self._settings = settings
         self._epoch = epoch
+        self._limits = limits_of(
+            settings.configuration,
+            drain=settings.drain_seconds,
+            check_delay=settings.check_delay_seconds,
+        )
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self.guard = Guard(bus, epoch)
         self._lock = asyncio.Lock()
@@ -160,7 +166,7 @@ class Active:
         await self._puller.start()
         await self.guard.take()
         controller, unsaid, self._config, found = await open_controller(
-            self._bus, self._puller.floor
+            self._bus, self._puller.floor, self._limits
         )
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"

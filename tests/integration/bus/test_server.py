@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -15,6 +17,7 @@ from admittance.runtime import streams
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import SetupError
 from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.server_process import Running, is_running
 
 from servers import TestServer, until
 
@@ -196,3 +199,22 @@ async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherw
     await server.stop()
     assert int(found["GOMAXPROCS"]) == max(1, (os.cpu_count() or 1) // 4)
     assert found["GOGC"] == "77"
+
+
+async def test_a_process_whose_first_thread_has_ended_still_runs() -> None:
+    """So does a server that is ending: its files are its own until the last thread is gone."""
+    program = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  (outlives the await)
+    try:
+        process = psutil.Process(child.pid)
+        running = Running(pid=child.pid, started=process.create_time(), port=0)
+        await until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+        assert is_running(running)
+    finally:
+        child.kill()
+    await until(lambda: not is_running(running))
+    assert child.wait() == -signal.SIGKILL

@@ -1,0 +1,97 @@
+"""What a workload waits for by the clock: one time per kind, a function of the stored object.
+
+A timer only says when to look again. Whoever hears that it is due asks this function anew, so a
+timer that is late, repeated or of an earlier state changes nothing. LIFECYCLE 1.4, 3.2, 6.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from admittance.workload.conditions import Type, find
+from admittance.workload.phase import Phase, is_stopping, phase
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.surroundings import Surroundings
+
+WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
+"""Reasons of Requeued=False that end by the clock."""
+
+
+class Kind(StrEnum):
+    """What a timer is set for; a token of its subject."""
+
+    REQUEUE = "requeue"
+    """The wait before the workload competes again is over (T20)."""
+    PODS_READY = "pods-ready"
+    """Its pods took too long to be ready, or to recover (T13, T14)."""
+    EXECUTION = "execution"
+    """It ran as long as it may (T15)."""
+    DRAIN = "drain"
+    """Nobody said that its job has stopped (T19)."""
+    CHECKS = "checks"
+    """A check took too long to judge (`checkTimeoutSeconds`)."""
+
+
+def due_times(
+    workload: StoredWorkload, now: datetime, around: Surroundings
+) -> dict[Kind, datetime]:
+    """When to look at the workload again, and for what. ``now`` only tells the phase."""
+    where = phase(workload, now)
+    found: dict[Kind, datetime | None] = {}
+    if where in (Phase.BACKOFF, Phase.PENDING):
+        found[Kind.REQUEUE] = _requeue(workload)
+    if is_stopping(workload):
+        found[Kind.DRAIN] = _since(workload, Type.EVICTED, around.limits.drain)
+    if where in (Phase.ADMITTED, Phase.RUNNING):
+        found[Kind.PODS_READY] = _pods_ready(workload, around)
+        found[Kind.EXECUTION] = _execution(workload)
+    if where is Phase.QUOTA_RESERVED:
+        found[Kind.CHECKS] = _checks(workload, around)
+    return {kind: at for kind, at in found.items() if at is not None}
+
+
+def _since(workload: StoredWorkload, kind: Type, wait: timedelta) -> datetime | None:
+    found = find(workload, kind)
+    since = found.last_transition_time if found is not None else None
+    return since + wait if since is not None else None
+
+
+def _requeue(workload: StoredWorkload) -> datetime | None:
+    requeued = find(workload, Type.REQUEUED)
+    if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
+        return None
+    state = workload.status.requeue_state
+    return state.requeue_at if state is not None else None
+
+
+def _pods_ready(workload: StoredWorkload, around: Surroundings) -> datetime | None:
+    limits = around.limits.pods_ready
+    if limits is None:
+        return None
+    ready = find(workload, Type.PODS_READY)
+    if ready is not None and ready.status == "True":
+        return None
+    if ready is None or ready.reason == "WaitForStart":
+        return _since(workload, Type.ADMITTED, limits.timeout)
+    return _since(workload, Type.PODS_READY, limits.recovery) if limits.recovery else None
+
+
+def _execution(workload: StoredWorkload) -> datetime | None:
+    longest = head(workload).maximum_execution_time_seconds
+    if longest is None:
+        return None
+    spent = workload.status.accumulated_past_execution_time_seconds or 0
+    return _since(workload, Type.ADMITTED, timedelta(seconds=max(0, longest - spent)))
+
+
+def _checks(workload: StoredWorkload, around: Surroundings) -> datetime | None:
+    ends = []
+    for row in workload.status.admission_checks:
+        rules = around.check(row.name) if row.state == "Pending" else None
+        if rules is not None and rules.timeout_seconds:
+            wait = timedelta(seconds=rules.timeout_seconds)
+            end = _since(workload, Type.QUOTA_RESERVED, wait)
+            if end is not None:
+                ends.append(end)
+    return min(ends, default=None)
