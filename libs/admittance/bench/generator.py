@@ -71,7 +71,7 @@ class Generator(
 
 class PlannedQueue(NamedTuple):
     """A ClusterQueue with its LocalQueue of the same name in ``namespace``. Quotas in millicores;
-    ``borrowing`` None: without limit."""
+    ``borrowing`` None: without limit. ``checks``: names of its admission checks."""
 
     name: str
     class_name: str
@@ -82,6 +82,7 @@ class PlannedQueue(NamedTuple):
     lending: int | None
     reclaim: str
     within: str
+    checks: tuple[str, ...] = ()
 
 
 class PlannedWorkload(NamedTuple):

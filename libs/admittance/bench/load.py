@@ -11,6 +11,7 @@ import nats.errors
 
 from admittance.api.quantity import render
 from admittance.bench import queues
+from admittance.bench.answers import Answers
 from admittance.bench.generator import RESOURCE, Plan, PlannedWorkload
 from admittance.bench.mimic import Mimic
 from admittance.bench.speaker import Speaker
@@ -62,6 +63,9 @@ async def carry_out(bus: Bus, plan: Plan) -> Outcome:
         await bus.nc.listen(f"admit.workload.{what}.>", mimic.hear)
         for what in ("admitted", "evicted")
     ]
+    if queues.checks_of(plan):
+        answers = Answers(speaker)
+        ears.append(await bus.nc.listen("admit.check.requested.>", answers.hear))
     created = [0.0] * len(plan.workloads)
     usage: list[dict[str, float]] = []
     started = clock.monotonic()

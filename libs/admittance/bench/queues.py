@@ -30,6 +30,10 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
     Raises SetupError with the first problem, and Unavailable.
     """
     manifests = [_manifest("ResourceFlavor", FLAVOR, {})]
+    manifests += [
+        _manifest("AdmissionCheck", name, {"controllerName": f"bench/{name}"})
+        for name in checks_of(plan)
+    ]
     manifests += [_cluster_queue(queue) for queue in plan.queues]
     manifests += [
         _manifest("LocalQueue", queue.name, {"clusterQueue": queue.name}, queue.namespace)
@@ -50,6 +54,11 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
         if clock.monotonic() > deadline:
             raise SetupError("the scheduler did not take up the queues in time: see `admit doctor`")
         await asyncio.sleep(0.1)
+
+
+def checks_of(plan: Plan) -> list[str]:
+    """Every admission check of the plan's queues, each once."""
+    return sorted({name for queue in plan.queues for name in queue.checks})
 
 
 async def state(bus: Bus, deadline: float) -> QueuesReply:
@@ -101,6 +110,8 @@ def _cluster_queue(queue: PlannedQueue) -> dict[str, Any]:
             }
         ],
     }
+    if queue.checks:
+        spec["admissionChecks"] = list(queue.checks)
     if not queue.cohort:
         del spec["cohortName"]
     return _manifest("ClusterQueue", queue.name, spec)

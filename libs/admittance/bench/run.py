@@ -14,7 +14,7 @@ import psutil
 
 from admittance.bench import measure, queues, raw
 from admittance.bench.generator import Plan, plan, read
-from admittance.bench.load import carry_out
+from admittance.bench.load import Outcome, carry_out
 from admittance.bench.report import Report, report, told, write
 from admittance.bench.system import embedded
 from admittance.runtime.bus import Bus
@@ -52,7 +52,7 @@ def run(
 def measured(what: Plan, nats_url: str | None) -> Report:
     """The figures of one plan, against the embedded system or that at nats_url."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_measured(what, nats_url))
+        return runner.run(outcome_of(what, nats_url))[0]
 
 
 def main_of(command: Callable[[], list[str]]) -> None:
@@ -73,7 +73,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _measured(what: Plan, nats_url: str | None) -> Report:
+async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]:
+    """The figures of one plan, and what they were made from."""
     async with _system(nats_url) as (url, find):
         bus = await Bus.connect(
             url, name="admit-bench", creds=os.environ.get("ADMIT_NATS_CREDS") or None
@@ -84,7 +85,7 @@ async def _measured(what: Plan, nats_url: str | None) -> Report:
             await bus.close()
 
 
-async def play(bus: Bus, what: Plan, find: Find) -> Report:
+async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
     """Creates the queues, carries out the plan, and measures the processes that find names."""
     await queues.create(bus, what)
     meter = measure.Meter(find)
@@ -98,7 +99,7 @@ async def play(bus: Bus, what: Plan, find: Find) -> Report:
     persisted = await raw.persisted(bus) - before
     # Afterwards, so that it costs the system neither memory nor time; the same server, as warm.
     raw_per_second = await raw.publish_per_second(bus)
-    return report(
+    made = report(
         what,
         outcome,
         processes=processes,
@@ -107,6 +108,7 @@ async def play(bus: Bus, what: Plan, find: Find) -> Report:
         raw_per_second=raw_per_second,
         persisted=persisted,
     )
+    return made, outcome
 
 
 @asynccontextmanager

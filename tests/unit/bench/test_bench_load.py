@@ -117,7 +117,7 @@ async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission
 async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
     await (toy := Toy(bus)).start()
     before = await persisted(bus)
-    found = await asyncio.wait_for(play(bus, PLAN, lambda: [psutil.Process()]), 30)
+    found, _ = await asyncio.wait_for(play(bus, PLAN, lambda: [psutil.Process()]), 30)
     plain = msgspec.json.decode(encode(found))
     assert {
         "wallSeconds",

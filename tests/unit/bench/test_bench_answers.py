@@ -1,0 +1,46 @@
+"""The check controllers' part of a benchmark: whoever is asked says Ready, of the cycle asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from admittance.bench.answers import Answers
+from admittance.bench.speaker import Speaker
+from admittance.events import facts
+from admittance.events.codec import decode, encode
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus
+
+pytestmark = pytest.mark.bus
+
+
+async def test_whoever_is_asked_says_ready_of_that_cycle(bus: Bus) -> None:
+    speaker = Speaker(bus)
+    speaking = asyncio.create_task(speaker.run())
+    answered: asyncio.Queue[facts.CheckReported] = asyncio.Queue()
+
+    def hear(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        fact = decode(subject.decode(), data)
+        assert isinstance(fact, facts.CheckReported)
+        answered.put_nowait(fact)
+
+    await bus.nc.listen("admit.check.reported.>", hear)
+    await bus.nc.listen("admit.check.requested.>", Answers(speaker).hear)
+    asked = facts.CheckRequested(
+        namespace="team",
+        name="w.1",
+        controller="bench/c",
+        check="c",
+        cycle=3,
+        workload=msgspec.Raw(b"{}"),
+    )
+    await bus.nc.publish(subject_of(asked), encode(asked))
+    said = await asyncio.wait_for(answered.get(), 10)
+    await speaker.quiet()
+    speaking.cancel()
+    assert (said.namespace, said.name, said.check) == ("team", "w.1", "c")
+    assert (said.cycle, said.state) == (3, "Ready")
+    assert speaker.refused == []
