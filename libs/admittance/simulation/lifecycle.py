@@ -1,0 +1,172 @@
+"""The invariants (i) to (vi) of LIFECYCLE 1.4, and what follows from 1.1, 2.3 and 3.3 for every
+write: over values, so that simulations and tests look at the same ones.
+
+Drawn from the text, not from the table of moves. Of a folded batch several facts are one write:
+whatever is said here holds of such a write, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from admittance.simulation import naive
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.phase import Phase, holds_quota, phase
+from admittance.workload.stored import StoredWorkload, head
+
+Stopped = Callable[[str, str], bool]
+"""Whether the queue of that namespace and name is missing or stopped now."""
+
+BY_TIME = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
+BY_QUEUE = frozenset({"ClusterQueueStopped", "LocalQueueStopped"})
+
+
+def broken(
+    old: StoredWorkload | None,
+    new: StoredWorkload | None,
+    now: datetime,
+    stopped: Stopped | None = None,
+) -> list[str]:
+    """What the write of ``new`` over ``old`` breaks, a sentence each; None: no workload.
+
+    ``stopped`` None: nobody knows which queues run, so that a workload which waits for one is
+    taken at its word.
+    """
+    found: list[str] = []
+    if new is not None:
+        found += _state(new, now)
+        found += _exit(new, stopped)
+    if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
+        found += _step(old, new, now)
+    return found
+
+
+def _state(workload: StoredWorkload, now: datetime) -> Iterator[str]:
+    status = workload.status
+    reserved = is_true(workload, Type.QUOTA_RESERVED)
+    if is_true(workload, Type.ADMITTED) and not reserved:
+        yield "it is admitted without a reservation (i)"
+    if reserved != (status.admission is not None):
+        yield f"reserved {reserved}, and its admission is {status.admission} (i)"
+    if phase(workload, now) is Phase.PENDING:
+        for row in status.admission_checks:
+            if row.state in ("Retry", "Rejected"):
+                yield f"it is pending with {row.name} in {row.state} (iv)"
+    for row in status.admission_checks:
+        if status.admission is None and row.pod_set_updates:
+            yield f"{row.name} has updates without a reservation (v)"
+        if row.requeue_after_seconds is not None and row.state != "Retry":
+            yield f"{row.name} is {row.state} and asks for a delay (3.1)"
+        if row.pod_set_updates and row.state != "Ready":
+            yield f"{row.name} is {row.state} and has updates (3.1)"
+        if row.retry_count and is_true(workload, Type.ADMITTED) and row.state == "Ready":
+            yield f"{row.name} is Ready and counts {row.retry_count} retries (3.3)"
+    if not head(workload).active and status.requeue_state is not None:
+        yield "it is turned off and waits for a time (3.3)"
+    names = [row.name for row in status.admission_checks]
+    if len(set(names)) < len(names):
+        yield f"a check has two rows: {names}"
+
+
+def _exit(workload: StoredWorkload, stopped: Stopped | None) -> Iterator[str]:
+    """(iii): something can set Requeued=True again."""
+    requeued = find(workload, Type.REQUEUED)
+    if requeued is None or requeued.status != "False" or is_true(workload, Type.FINISHED):
+        return
+    if holds_quota(workload) or not head(workload).active:
+        return  # The release decides; or whoever turns it on again.
+    state = workload.status.requeue_state
+    at = state.requeue_at if state is not None else None
+    if requeued.reason in BY_TIME:
+        if at is None:
+            yield f"it waits with {requeued.reason} and for no time (iii)"
+    elif requeued.reason in BY_QUEUE:
+        queue = head(workload).queue_name
+        if stopped is not None and not stopped(workload.metadata.namespace, queue):
+            yield f"it waits with {requeued.reason}, and its queue runs (iii)"
+    else:
+        yield f"nothing ends a wait with {requeued.reason} (iii)"
+
+
+def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[str]:
+    before, after = old.status, new.status
+    if after.admission_cycle < before.admission_cycle:
+        yield f"the cycle went back from {before.admission_cycle} to {after.admission_cycle}"
+    if after.rounds_since > after.admission_cycle:
+        yield f"rounds since {after.rounds_since}, cycle {after.admission_cycle}"
+    had, has = before.admission, after.admission
+    if had is not None and has is not None and had != has:
+        yield "its admission was edited (1.1)"
+    if is_true(old, Type.FINISHED) and (before, old.spec) != (after, new.spec):
+        yield "it is finished and moved on"
+    if is_true(old, Type.ADMITTED) and is_false(new, Type.ADMITTED) and has is not None:
+        yield "it was un-admitted without a release (1.4)"
+    if (
+        had is not None
+        and has is None
+        and is_true(old, Type.ADMITTED)
+        and not is_true(new, Type.EVICTED)
+    ):
+        yield "what was admitted lost its quota without an eviction"
+    was, became = find(old, Type.REQUEUED), find(new, Type.REQUEUED)
+    woke = (
+        became is not None
+        and became.reason == "BackoffFinished"
+        and became.status == "True"
+        and (was is None or was.status != "True" or was.reason != "BackoffFinished")
+    )
+    if woke and after.admission_cycle == before.admission_cycle:
+        yield "it woke and its cycle stayed (3.4, step 7)"
+    until = before.requeue_state.requeue_at if before.requeue_state is not None else None
+    if woke and was is not None and was.status == "False" and until is not None and now < until:
+        yield f"it woke at {now.isoformat()}, before {until.isoformat()} (3.2)"
+    rows = {row.name: row for row in before.admission_checks}
+    for row in after.admission_checks:
+        same = rows.get(row.name)
+        if same is None:
+            continue
+        if row.state != same.state and row.last_transition_time is None:
+            yield f"{row.name} changed its state at no time (2.5)"
+        if row.state == "Retry" and row.retry_count > same.retry_count:
+            yield f"{row.name} counts a retry that has not begun (3.1)"
+
+
+class AdmittedSeconds:
+    """(vi): seconds of admissions that have ended, counted apart from the workload."""
+
+    def __init__(self) -> None:
+        self._ended = 0
+        self._since: datetime | None = None
+
+    def saw(self, workload: StoredWorkload) -> list[str]:
+        """The next revision of the workload: what is wrong with what it says."""
+        admitted = find(workload, Type.ADMITTED)
+        if admitted is not None and admitted.status == "True":
+            self._since = admitted.last_transition_time
+        elif admitted is not None and self._since is not None:
+            assert admitted.last_transition_time is not None
+            self._ended += int((admitted.last_transition_time - self._since).total_seconds())
+            self._since = None
+        told = workload.status.accumulated_past_execution_time_seconds or 0
+        if not told and not head(workload).active:
+            self._ended = 0  # Turned off, it may start over (6).
+        if told != self._ended:
+            return [f"it was admitted for {self._ended} s and says {told} (vi)"]
+        return []
+
+
+def booked(workloads: Iterable[StoredWorkload]) -> dict[str, naive.Usage]:
+    """(ii): what the workloads' reservations amount to, by ClusterQueue: each counts once."""
+    found: dict[str, naive.Usage] = {}
+    for workload in workloads:
+        admission = workload.status.admission
+        if not holds_quota(workload) or admission is None:
+            continue
+        usage = found.setdefault(admission.cluster_queue, {})
+        for cell, much in naive.usage_of(admission).items():
+            usage[cell] = usage.get(cell, 0) + much
+    return {
+        queue: {cell: much for cell, much in usage.items() if much}
+        for queue, usage in found.items()
+    }

@@ -1,0 +1,32 @@
+"""The invariants of a workload's life, looked at in every revision: those of the simulation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from admittance.simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
+from admittance.workload.stored import StoredWorkload
+
+
+class Watch:
+    """Looks at every revision of every workload; raises AssertionError where one is broken."""
+
+    def __init__(self, stopped: Stopped | None = None) -> None:
+        self.revisions = 0
+        self._stopped = stopped
+        self._known: dict[str, StoredWorkload] = {}
+        self._seconds: dict[str, AdmittedSeconds] = {}
+
+    def saw(self, key: str, workload: StoredWorkload | None, now: datetime) -> None:
+        """The workload is so from now on; None: it is gone."""
+        self.revisions += 1
+        old = self._known.pop(key, None)
+        found = broken(old, workload, now, self._stopped)
+        if workload is not None:
+            self._known[key] = workload
+            uid = workload.metadata.uid
+            found += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
+        assert not found, f"{key}: {'; '.join(found)}\n{old}\n{workload}"
+
+
+__all__ = ["Watch", "booked", "broken"]
