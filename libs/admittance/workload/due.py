@@ -12,7 +12,7 @@ from enum import StrEnum
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.surroundings import Surroundings
+from admittance.workload.surroundings import Rules
 
 WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 """Reasons of Requeued=False that end by the clock."""
@@ -33,9 +33,7 @@ class Kind(StrEnum):
     """A check took too long to judge (`checkTimeoutSeconds`)."""
 
 
-def due_times(
-    workload: StoredWorkload, now: datetime, around: Surroundings
-) -> dict[Kind, datetime]:
+def due_times(workload: StoredWorkload, now: datetime, around: Rules) -> dict[Kind, datetime]:
     """When to look at the workload again, and for what. ``now`` only tells the phase."""
     where = phase(workload, now)
     found: dict[Kind, datetime | None] = {}
@@ -65,7 +63,7 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     return state.requeue_at if state is not None else None
 
 
-def _pods_ready(workload: StoredWorkload, around: Surroundings) -> datetime | None:
+def _pods_ready(workload: StoredWorkload, around: Rules) -> datetime | None:
     limits = around.limits.pods_ready
     if limits is None:
         return None
@@ -85,7 +83,7 @@ def _execution(workload: StoredWorkload) -> datetime | None:
     return _since(workload, Type.ADMITTED, timedelta(seconds=max(0, longest - spent)))
 
 
-def _checks(workload: StoredWorkload, around: Surroundings) -> datetime | None:
+def _checks(workload: StoredWorkload, around: Rules) -> datetime | None:
     ends = []
     for row in workload.status.admission_checks:
         rules = around.check(row.name) if row.state == "Pending" else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from admittance.api.checks import RetryStrategy
+from admittance.api.checks import AdmissionCheck, RetryStrategy
 from admittance.events.shapes import Admission
 from admittance.workload.limits import Limits
 
@@ -30,6 +30,18 @@ class CheckRules(NamedTuple):
     timeout_seconds: int | None = None
 
 
+def rules_of(check: AdmissionCheck) -> CheckRules:
+    """What that object says."""
+    spec = check.spec
+    return CheckRules(
+        check.metadata.name,
+        spec.controller_name,
+        spec.preemption_policy,
+        spec.retry,
+        spec.check_timeout_seconds,
+    )
+
+
 class Hindrance(NamedTuple):
     """Why a queue takes nobody: the reason and message of QuotaReserved=False.
 
@@ -42,8 +54,8 @@ class Hindrance(NamedTuple):
     evicted_as: str = ""
 
 
-class Surroundings(Protocol):
-    """The queues as they are now."""
+class Rules(Protocol):
+    """What bears on times: `admittance.workload.due` asks for no more."""
 
     @property
     def limits(self) -> Limits:
@@ -53,6 +65,10 @@ class Surroundings(Protocol):
     def check(self, name: str) -> CheckRules | None:
         """What the AdmissionCheck of that name says; None: there is none."""
         ...
+
+
+class Surroundings(Rules, Protocol):
+    """The queues as they are now."""
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         """The ClusterQueue behind a LocalQueue; "" when either is missing."""

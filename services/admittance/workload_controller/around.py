@@ -8,7 +8,7 @@ from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
 from admittance.workload.limits import Limits
-from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck
+from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck, rules_of
 from admittance.workload_controller.objects import Objects, checks_of
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
@@ -24,16 +24,7 @@ class Queues:
 
     def check(self, name: str) -> CheckRules | None:
         found = self._objects.check(name)
-        if found is None:
-            return None
-        spec = found.spec
-        return CheckRules(
-            name,
-            spec.controller_name,
-            spec.preemption_policy,
-            spec.retry,
-            spec.check_timeout_seconds,
-        )
+        return None if found is None else rules_of(found)
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         local = self._objects.local_queue(namespace, queue)
