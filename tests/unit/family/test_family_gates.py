@@ -1,0 +1,76 @@
+"""One sibling preempts at a time: whose gate opens, and who has to wait for a better one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from admittance.family.gates import PREEMPTION_TIMEOUT, Opening, Sibling, first_choice, to_open
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BLOCKED = {"evaluated": True, "blocked": True}
+
+
+def sibling(place: int, **more: bool) -> Sibling:
+    return Sibling(f"v{place}", place, **{"evaluated": True, **more})
+
+
+@pytest.mark.parametrize(
+    ("siblings", "expected"),
+    [
+        pytest.param([sibling(0, **BLOCKED), sibling(1, **BLOCKED)], "v0", id="the better one"),
+        pytest.param([sibling(0), sibling(1, **BLOCKED)], "v1", id="one that fits is passed over"),
+        pytest.param(
+            [sibling(0, evaluated=False), sibling(1, **BLOCKED)],
+            "",
+            id="one not looked at yet stops the walk",
+        ),
+        pytest.param([sibling(0), sibling(1)], "", id="nobody asks"),
+        pytest.param([], "", id="nobody is there"),
+    ],
+)
+def test_without_a_holder(siblings: list[Sibling], expected: str) -> None:
+    assert to_open(siblings, None, NOON) == expected
+
+
+@pytest.mark.parametrize(
+    ("holder", "waited", "expected"),
+    [
+        pytest.param(sibling(0, open=True), timedelta(minutes=4), "", id="its time runs"),
+        pytest.param(sibling(0, open=True), PREEMPTION_TIMEOUT, "v1", id="its time is over"),
+        pytest.param(
+            sibling(0, open=True, took=True),
+            timedelta(minutes=9),
+            "",
+            id="others have gone for it, however long its checks take",
+        ),
+        pytest.param(sibling(0), timedelta(minutes=1), "v1", id="it was evicted and is closed"),
+        pytest.param(None, timedelta(minutes=1), "v1", id="it is gone"),
+    ],
+)
+def test_with_a_holder(holder: Sibling | None, waited: timedelta, expected: str) -> None:
+    siblings = [one for one in (holder, sibling(1, **BLOCKED)) if one is not None]
+    assert to_open(siblings, Opening("v0", NOON - waited), NOON) == expected
+
+
+@pytest.mark.parametrize(
+    ("siblings", "stopping", "expected"),
+    [
+        pytest.param([sibling(0, **BLOCKED), sibling(1)], [], 0, id="blocked, and no gate open"),
+        pytest.param(
+            [sibling(0, **BLOCKED), sibling(1, open=True)],
+            [],
+            None,
+            id="blocked, and another one has the open gate",
+        ),
+        pytest.param(
+            [sibling(0, open=True), sibling(1)], ["v0"], 0, id="its victims are still stopping"
+        ),
+        pytest.param([sibling(0), sibling(1)], [], None, id="nobody needs victims"),
+    ],
+)
+def test_who_has_to_wait_for_a_better_one(
+    siblings: list[Sibling], stopping: list[str], expected: int | None
+) -> None:
+    assert first_choice(siblings, stopping) == expected

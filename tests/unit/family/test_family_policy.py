@@ -1,0 +1,166 @@
+"""Who of a family may try: the stories of KEP-8691 on the bare policy."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.family.policy import STOPPED, Family, Variant, Why, next_change, wishes
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+THREE = (Variant("reservation", 0), Variant("on-demand", 1), Variant("spot", 2))
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def active(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> list[str]:
+    return [name for name, wish in wishes(family, variants, after(at)).items() if wish.active]
+
+
+def why(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> dict[str, str]:
+    return {name: wish.why for name, wish in wishes(family, variants, after(at)).items()}
+
+
+def test_with_nothing_admitted_everybody_races() -> None:
+    assert active(Family(True, NOON)) == ["reservation", "on-demand", "spot"]
+    assert active(Family(True, NOON, mode="NoMigration", floor="reservation")) == [
+        "reservation",
+        "on-demand",
+        "spot",
+    ]
+
+
+def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
+    family = Family(True, NOON, admitted="on-demand", first_admitted=NOON)
+    assert why(family) == {
+        "reservation": Why.UPGRADE,
+        "on-demand": Why.ADMITTED,
+        "spot": Why.LOWER_THAN_ADMITTED,
+    }
+
+
+def test_story_2_nobody_moves_up_to_less_than_the_floor() -> None:
+    family = Family(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
+    assert why(family)["on-demand"] == Why.BELOW_MIN
+    assert active(family) == ["reservation", "spot"]
+
+
+def test_story_4_without_migration_only_the_admitted_one_stays() -> None:
+    family = Family(True, NOON, mode="NoMigration", admitted="on-demand", first_admitted=NOON)
+    assert active(family) == ["on-demand"]
+
+
+LATER = (Variant("reservation", 0), Variant("on-demand", 1, create_delay=7200))
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param(7199, ["reservation"], id="not a second before its delay"),
+        pytest.param(7200, ["reservation", "on-demand"], id="at its delay"),
+    ],
+)
+def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) -> None:
+    assert active(Family(True, NOON), LATER, at) == expected
+
+
+def test_story_5_a_worse_variant_whose_time_comes_after_a_better_was_admitted_stays_out() -> None:
+    family = Family(True, NOON, admitted="reservation", first_admitted=after(3600))
+    assert why(family, LATER, 7200)["on-demand"] == Why.LOWER_THAN_ADMITTED
+
+
+def test_an_admitted_variant_is_not_stopped_by_a_delay_that_was_given_later() -> None:
+    family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
+    assert why(family, LATER, 20)["on-demand"] == Why.ADMITTED
+
+
+SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1))
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param(86_409, Why.UPGRADE, id="not a second too early"),
+        pytest.param(86_410, Why.DELETE_DELAY, id="when its time is over"),
+    ],
+)
+def test_story_6_a_better_variant_tries_only_so_long(at: float, expected: Why) -> None:
+    family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
+    assert why(family, SHORT, at)["reservation"] == expected
+
+
+def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
+    admitted = Family(True, NOON, admitted="reservation", first_admitted=NOON)
+    assert why(admitted, SHORT, 90_000)["reservation"] == Why.ADMITTED
+    assert why(Family(True, NOON), SHORT, 90_000)["reservation"] == Why.RACE
+
+
+@pytest.mark.parametrize("stopped", sorted(STOPPED))
+def test_what_was_stopped_for_good_is_never_brought_back_by_policy(stopped: str) -> None:
+    variants = (Variant("reservation", 0, stopped_by=stopped), Variant("spot", 1))
+    assert active(Family(True, NOON), variants) == ["spot"]
+
+
+def test_nobody_is_active_without_an_active_parent() -> None:
+    assert active(Family(False, NOON, admitted="spot", first_admitted=NOON)) == []
+
+
+def test_an_admitted_variant_that_is_gone_leaves_a_race() -> None:
+    assert active(Family(True, NOON, admitted="gone", first_admitted=NOON)) == [
+        "reservation",
+        "on-demand",
+        "spot",
+    ]
+
+
+some_variants = st.lists(
+    st.tuples(
+        st.sampled_from(["", "Rejected", "User", "RequeuingLimit"]),
+        st.integers(0, 50),
+        st.none() | st.integers(0, 50),
+    ),
+    min_size=1,
+    max_size=5,
+).map(
+    lambda rows: tuple(
+        Variant(f"v{n}", n, stopped, create, delete)
+        for n, (stopped, create, delete) in enumerate(rows)
+    )
+)
+some_families = st.builds(
+    Family,
+    active=st.booleans(),
+    start=st.just(NOON),
+    mode=st.sampled_from(["NoMigration", "UpgradeOnly"]),
+    floor=st.sampled_from(["", "v0", "v2"]),
+    admitted=st.sampled_from(["", "v0", "v1", "v3"]),
+    first_admitted=st.none() | st.integers(0, 50).map(after),
+)
+
+
+@given(some_families, some_variants, st.integers(0, 60))
+def test_between_now_and_the_next_change_nothing_changes(
+    family: Family, variants: tuple[Variant, ...], at: int
+) -> None:
+    now = after(at)
+    change = next_change(family, variants, now)
+    last = 120 if change is None else int((change - NOON).total_seconds()) - 1
+    present = wishes(family, variants, now)
+    assert all(wishes(family, variants, after(n)) == present for n in range(at, last + 1))
+    if change is not None:
+        assert wishes(family, variants, change) != present
+
+
+@given(some_families, some_variants, st.integers(0, 60))
+def test_with_one_admitted_only_better_ones_try(
+    family: Family, variants: tuple[Variant, ...], at: int
+) -> None:
+    admitted = next((one for one in variants if one.name == family.admitted), None)
+    found = active(family, variants, at)
+    if admitted is not None:
+        assert all(int(name[1:]) <= admitted.place for name in found)
