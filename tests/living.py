@@ -12,6 +12,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events import facts
+from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
 from admittance.events.names import token
@@ -21,9 +22,10 @@ from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.workload import stored
 from admittance.workload.conditions import find
+from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.commit import Heard, Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.objects import key_of
 
@@ -38,18 +40,21 @@ class Life:
     unless ``stubborn`` names them.
 
     ``deaf``: the controller has not read yet that objects changed. ``decided``: every decision so
-    far. ``said``: every fact of the controller about a workload.
+    far. ``said``: every fact of the controller about a workload; ``asked``: every one to a check.
+    ``settled``: what became of facts that were not applied, by their sequence.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.config = config
         self.core = Scheduler(config)
-        self.controller = Controller(b"secret")
+        self.controller = Controller(b"secret", limits)
         self.now: datetime = NOON
         self.revision = 0
         self.sequence = 0
         self.decided: list[facts.Decision] = []
         self.said: list[Fact] = []
+        self.asked: list[Fact] = []
+        self.settled: dict[int, SettledReply] = {}
         self.stubborn: set[str] = set()
         self.deaf = False
         self._objects: dict[tuple[str, str, str], Any] = {}
@@ -123,7 +128,7 @@ class Life:
         cycle = self.stored(name).status.admission_cycle
         controller = f"ctl-{check}"
         more = {"controller": controller, "check": check, "cycle": cycle, "state": state}
-        self.say(facts.CheckReported, name, **more, **fields)
+        self.say(facts.CheckReported, name, **{**more, **fields})
 
     def finish(self, name: str) -> None:
         """The job has ended."""
@@ -148,27 +153,41 @@ class Life:
         while rest:
             commit = self.controller.fold(rest, self.now)
             assert not commit.dead, commit.dead[0].reason
+            self.settled |= commit.outcomes
             for put in commit.puts:
                 self.revision += 1
-                for message in self.controller.committed(put, self.revision, self.now):
-                    if message.subject.startswith("admit.workload."):
-                        fact = decode(message.subject, message.data)
-                        self.said.append(fact)
-                        if isinstance(fact, facts.Evicted) and fact.name not in self.stubborn:
-                            to_stop.append(fact.name)
                 name = put.key.rpartition(".")[2]
                 value = None if put.value is None else stored.decode(put.value)
+                self.saw(put.key, value)
+                for message in self.controller.committed(put, self.revision, self.now):
+                    to_stop += self._told(message)
                 self.core.apply_workload(NS, name, value, self.revision, now=self.now)
+            for message in commit.notes:
+                self._told(message)
             rest = commit.rest
         for name in to_stop:
             if self.has(name) and self.stored(name).status.admission is not None:
                 self.stop(name)
 
+    def _told(self, message: Message) -> list[str]:
+        """Hears what the controller said: whose job has to stop, and does so at once."""
+        if message.subject.startswith("admit.check."):
+            self.asked.append(decode(message.subject, message.data))
+        if not message.subject.startswith("admit.workload."):
+            return []
+        fact = decode(message.subject, message.data)
+        self.said.append(fact)
+        stops = isinstance(fact, facts.Evicted) and fact.name not in self.stubborn
+        return [fact.name] if stops else []
+
+    def saw(self, key: str, workload: StoredWorkload | None) -> None:
+        """A revision is written, for whoever looks at all of them."""
+
     # Decisions. -----------------------------------------------------------------------------
 
-    def cycle(self, *, apply: bool = True) -> list[facts.Decision]:
+    def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
         """One cycle, a second later: what was decided, applied."""
-        self.now += timedelta(seconds=1)
+        self.now += timedelta(seconds=later)
         self.core.wake(now=self.now)
         decisions: list[facts.Decision] = []
         if self.core.has_work():
