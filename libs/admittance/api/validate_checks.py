@@ -4,6 +4,7 @@ Namespace: SCHEDULING 1.2 and 1.7, LIFECYCLE 2.1, 3.7 and 5.1.
 
 from __future__ import annotations
 
+from string import ascii_letters, digits
 from typing import Final
 
 from admittance.api.checks import (
@@ -32,6 +33,10 @@ from admittance.api.validate_meta import (
 from admittance.api.words import MERGES, POLICIES, RETRIES
 
 CONTROLLER_MAX: Final = 253
+CONTROLLER_TOKEN_MAX: Final = 249
+"""Characters of a controller's name on the bus, where it names a durable after ``check-``; the
+server allows 255."""
+_PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
 DESCRIPTION_MAX: Final = 2048
 NODE_LABELS_MAX: Final = 8
 DETAIL_MAX: Final = 32_768
@@ -46,6 +51,12 @@ def check_admission_check(check: AdmissionCheck) -> list[Problem]:
     elif len(spec.controller_name) > CONTROLLER_MAX:
         message = f"has more than {CONTROLLER_MAX} characters"
         found.append(Problem("spec.controllerName", message, TOO_LONG))
+    elif _token_length(spec.controller_name) > CONTROLLER_TOKEN_MAX:
+        message = (
+            f"has more than {CONTROLLER_TOKEN_MAX} characters on the bus, where any but letters, "
+            "digits, - and . takes three or more"
+        )
+        found.append(Problem("spec.controllerName", message, TOO_LONG))
     if spec.parameters is not None:
         found += _parameters(spec.parameters)
     found += one_of(spec.preemption_policy, POLICIES, "spec.preemptionPolicy")
@@ -53,6 +64,12 @@ def check_admission_check(check: AdmissionCheck) -> list[Problem]:
     if spec.retry is not None:
         found += _retry(spec.retry)
     return found
+
+
+def _token_length(name: str) -> int:
+    """How long a name is as one token: see `admittance.events.names`, which is no room of ours."""
+    encoded = name.encode("utf-8", "surrogatepass")
+    return sum(1 if byte in _PLAIN else 3 for byte in encoded)
 
 
 def check_admission_check_update(old: AdmissionCheck, new: AdmissionCheck) -> list[Problem]:

@@ -17,6 +17,7 @@ from admittance.documents import text_of, write
 from admittance.events import applying, checkpoints, facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
+    ALIVE_CHECK,
     BARRIER,
     CHECK_FACTS,
     CHECKPOINT_MADE,
@@ -91,6 +92,7 @@ def channels() -> list[Channel]:
     ]
     found += [
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),
+        Channel("alive.check", f"{ALIVE_CHECK}{{controller}}", system.CheckAlive, "receive"),
         Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
         Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
         Channel("checkpoint.commits", COMMITS, checkpoints.Commits, "send"),

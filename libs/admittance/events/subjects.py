@@ -73,6 +73,9 @@ CHECKPOINT_MADE: Final = "admit.checkpoint.made."
 CHECKPOINT_PART: Final = "admit.checkpoint.part."
 TIMER_AT: Final = "admit.timer.at."
 TIMER_DUE: Final = "admit.timer.due."
+ALIVE_CHECK: Final = "admit.alive.check."
+"""``admit.alive.check.<controller>``: heartbeats, not kept on the log."""
+CHECK_DURABLE: Final = "check-"
 
 _KEY_OF: Final = {cls: key for key, cls in WORKLOAD_FACTS.items()}
 _CHECK_KEY_OF: Final = {cls: key for key, cls in CHECK_FACTS.items()}
@@ -115,6 +118,17 @@ def address_of(subject: str) -> Address:
         case ["admit", "timer", "due", kind, ns, name]:
             return Address(facts.TimerDue, plain(kind), plain(ns), plain(name))
     raise BadToken(f"no fact travels on {subject!r}")
+
+
+def check_durable(controller: str) -> str:
+    """The durable consumer of the log through which requests reach that check controller."""
+    return f"{CHECK_DURABLE}{token(controller)}"
+
+
+def check_filters(controller: str) -> list[str]:
+    """What that durable reads: what the controller is asked, and what is taken back."""
+    escaped = token(controller)
+    return [f"admit.check.requested.{escaped}.*.*", f"admit.check.withdrawn.{escaped}.*.*"]
 
 
 # Keys of the bucket. --------------------------------------------------------------------

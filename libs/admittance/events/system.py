@@ -58,6 +58,32 @@ class ObjectApplied(Message, frozen=True, kw_only=True):
     time: datetime | None = None
 
 
+class CheckActive(Message, frozen=True, kw_only=True):
+    """Whether a controller can evaluate one AdmissionCheck of its own, and if not, why."""
+
+    active: bool = True
+    reason: str = ""
+    message: str = ""
+
+
+class CheckAlive(Message, frozen=True, kw_only=True):
+    """``admit.alive.check.<controller>``, every 10 s: this controller lives. Nothing of it is
+    required; an empty message is a heartbeat, too.
+
+    ``instance`` tells the replicas of one program apart. ``program``: what they run; two different
+    ones under one controller's name take each other's requests away, and that is reported.
+    ``active``, ``reason``, ``message`` hold for all its checks; ``checks`` for those that it names.
+    """
+
+    time: datetime | None = None
+    instance: str = ""
+    program: str = ""
+    active: bool = True
+    reason: str = ""
+    message: str = ""
+    checks: dict[str, CheckActive] = msgspec.field(default_factory=dict)
+
+
 class DeadLetter(Message, frozen=True, kw_only=True):
     """``admit.deadletter.<service>``: a message that nobody could use, and why.
 

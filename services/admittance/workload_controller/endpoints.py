@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,7 +9,6 @@ import structlog
 
 from admittance.api.kinds import kind_named
 from admittance.events.applying import (
-    Applied,
     Apply,
     ApplyReply,
     Delete,
@@ -21,15 +19,12 @@ from admittance.events.applying import (
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry
 from admittance.events.subjects import object_key
-from admittance.runtime import bucket, clock, micro
-from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
-from admittance.runtime.consume import persist
-from admittance.runtime.errors import Refused, StaleRevision, Unavailable
+from admittance.runtime import clock, micro
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
-from admittance.workload_controller.objects import Kept, Planned, plan
+from admittance.workload_controller.objects import plan
 from admittance.workload_controller.proposals import objections, proposal, users
-from admittance.workload_controller.statement import learn, statement
-from admittance.workload_controller.stating import state
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
@@ -93,7 +88,7 @@ class Endpoints:
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
-                results = await self._write(planned)
+                results = await self._active.manifests.write(planned)
             except StaleRevision:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
@@ -102,50 +97,6 @@ class Endpoints:
                 for number, told in enumerate(results)
             )
         )
-
-    async def _write(self, planned: list[Planned]) -> list[Applied]:
-        results = [one.told for one in planned]
-        todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
-        most = BATCH_MAX - 1  # and the guard
-        for start in range(0, len(todo), most):
-            part = todo[start : start + most]
-            puts = [
-                bucket.put_message(one.key, one.value or b"", expected=one.expected)
-                for _, one in part
-            ]
-            last = await self._guarded(puts, [one.key for _, one in part])
-            statements = []
-            written = []
-            for offset, (number, one) in enumerate(part):
-                revision = last - len(part) + 1 + offset
-                results[number] = msgspec.structs.replace(one.told, revision=revision)
-                kept = Kept(one.object, one.value or b"", revision)
-                written.append((one, kept))
-                statements.append(statement(self._controller, kept))
-            # Said before it is known: if that fails, it is read from the bucket as another's, and
-            # what is read from there and was not known is stated.
-            await state(self._bus, statements)
-            for one, kept in written:
-                if kept.revision > self._controller.objects.expected(one.key):
-                    self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
-                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
-        return results
-
-    async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
-        """Writes manifests, all or none. Where that failed or nobody answered, it is known before
-        anything else is decided what is there, and nothing of it will come any more."""
-        try:
-            return await self._active.guard.write(puts)
-        except (StaleRevision, Unavailable):
-            await self._active.guard.take()
-            for key in keys:
-                entry = await persist(partial(bucket.get, self._bus, key))
-                if entry is None:
-                    continue
-                said = learn(self._controller, key, entry.value, entry.revision, entry.headers)
-                if said is not None:
-                    await state(self._bus, [said])
-            raise
 
     async def _delete(self, data: bytes, subject: str) -> DeleteReply:
         request = msgspec.json.decode(data, type=Delete)
@@ -166,12 +117,7 @@ class Endpoints:
             if needed:
                 sentence = f"still in use by {', '.join(needed[:5])}"
                 return DeleteReply(outcome="deferred", error=sentence)
-            marker = bucket.delete_message(key, expected=kept.revision)
-            revision = await self._guarded([marker], [key])
-            said = statement(self._controller, kept._replace(revision=revision), deleted=True)
-            await state(self._bus, [said])
-            self._controller.keep_object(key, None, b"", revision)
-        log.info("object_deleted", key=key)
+            await self._active.manifests.remove(key, kept)
         return DeleteReply(outcome="deleted")
 
     # The log. -----------------------------------------------------------------------

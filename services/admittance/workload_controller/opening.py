@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 import structlog
@@ -18,16 +19,19 @@ from admittance.runtime.message_ids import deployment_secret
 from admittance.workload.limits import Limits
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.journal import told_so_far, untold
 from admittance.workload_controller.memory import Found
 from admittance.workload_controller.statement import learn, statements
+
+_CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
 log = structlog.get_logger()
 _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 async def open_controller(
-    bus: Bus, floor: int, limits: Limits
+    bus: Bus, floor: int, limits: Limits, durables: Durables
 ) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
     """The controller with the bucket read, the keys of workloads with something unsaid, a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
@@ -45,6 +49,7 @@ async def open_controller(
     await everything.close()
     unsaid = controller.settle_load(floor)
     await _restate(bus, controller)
+    await durables.settle(controller.objects)
     ours = [kind.token for kind in KINDS.values() if kind.token not in ("workload", "job")]
 
     async def follow() -> None:
@@ -56,7 +61,11 @@ async def open_controller(
                     for one in entries
                 ]
                 tell_unreadable(controller)
-                await _state(bus, [said for said in learned if said is not None])
+                said = [one for one in learned if one is not None]
+                await _state(bus, said)
+                if any(one.subject.startswith(_CHECKS) for one in said):
+                    # Written by hand, past our door.
+                    await durables.settle(controller.objects)
         finally:
             await manifests.close()
 

@@ -29,8 +29,10 @@ from admittance.runtime.tracing import extract
 from admittance.workload.limits import limits_of
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.manifests import Manifests
 from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import open_controller
 from admittance.workload_controller.performing import SERVICE, Performing
@@ -136,6 +138,7 @@ class Active:
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
+        self._manifests: Manifests | None = None
         self._endpoints: Endpoints | None = None
         self._config: asyncio.Task[None] | None = None
         self._memory: Memory | None = None
@@ -165,9 +168,11 @@ class Active:
     async def _lead(self) -> None:
         await self._puller.start()
         await self.guard.take()
+        durables = Durables(self._bus)
         controller, unsaid, self._config, found = await open_controller(
-            self._bus, self._puller.floor, self._limits
+            self._bus, self._puller.floor, self._limits, durables
         )
+        self._manifests = Manifests(self._bus, controller, self.guard, durables)
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
         self._config.add_done_callback(partial(self._on_deaf, leading))
@@ -235,6 +240,12 @@ class Active:
         """Held while a batch is committed: manifests are written between batches, so that a
         decision is judged by the queues that are in the bucket before it."""
         return self._lock
+
+    @property
+    def manifests(self) -> Manifests:
+        """How manifests are written, by whoever holds the lock."""
+        assert self._manifests is not None, "endpoints are served by a leader"
+        return self._manifests
 
     async def settled(self, sequence: int) -> SettledReply:
         """Waits until the fact at sequence had its effect; what became of it. Raises Unavailable

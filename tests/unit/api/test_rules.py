@@ -239,6 +239,7 @@ def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
         ("ResourceFlavor", {"topologyName": "t"}, "spec.nodeLabels"),
         ("AdmissionCheck", {}, "spec.controllerName"),
         ("AdmissionCheck", {"controllerName": "c" * 254}, "spec.controllerName"),
+        ("AdmissionCheck", {"controllerName": "example.com/" + "ä" * 50}, "spec.controllerName"),
         ("AdmissionCheck", {"controllerName": "c", "parameters": {"apiGroup": "g", "kind": "K"}},
          "spec.parameters.name"),
         ("AdmissionCheck", {"controllerName": "c", "preemptionPolicy": "x"},

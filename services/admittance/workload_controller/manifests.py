@@ -1,0 +1,94 @@
+"""Writes manifests: all or none, known before anything else is decided, and told to the log."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+import structlog
+
+from admittance.events.applying import Applied
+from admittance.runtime import bucket
+from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
+from admittance.runtime.consume import persist
+from admittance.runtime.errors import StaleRevision, Unavailable
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.durables import Durables
+from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.objects import Kept, Planned
+from admittance.workload_controller.statement import learn, statement
+from admittance.workload_controller.stating import state
+
+log = structlog.get_logger()
+
+
+class Manifests:
+    """The writing of one leader. Whoever calls holds its lock: manifests are written between two
+    batches of facts."""
+
+    def __init__(self, bus: Bus, controller: Controller, guard: Guard, durables: Durables) -> None:
+        self._bus = bus
+        self._controller = controller
+        self._guard = guard
+        self._durables = durables
+
+    async def write(self, planned: list[Planned]) -> list[Applied]:
+        """Writes what is planned; what to tell of each, with its revision. Raises StaleRevision,
+        Refused or Unavailable."""
+        results = [one.told for one in planned]
+        todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
+        await self._durables.before(one.object for _, one in todo)
+        most = BATCH_MAX - 1  # and the guard
+        for start in range(0, len(todo), most):
+            part = todo[start : start + most]
+            puts = [
+                bucket.put_message(one.key, one.value or b"", expected=one.expected)
+                for _, one in part
+            ]
+            last = await self._guarded(puts, [one.key for _, one in part])
+            statements = []
+            written = []
+            for offset, (number, one) in enumerate(part):
+                revision = last - len(part) + 1 + offset
+                results[number] = msgspec.structs.replace(one.told, revision=revision)
+                kept = Kept(one.object, one.value or b"", revision)
+                written.append((one, kept))
+                statements.append(statement(self._controller, kept))
+            # Said before it is known: if that fails, it is read from the bucket as another's, and
+            # what is read from there and was not known is stated.
+            await state(self._bus, statements)
+            for one, kept in written:
+                if kept.revision > self._controller.objects.expected(one.key):
+                    self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
+                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
+        return results
+
+    async def remove(self, key: str, kept: Kept) -> None:
+        """Deletes the object at key. Raises as `write`."""
+        marker = bucket.delete_message(key, expected=kept.revision)
+        revision = await self._guarded([marker], [key])
+        said = statement(self._controller, kept._replace(revision=revision), deleted=True)
+        await state(self._bus, [said])
+        self._controller.keep_object(key, None, b"", revision)
+        log.info("object_deleted", key=key)
+        try:
+            await self._durables.after(self._controller.objects)
+        except Unavailable as error:
+            # The object is gone all the same; the next look finds what is left over.
+            log.warning("durable_not_removed", error=str(error))
+
+    async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
+        """Writes manifests, all or none. Where that failed or nobody answered, it is known before
+        anything else is decided what is there, and nothing of it will come any more."""
+        try:
+            return await self._guard.write(puts)
+        except (StaleRevision, Unavailable):
+            await self._guard.take()
+            for key in keys:
+                entry = await persist(partial(bucket.get, self._bus, key))
+                if entry is None:
+                    continue
+                said = learn(self._controller, key, entry.value, entry.revision, entry.headers)
+                if said is not None:
+                    await state(self._bus, [said])
+            raise

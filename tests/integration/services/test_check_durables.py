@@ -1,0 +1,102 @@
+"""Every check controller that an AdmissionCheck names has its durable, whenever it starts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from admittance.events.applying import Delete, DeleteReply
+from admittance.events.subjects import STREAM, check_durable
+from admittance.runtime import check_durables
+from admittance.runtime.bus import Bus, Outgoing
+
+from processes import Fleet, apply, ask, eventually
+
+pytestmark = pytest.mark.bus
+BUDGET = "example.com/budget"
+
+
+def a_check(name: str, controller: str = BUDGET) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller},
+    }
+
+
+def a_request(controller: str, name: str) -> Outgoing:
+    said = {"namespace": "ns", "name": name, "controller": controller, "check": "c", "cycle": 0}
+    subject = f"admit.check.requested.{controller}.ns.{name}"
+    return Outgoing(subject, json.dumps(said).encode())
+
+
+async def delete(bus: Bus, name: str) -> DeleteReply:
+    question = Delete(kind="AdmissionCheck", name=name)
+    reply: DeleteReply = await ask(bus, "admit.api.delete", question, DeleteReply)
+    return reply
+
+
+async def test_it_is_there_once_the_check_is_applied_and_hears_only_its_own(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller")
+    await bus.publish(a_request("ctl", "before"))
+    await apply(bus, a_check("c", "ctl"), a_check("other", BUDGET))
+    for name in ("one", "two"):
+        await bus.publish(a_request("ctl", name))
+    found = await check_durables.there(bus)
+    assert set(found) == {"ctl", BUDGET}
+    assert found["ctl"]["name"] == "check-ctl"
+    assert found[BUDGET]["name"] == "check-example_com=2Fbudget"
+    assert found["ctl"]["num_pending"] == 2  # neither what was asked before it was there
+    assert found[BUDGET]["num_pending"] == 0
+    config = found["ctl"]["config"]
+    assert (config["ack_policy"], config["ack_wait"]) == ("explicit", 30_000_000_000)
+    subscription = await bus.js.pull_subscribe_bind("check-ctl", STREAM)
+    heard = await subscription.fetch(2, timeout=5)
+    assert [json.loads(one.data)["name"] for one in heard] == ["one", "two"]
+
+
+async def test_it_goes_with_the_last_check_of_its_controller(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, a_check("a"), a_check("b"))
+    assert (await delete(bus, "a")).outcome == "deleted"
+    assert set(await check_durables.there(bus)) == {BUDGET}
+    assert (await delete(bus, "b")).outcome == "deleted"
+    assert await check_durables.there(bus) == {}
+
+
+async def test_a_new_leader_mends_what_is_missing_and_left_over(fleet: Fleet, bus: Bus) -> None:
+    first = await fleet.start("workload-controller")
+    await apply(bus, a_check("a", "kept"), a_check("b", "lost"))
+    await bus.publish(a_request("kept", "w"))
+    await first.kill()
+    await bus.api(f"CONSUMER.DELETE.{STREAM}.{check_durable('lost')}")
+    await check_durables.make(bus, "surplus")
+    # Of such a name, but not ours: it reads something else.
+    theirs = {**check_durables.settings("x"), "durable_name": "check-x", "name": "check-x"}
+    theirs["filter_subjects"] = ["admit.check.>"]
+    await bus.api(f"CONSUMER.CREATE.{STREAM}.check-x", {"stream_name": STREAM, "config": theirs})
+    await fleet.start("workload-controller")
+
+    async def mended() -> bool:
+        return set(await check_durables.there(bus)) == {"kept", "lost"}
+
+    await eventually(mended)
+    # It kept its place: what was asked while nobody led is still to be read.
+    assert (await check_durables.there(bus))["kept"]["num_pending"] == 1
+    assert (await bus.api(f"CONSUMER.INFO.{STREAM}.check-x"))["name"] == "check-x"
+
+
+async def test_settings_that_somebody_changed_are_brought_back(bus: Bus) -> None:
+    await check_durables.make(bus, "ctl")
+    await bus.publish(a_request("ctl", "w"))
+    altered = {**check_durables.settings("ctl"), "max_ack_pending": 1}
+    await bus.api(f"CONSUMER.CREATE.{STREAM}.check-ctl", {"stream_name": STREAM, "config": altered})
+    await check_durables.make(bus, "ctl")
+    found = (await check_durables.there(bus))["ctl"]
+    assert found["config"]["max_ack_pending"] == check_durables.MAX_ACK_PENDING
+    assert found["num_pending"] == 1
