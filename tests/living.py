@@ -118,7 +118,7 @@ class Life:
         )
         self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
 
-    def say(self, kind: type[Fact], name: str, **fields: Any) -> None:
+    def say(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """Somebody states a fact about the workload."""
         fact = kind(namespace=NS, name=name, **fields)
         self._hear(subject_of(fact), encode(fact))
