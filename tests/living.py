@@ -41,7 +41,8 @@ class Life:
 
     ``deaf``: the controller has not read yet that objects changed. ``decided``: every decision so
     far. ``said``: every fact of the controller about a workload; ``asked``: every one to a check.
-    ``settled``: what became of facts that were not applied, by their sequence.
+    ``settled``: what became of facts that were not applied, by their sequence. ``namespace``: of
+    the workloads that are spoken of.
     """
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
@@ -57,6 +58,7 @@ class Life:
         self.settled: dict[int, SettledReply] = {}
         self.stubborn: set[str] = set()
         self.deaf = False
+        self.namespace = NS
         self._objects: dict[tuple[str, str, str], Any] = {}
         self.put("ResourceFlavor", "default")
 
@@ -112,15 +114,15 @@ class Life:
 
     def submit(self, name: str, queue: str, cpu: str = "1", *, age: float = 0, **spec: Any) -> None:
         """A workload of one pod; the older, the larger its age."""
-        manifest = a_manifest(name, NS, requests={"cpu": cpu}, queue=queue, **spec)
+        manifest = a_manifest(name, self.namespace, requests={"cpu": cpu}, queue=queue, **spec)
         fact = facts.Submitted(
-            namespace=NS, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
+            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
         )
         self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
 
     def say(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """Somebody states a fact about the workload."""
-        fact = kind(namespace=NS, name=name, **fields)
+        fact = kind(namespace=self.namespace, name=name, **fields)
         self._hear(subject_of(fact), encode(fact))
 
     def verdict(self, name: str, check: str, state: str, **fields: Any) -> None:
@@ -156,12 +158,12 @@ class Life:
             self.settled |= commit.outcomes
             for put in commit.puts:
                 self.revision += 1
-                name = put.key.rpartition(".")[2]
+                _, namespace, name = put.key.split(".")
                 value = None if put.value is None else stored.decode(put.value)
                 self.saw(put.key, value)
                 for message in self.controller.committed(put, self.revision, self.now):
                     to_stop += self._told(message)
-                self.core.apply_workload(NS, name, value, self.revision, now=self.now)
+                self.core.apply_workload(namespace, name, value, self.revision, now=self.now)
             for message in commit.notes:
                 self._told(message)
             rest = commit.rest
@@ -229,8 +231,8 @@ class Life:
             if kept is not None:
                 self.core.apply_object(kind, namespace, name, kept.object, kept.revision)
         for key, known in self.controller.workloads.items():
-            name = key.rpartition(".")[2]
-            self.core.apply_workload(NS, name, known.workload, known.revision, now=self.now)
+            _, namespace, name = key.split(".")
+            self.core.apply_workload(namespace, name, known.workload, known.revision, now=self.now)
         self.core.seen(self.revision)
         for domain in self.core.domains():
             self.core.own(domain)
@@ -239,11 +241,12 @@ class Life:
 
     def has(self, name: str) -> bool:
         """There is such a workload."""
-        return self.controller.workloads.get(workload_key(NS, name)).workload is not None
+        key = workload_key(self.namespace, name)
+        return self.controller.workloads.get(key).workload is not None
 
     def stored(self, name: str) -> StoredWorkload:
         """The workload as it is kept."""
-        found = self.controller.workloads.get(workload_key(NS, name)).workload
+        found = self.controller.workloads.get(workload_key(self.namespace, name)).workload
         assert found is not None
         return found
 

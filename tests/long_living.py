@@ -13,7 +13,9 @@ from typing import Any
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.applying import SettledReply
+from admittance.events.codec import encode
 from admittance.events.requests import Queues
+from admittance.events.subjects import subject_of
 from admittance.scheduler.config import Config
 from admittance.workload.conditions import find
 from admittance.workload.due import due_times
@@ -25,8 +27,8 @@ from living import NS, Life
 
 from builders import NOON
 
-Due = tuple[str, str, datetime, str]
-"""Name, kind, time and uid."""
+Due = tuple[datetime, str, str, str]
+"""Time, key, uid and kind."""
 
 
 class LongLife(Life):
@@ -36,6 +38,7 @@ class LongLife(Life):
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.story: list[tuple[str, str, float]] = []
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
+        self._due: dict[str, list[Due]] = {}
         self._rung: set[Due] = set()
         self.watch = Watch(self._is_stopped)
         super().__init__(config, limits)
@@ -52,6 +55,7 @@ class LongLife(Life):
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
         name = key.rpartition(".")[2]
         self.revisions.append((name, workload))
+        self._set_timers(key, workload)
         before = self.controller.workloads.get(key).workload
         self.watch.saw(key, workload, self.now)
         held = before is not None and before.status.admission is not None
@@ -108,7 +112,7 @@ class LongLife(Life):
         for _ in range(1000):
             self.core.wake(now=self.now)
             soon = self._next_due()
-            if soon is not None and soon[2] <= self.now:
+            if soon is not None and soon[0] <= self.now:
                 self._ring(soon)
             elif self.core.has_work():
                 self.cycle(later=0)
@@ -144,7 +148,7 @@ class LongLife(Life):
 
     def _times(self) -> Iterator[datetime | None]:
         soon = self._next_due()
-        yield soon[2] if soon is not None else None
+        yield soon[0] if soon is not None else None
         yield self.core.next_wake()
 
     def timers(self, name: str) -> dict[str, datetime]:
@@ -152,24 +156,30 @@ class LongLife(Life):
         found = due_times(self.stored(name), self.now, self.controller.around)
         return {str(kind): at for kind, at in found.items()}
 
+    def _set_timers(self, key: str, workload: StoredWorkload | None) -> None:
+        self._due.pop(key, None)
+        if workload is not None:
+            times = due_times(workload, self.now, self.controller.around)
+            uid = workload.metadata.uid
+            found = [(at, key, uid, str(kind)) for kind, at in times.items()]
+            self._due[key] = [due for due in found if due not in self._rung]
+
+    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
+        super().put(kind, name, spec, namespace, **more)
+        if kind == "AdmissionCheck":
+            for key, known in self.controller.workloads.items():
+                self._set_timers(key, known.workload)
+
     def _next_due(self) -> Due | None:
-        found: list[Due] = []
-        for key, known in self.controller.workloads.items():
-            if known.workload is None:
-                continue
-            name, uid = key.rpartition(".")[2], known.workload.metadata.uid
-            times = due_times(known.workload, self.now, self.controller.around)
-            found += [
-                due
-                for kind, at in times.items()
-                if (due := (name, str(kind), at, uid)) not in self._rung
-            ]
-        return min(found, key=lambda due: (due[2], due), default=None)
+        return min((due for found in self._due.values() for due in found), default=None)
 
     def _ring(self, due: Due) -> None:
-        name, kind, at, uid = due
+        at, key, uid, kind = due
+        _, namespace, name = key.split(".")
         self._rung.add(due)
-        self.say(facts.TimerDue, name, kind=kind, at=at, uid=uid)
+        self._due[key].remove(due)
+        fact = facts.TimerDue(namespace=namespace, name=name, uid=uid, kind=kind, at=at)
+        self._hear(subject_of(fact), encode(fact))
 
     # Looking. -------------------------------------------------------------------------------
 
