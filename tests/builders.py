@@ -15,13 +15,15 @@ from admittance.workload.arrive import Arrived
 from admittance.workload.limits import Limits
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck
+from admittance.workload.surroundings import CheckRules, FlavorParts, Hindrance, RequiredCheck
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 class Around:
-    """Queues as a test wants them: everything runs, and no check is asked for, unless said."""
+    """Queues as a test wants them: everything runs, and no check is asked for, unless said.
+
+    ``checks`` are queue-wide, ``per_flavor`` those of one flavor."""
 
     def __init__(
         self,
@@ -34,6 +36,8 @@ class Around:
         self.stopped = hindrance
         self.limits = limits or Limits()
         self.rules = {one.name: one for one in rules}
+        self.flavors: dict[str, FlavorParts] = {}
+        self.per_flavor: dict[str, tuple[str, ...]] = {}
 
     def check(self, name: str) -> CheckRules | None:
         return self.rules.get(name) or CheckRules(name, f"ctl-{name}")
@@ -47,7 +51,17 @@ class Around:
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> tuple[RequiredCheck, ...]:
-        return tuple(RequiredCheck(name, f"ctl-{name}") for name in sorted(self.checks))
+        names = set(self.checks)
+        for place in admission.pod_set_assignments if admission is not None else ():
+            for flavor in place.flavors.values():
+                names |= set(self.per_flavor.get(flavor, ()))
+        return tuple(RequiredCheck(name, f"ctl-{name}") for name in sorted(names))
+
+    def named_checks(self, cluster_queue: str) -> frozenset[str]:
+        return frozenset(self.checks).union(*self.per_flavor.values())
+
+    def flavor(self, name: str) -> FlavorParts:
+        return self.flavors.get(name, FlavorParts())
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
         return ()

@@ -69,12 +69,20 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class RequeueState(Kept, frozen=True, kw_only=True):
+    """``count``: evictions because pods were not ready. ``requeue_at``: the later of what the
+    checks ask for and of the backoff after such an eviction; ``pods_ready_until`` is the latter
+    alone, kept only while a check has a part in the wait, which may yet be shortened."""
+
     count: int | None = None
     requeue_at: datetime | None = None
+    pods_ready_until: datetime | None = None
 
 
 class CheckState(Kept, frozen=True, kw_only=True):
-    """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected."""
+    """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected.
+
+    ``verdict_cycle``: the cycle that the last verdict judged; None: the check has not spoken since
+    the row was made or reset."""
 
     name: str
     state: str = "Pending"
@@ -84,6 +92,7 @@ class CheckState(Kept, frozen=True, kw_only=True):
     requeue_after_seconds: int | None = None
     retry_count: int = 0
     pod_set_updates: tuple[Any, ...] = ()
+    verdict_cycle: int | None = None
 
 
 class GatePosition(Kept, frozen=True, kw_only=True):

@@ -198,9 +198,12 @@ class Admitted(Said, frozen=True, kw_only=True):
 class Evicted(Said, frozen=True, kw_only=True):
     """The workload loses its reservation. A runner stops the job and says `Stopped`.
 
-    ``preempted_by``: in favor of whom, when that is why."""
+    ``preempted_by``: in favor of whom, when that is why. ``underlying_cause``: what is behind the
+    reason, where that leaves it open: WaitForStart, WaitForRecovery, or of a deactivation
+    AdmissionCheck, RequeuingLimitExceeded, MaximumExecutionTimeExceeded."""
 
     preempted_by: PreemptedBy | None = None
+    underlying_cause: str = ""
 
 
 class Requeued(Said, frozen=True, kw_only=True):
@@ -213,6 +216,11 @@ class Rejected(Said, frozen=True, kw_only=True):
 
 class Pending(Said, frozen=True, kw_only=True):
     """The workload waits; reason and message say why."""
+
+
+class Noted(Said, frozen=True, kw_only=True):
+    """Something that people should know and that moves nobody: RetryDelayClamped, ForcedRelease,
+    MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated, and the like."""
 
 
 # Checks. --------------------------------------------------------------------------------

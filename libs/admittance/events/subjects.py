@@ -44,6 +44,7 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "requeued": facts.Requeued,
     "rejected": facts.Rejected,
     "pending": facts.Pending,
+    "noted": facts.Noted,
 }
 """``admit.workload.<key>.<ns>.<name>``."""
 
@@ -58,7 +59,7 @@ FENCED: Final = frozenset({"assigned", "refused", "confirmed", "revoked", "preem
 """Facts about workloads that only the owner of a domain may state."""
 
 OUTPUTS: Final = frozenset(
-    {"quota_reserved", "admitted", "evicted", "requeued", "rejected", "pending"}
+    {"quota_reserved", "admitted", "evicted", "requeued", "rejected", "pending", "noted"}
 )
 """Facts about workloads that the workload-controller states, and so does not read."""
 

@@ -5,9 +5,12 @@ The workload-controller answers from its catalog; tests answer with a table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from admittance.api.checks import AdmissionCheck, RetryStrategy
+from admittance.api.meta import Toleration
 from admittance.events.shapes import Admission
 from admittance.workload.limits import Limits
 
@@ -54,6 +57,13 @@ class Hindrance(NamedTuple):
     evicted_as: str = ""
 
 
+class FlavorParts(NamedTuple):
+    """What a flavor adds to the pods that get it."""
+
+    node_labels: Mapping[str, str] = MappingProxyType({})
+    tolerations: tuple[Toleration, ...] = ()
+
+
 class Rules(Protocol):
     """What bears on times: `admittance.workload.due` asks for no more."""
 
@@ -82,6 +92,14 @@ class Surroundings(Rules, Protocol):
         self, cluster_queue: str, admission: Admission | None
     ) -> tuple[RequiredCheck, ...]:
         """The checks of a workload with that admission, sorted by name. LIFECYCLE 2.2."""
+        ...
+
+    def named_checks(self, cluster_queue: str) -> frozenset[str]:
+        """Every check that the queue names anywhere, also of flavors that nobody got."""
+        ...
+
+    def flavor(self, name: str) -> FlavorParts:
+        """What the ResourceFlavor adds to pods; nothing where there is none."""
         ...
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:

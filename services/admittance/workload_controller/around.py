@@ -8,7 +8,13 @@ from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
 from admittance.workload.limits import Limits
-from admittance.workload.surroundings import CheckRules, Hindrance, RequiredCheck, rules_of
+from admittance.workload.surroundings import (
+    CheckRules,
+    FlavorParts,
+    Hindrance,
+    RequiredCheck,
+    rules_of,
+)
 from admittance.workload_controller.objects import Objects, checks_of
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
@@ -79,6 +85,16 @@ class Queues:
             RequiredCheck(name, check.spec.controller_name)
             for name, check in sorted(required.items())
         )
+
+    def named_checks(self, cluster_queue: str) -> frozenset[str]:
+        lists = self._catalog.lists.get(cluster_queue)
+        return frozenset(lists.names()) if lists is not None else frozenset()
+
+    def flavor(self, name: str) -> FlavorParts:
+        found = self._objects.flavor(name)
+        if found is None:
+            return FlavorParts()
+        return FlavorParts(found.spec.node_labels, found.spec.tolerations)
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
         queue = self._objects.cluster_queue(admission.cluster_queue)

@@ -94,13 +94,15 @@ class Speaker:
                 return self._admitted(workload, common, said)
             case "evicted":
                 by = workload.status.preempted_by if say.reason == "Preempted" else None
-                return facts.Evicted(**common, **said, preempted_by=by)
+                return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
             case "requeued":
                 return facts.Requeued(**common, **said)
             case "rejected":
                 return facts.Rejected(**common, **said)
             case "pending":
                 return facts.Pending(**common, **said)
+            case "noted":
+                return facts.Noted(**common, **said)
             case "check_requested":
                 return self._check_requested(workload, say, revision, common)
             case "check_withdrawn":
