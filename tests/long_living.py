@@ -26,6 +26,7 @@ from lifecycle_invariants import Watch, booked
 from living import NS, Life
 
 from builders import NOON
+from scheduling import groups
 
 Due = tuple[datetime, str, str, str]
 """Time, key, uid and kind."""
@@ -109,7 +110,7 @@ class LongLife(Life):
 
     def go(self) -> None:
         """All that happens now, and takes no time."""
-        for _ in range(1000):
+        for _ in range(10_000):
             self.core.wake(now=self.now)
             soon = self._next_due()
             if soon is not None and soon[0] <= self.now:
@@ -278,4 +279,22 @@ class LongLife(Life):
         assert told == held, f"counted {told}, reserved {held}"
 
 
-__all__ = ["NS", "LongLife"]
+def a_long_life(
+    *checks: str,
+    nominal: str = "10",
+    config: Config | None = None,
+    limits: Limits | None = None,
+    **spec: Any,
+) -> LongLife:
+    """A life with one queue ``cq``, and queue-wide checks."""
+    life = LongLife(config, limits)
+    for name in checks:
+        life.check(name)
+    spec.setdefault("resourceGroups", groups(default=nominal))
+    if checks:
+        spec["admissionChecks"] = list(checks)
+    life.queue("cq", **spec)
+    return life
+
+
+__all__ = ["NS", "LongLife", "a_long_life"]
