@@ -1,0 +1,118 @@
+"""The sample checks as real processes, beside a real system, spoken to as a user does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from admittance.bench.system import Child
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = ROOT / "deploy" / "samples" / "checks"
+ADMIT = Path(sys.executable).parent / "admit"
+LIMIT = 30.0
+
+
+class Program:
+    """A program that runs, and what it prints."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def printed(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    async def says(self, words: str) -> None:
+        """Waits until it has printed these words."""
+
+        async def said() -> bool:
+            return words in self.printed
+
+        await eventually(said, lambda: f"never said {words!r}: {self.printed}")
+
+    async def stop(self) -> int:
+        """SIGTERM; its exit status."""
+        with suppress(ProcessLookupError):
+            self.process.terminate()
+        return await asyncio.wait_for(self.process.wait(), 15)
+
+    async def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def program(log: Path, *command: str | Path, **env: str) -> AsyncIterator[Program]:
+    """The command as a process, with these variables; ended afterwards, and in order."""
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, command),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
+        )
+    running = Program(process, log)
+    try:
+        yield running
+    finally:
+        status = await running.stop()
+    assert status in (0, -9), f"it ended with {status}: {running.printed}"
+
+
+async def eventually(claim: Callable[[], Awaitable[bool]], why: Callable[[], str]) -> None:
+    """Waits until claim holds; fails with why it did not."""
+    deadline = asyncio.get_running_loop().time() + LIMIT
+    while not await claim():
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(why())
+        await asyncio.sleep(0.05)  # it happens in another process
+
+
+class Admit:
+    """The command `admit` against one system."""
+
+    def __init__(self, system: Child) -> None:
+        self.url = system.url
+
+    async def __call__(self, *arguments: str | Path, text: str = "") -> str:
+        """What it answers; fails with its error."""
+        process = await asyncio.create_subprocess_exec(
+            str(ADMIT),
+            *map(str, arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "ADMIT_NATS_URL": self.url},
+        )
+        out, err = await asyncio.wait_for(process.communicate(text.encode()), 60)
+        asked = " ".join(map(str, arguments))
+        assert process.returncode == 0, f"admit {asked}: {err.decode()}{out.decode()}"
+        return out.decode()
+
+    async def workload(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        """The workload as it is stored."""
+        told = await self("-n", namespace, "get", "workload", name, "-o", "json")
+        found: dict[str, Any] = json.loads(told)
+        return found
+
+    async def row(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        """Its only row of a check."""
+        rows = (await self.workload(name, namespace))["status"].get("admissionChecks", [])
+        return rows[0] if rows else {}
+
+    async def wait(self, name: str, phase: str, namespace: str = "default") -> None:
+        """Waits for the phase, also for one that has passed already."""
+        await self(
+            *("-n", namespace, "wait", "workload", name, "--for", phase),
+            *("--timeout", f"{LIMIT:g}"),
+        )

@@ -1,0 +1,141 @@
+"""The check in bash, as it stands in the samples, beside a real system."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from sample_programs import SAMPLES, Admit, Program, program
+
+from admittance.bench.system import embedded
+from admittance.runtime.bus import Bus
+from admittance.runtime.server import EmbeddedServer
+
+pytestmark = [
+    pytest.mark.bus,
+    pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash"),
+]
+
+SCRIPT = SAMPLES / "shell" / "freeze.sh"
+
+
+async def test_while_the_file_is_there_a_job_is_put_off_and_then_it_runs(tmp_path: Path) -> None:
+    freeze = tmp_path / "freeze"
+    freeze.touch()
+    settings = {"FREEZE_FILE": str(freeze), "DELAY_SECONDS": "1"}
+    async with embedded() as system:
+        admit = Admit(system)
+        await admit("apply", "-f", SAMPLES / "shell" / "manifests.yaml")
+        async with program(
+            tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=system.url, **settings
+        ) as check:
+            await check.says("listens at")
+            await admit("submit", "-q", "freezable", "--name", "train.7", "--", "true")
+            await check.says("default/train.7 cycle 1 retry 1: Retry")
+            row = await admit.row("train.7")
+            assert row["retryCount"] >= 1
+            assert (await admit.workload("train.7"))["status"].get("admittedRevision", 0) == 0
+            freeze.unlink()
+            await admit.wait("train.7", "Finished")
+            assert "Ready (not frozen)" in check.printed
+            assert "refused" not in check.printed
+
+
+async def test_its_heart_beats_and_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "data")
+    url = await server.start()
+    async with program(
+        tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=url, BEAT_SECONDS="1"
+    ) as check:
+        await check.says("listens at")
+        await _beats(url)
+        port = int(url.rpartition(":")[2])
+        await server.stop()
+        await check.says("trying again")
+        server = EmbeddedServer(tmp_path / "data", port=port)
+        await server.start()
+        await _beats(url)
+    await server.stop()
+
+
+async def _beats(url: str) -> None:
+    bus = await Bus.connect(url, name="test")
+    heard = asyncio.Event()
+
+    async def beat(_: object) -> None:
+        heard.set()
+
+    await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze", cb=beat)
+    await asyncio.wait_for(heard.wait(), 15)
+    await bus.close()
+
+
+def request_of(name: str, *, padding: str = "") -> bytes:
+    """As the workload-controller writes it: the workload comes last, and may say anything."""
+    return (
+        f'{{"namespace":"default","name":"{name}","uid":"u-1","controller":"example.com/freeze",'
+        f'"check":"freeze","cycle":7,"retryCount":2,"parameters":{{"cycle":99,"check":"other"}},'
+        f'"workload":{{"name":"impostor","cycle":98,"text":"{padding}"}}}}'
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "padding"),
+    [
+        pytest.param("a", "a", "", id="a plain name"),
+        pytest.param("train.7", "train_7", "", id="a name with a dot"),
+        pytest.param("a", "a", "ä" * 70_000, id="many bytes of more than one each"),
+        pytest.param("a", "a", r"\"cycle\":5 }] MSG x 1 3\r\n", id="text that looks like more"),
+    ],
+)
+async def test_what_is_asked_is_answered_word_for_word(
+    tmp_path: Path, name: str, token: str, padding: str
+) -> None:
+    server = EmbeddedServer(tmp_path / "data")
+    url = await server.start()
+    bus = await Bus.connect(url, name="test")
+    answers = await bus.nc.subscribe("admit.check.reported.>")
+    async with program(tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=url) as check:
+        await check.says("listens at")
+        for _ in range(2):  # the second shows that nothing of the first was left unread
+            await bus.nc.publish(
+                f"admit.check.requested.example_com=2Ffreeze.default.{token}",
+                request_of(name, padding=padding),
+                headers={"Nats-Msg-Id": "1"},
+            )
+            answer = await answers.next_msg(timeout=15)
+            assert answer.subject == f"admit.check.reported.example_com=2Ffreeze.default.{token}"
+            assert answer.data.decode() == (
+                f'{{"namespace":"default","name":"{name}","uid":"u-1","check":"freeze","cycle":7,'
+                '"state":"Ready","message":"not frozen"}'
+            )
+    await bus.close()
+    await server.stop()
+
+
+async def test_two_of_it_share_the_work(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "data")
+    url = await server.start()
+    bus = await Bus.connect(url, name="test")
+    answers = await bus.nc.subscribe("admit.check.reported.>")
+    async with (
+        program(tmp_path / "one", "bash", SCRIPT, ADMIT_NATS_URL=url) as one,
+        program(tmp_path / "two", "bash", SCRIPT, ADMIT_NATS_URL=url) as two,
+    ):
+        for check in (one, two):
+            await check.says("listens at")
+        for number in range(40):
+            subject = f"admit.check.requested.example_com=2Ffreeze.default.w{number}"
+            await bus.nc.publish(subject, request_of(f"w{number}"))
+        for _ in range(40):
+            await answers.next_msg(timeout=15)
+        assert _answered(one) + _answered(two) == 40
+        assert min(_answered(one), _answered(two)) > 0
+    await bus.close()
+    await server.stop()
+
+
+def _answered(check: Program) -> int:
+    return check.printed.count(": Ready")
