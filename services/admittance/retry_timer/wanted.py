@@ -1,0 +1,116 @@
+"""From stored workloads to the times that they wait for, kept up to date change by change. Pure.
+
+Of a workload only its times are kept, and of one whose times hang on what AdmissionChecks say, the
+workload itself, so that a check that says otherwise moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from admittance.retry_timer.slots import Name, Slot, Want
+from admittance.workload.due import due_times
+from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.surroundings import CheckRules
+
+Changed = tuple[Slot, Want | None]
+
+
+class _Asked:
+    """Answers for the rules, and notes which checks were asked for."""
+
+    def __init__(self, limits: Limits, rules: dict[str, CheckRules]) -> None:
+        self.limits = limits
+        self._rules = rules
+        self.names: set[str] = set()
+
+    def check(self, name: str) -> CheckRules | None:
+        self.names.add(name)
+        return self._rules.get(name)
+
+
+class _Kept(NamedTuple):
+    workload: StoredWorkload
+    revision: int
+    checks: frozenset[str]
+
+
+class Wanted:
+    """``unreadable``: workloads with a time that nobody can reckon with, and why. Written by hand,
+    or by a newer version: they wait for nothing here."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._rules: dict[str, CheckRules] = {}
+        self._times: dict[Name, dict[str, Want]] = {}
+        self._kept: dict[Name, _Kept] = {}
+        self._by_check: dict[str, set[Name]] = {}
+        self.unreadable: dict[Name, str] = {}
+
+    def apply(
+        self, name: Name, workload: StoredWorkload | None, revision: int, now: datetime
+    ) -> Iterator[Changed]:
+        """The workload is now so (None: there is none): the slots whose time it moves."""
+        self._forget(name)
+        times: dict[str, Want] = {}
+        if workload is not None:
+            asked = _Asked(self._limits, self._rules)
+            times = self._times_of(name, workload, revision, now, asked)
+            if asked.names:
+                self._kept[name] = _Kept(workload, revision, frozenset(asked.names))
+                for check in asked.names:
+                    self._by_check.setdefault(check, set()).add(name)
+        before = self._times.pop(name, {})
+        if times:
+            self._times[name] = times
+        for kind in before.keys() | times.keys():
+            old, new = before.get(kind), times.get(kind)
+            if old is None or new is None or old.stands != new.stands:
+                yield Slot(kind, *name), new
+
+    def rule(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
+        """The AdmissionCheck says so from now on (None: it is gone)."""
+        before = self._rules.get(check)
+        if rules == before:
+            return
+        if rules is None:
+            del self._rules[check]
+        else:
+            self._rules[check] = rules
+        if before is None or rules is None or rules.timeout_seconds != before.timeout_seconds:
+            for name in sorted(self._by_check.get(check, ())):
+                kept = self._kept[name]
+                yield from self.apply(name, kept.workload, kept.revision, now)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._times.values()))
+
+    def _times_of(
+        self, name: Name, workload: StoredWorkload, revision: int, now: datetime, asked: _Asked
+    ) -> dict[str, Want]:
+        try:
+            return {
+                str(kind): Want(_aware(at), workload.metadata.uid, revision)
+                for kind, at in due_times(workload, now, asked).items()
+            }
+        except (OverflowError, TypeError) as error:
+            # Beyond the end of all calendars, or with and without a zone. One object that is so
+            # must not take the time from all others.
+            self.unreadable[name] = str(error)
+            return {}
+
+    def _forget(self, name: Name) -> None:
+        self.unreadable.pop(name, None)
+        kept = self._kept.pop(name, None)
+        for check in kept.checks if kept is not None else ():
+            names = self._by_check[check]
+            names.discard(name)
+            if not names:
+                del self._by_check[check]
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -1,0 +1,166 @@
+"""After any history of changes and losses, the schedules are what the workloads wait for."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from admittance.retry_timer.overdue import PATIENCE_MAX
+from admittance.retry_timer.slots import Order, SetTimer, Slot, Stands
+from admittance.workload.due import due_times
+from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.surroundings import CheckRules
+
+from timetable import LIMITS, Table, admitted, calm, evicted, judged, put_off, rules, seconds
+
+NAMES = st.sampled_from(["a", "b", "c"])
+CHECKS = ("one", "two")
+TIMES = st.integers(0, 400)
+
+
+class _Rules:
+    """What the checks say, as the test knows it."""
+
+    limits: Limits = LIMITS
+
+    def __init__(self) -> None:
+        self.said: dict[str, CheckRules] = {}
+
+    def check(self, name: str) -> CheckRules | None:
+        return self.said.get(name)
+
+
+class TimersConverge(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table(begun=False)
+        self.bucket: dict[str, StoredWorkload] = {}
+        self.rules = _Rules()
+        self.flying: list[Order] = []
+        self.ordered: set[tuple[Slot, Stands]] = set()
+
+    # What happens to workloads. ---------------------------------------------------------
+
+    def _has(self, name: str, workload: StoredWorkload | None) -> None:
+        self.table.has(workload, name)
+        if workload is None:
+            self.bucket.pop(name, None)
+        else:
+            self.bucket[name] = workload
+
+    @rule(name=NAMES, until=TIMES, uid=st.sampled_from("uv"))
+    def is_put_off(self, name: str, until: int, uid: str) -> None:
+        self._has(name, put_off(until, uid))
+
+    @rule(name=NAMES, since=TIMES, longest=st.none() | TIMES)
+    def is_admitted(self, name: str, since: int, longest: int | None) -> None:
+        self._has(name, admitted(since, longest))
+
+    @rule(name=NAMES, since=TIMES)
+    def is_evicted(self, name: str, since: int) -> None:
+        self._has(name, evicted(since))
+
+    @rule(name=NAMES, since=TIMES)
+    def is_judged(self, name: str, since: int) -> None:
+        self._has(name, judged(since, *CHECKS))
+
+    @rule(name=NAMES)
+    def waits_for_nothing(self, name: str) -> None:
+        self._has(name, calm())
+
+    @rule(name=NAMES)
+    def is_deleted(self, name: str) -> None:
+        self._has(name, None)
+
+    @rule(check=st.sampled_from(CHECKS), timeout=st.none() | st.integers(1, 300))
+    def check_says(self, check: str, timeout: int | None) -> None:
+        self.table.says(check, timeout)
+        self.rules.said[check] = rules(check, timeout)
+
+    # What happens on the bus. -----------------------------------------------------------
+
+    @rule(count=st.sampled_from([0.3, 1, 3, 10, 100]))
+    def time_passes(self, count: float) -> None:
+        self.table.later(count)
+
+    @rule()
+    def orders_go_out(self) -> None:
+        found = self.table.orders()
+        slots = [order.slot for order in [*self.flying, *found]]
+        assert len(slots) == len(set(slots)), "two orders of one slot at once"
+        for order in found:
+            if isinstance(order, SetTimer):
+                self.ordered.add((order.slot, order.want.stands))
+        self.flying += found
+
+    @rule(effect=st.booleans(), known=st.booleans())
+    def an_order_lands(self, effect: bool, known: bool) -> None:
+        if not self.flying:
+            return
+        order = self.flying.pop(0)
+        if effect or known:
+            self.table.bus.perform(order)
+        if known:
+            self.table.timers.done(order, self.table.now)
+        else:
+            self.table.timers.failed(order, self.table.now)
+
+    @rule(data=st.data())
+    def a_schedule_is_lost(self, data: st.DataObject) -> None:
+        if self.table.bus.standing:
+            del self.table.bus.standing[data.draw(st.sampled_from(sorted(self.table.bus.standing)))]
+
+    @rule(name=NAMES, kind=st.sampled_from(["requeue", "drain", "strange"]), at=TIMES)
+    def somebody_meddles(self, name: str, kind: str, at: int) -> None:
+        self.table.bus.standing[Slot(kind, "ns", name)] = Stands(seconds(at), "x")
+
+    @rule()
+    def the_stream_is_read(self) -> None:
+        self.table.compare()
+
+    @rule()
+    def overdue_ones_are_set_anew(self) -> None:
+        self.table.timers.again(self.table.now)
+
+    # What always holds. -----------------------------------------------------------------
+
+    def _wanted(self) -> dict[Slot, Stands]:
+        return {
+            Slot(str(kind), "ns", name): Stands(at, workload.metadata.uid)
+            for name, workload in self.bucket.items()
+            for kind, at in due_times(workload, self.table.now, self.rules).items()
+        }
+
+    @invariant()
+    def nobody_fires_early(self) -> None:
+        assert all(stands.at <= when for _, stands, when in self.table.bus.fired if stands.at)
+
+    @invariant()
+    def no_more_is_known_than_is_wanted_or_stands(self) -> None:
+        assert len(self.table.timers.wanted) == len(self._wanted())
+
+    def teardown(self) -> None:
+        """However it came about: an end of all trouble, a look, and all is as it should be."""
+        table = self.table
+        for order in self.flying:
+            table.timers.failed(order, table.now)
+        table.compare()
+        table.settled()
+        wanted = self._wanted()
+        ahead = {slot: stands for slot, stands in wanted.items() if stands.at > table.now}
+        assert {s: t for s, t in table.bus.standing.items() if t.at and t.at > table.now} == ahead
+        # What the clock has passed was fired, or will be once more.
+        table.later(PATIENCE_MAX.total_seconds() + 10)
+        table.bus.fired.clear()
+        table.timers.again(table.now)
+        table.follow()
+        table.bus.fire(table.now)
+        fired = {(slot, stands) for slot, stands, _ in table.bus.fired}
+        due = {(slot, stands) for slot, stands in wanted.items() if slot not in ahead}
+        assert due <= fired
+
+
+TestTimersConverge = TimersConverge.TestCase
+TestTimersConverge.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,181 @@
+"""Workloads that wait, and a stream of timers in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import CheckState, RequeueState
+from admittance.retry_timer.decide import Timers
+from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.surroundings import CheckRules
+
+from builders import NOON, an_admission
+
+LIMITS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(minutes=5)))
+
+
+def seconds(count: float) -> datetime:
+    """So many after noon."""
+    return NOON + timedelta(seconds=count)
+
+
+def a_workload(
+    *conditions: Condition, uid: str = "u", spec: str = "{}", **status: object
+) -> StoredWorkload:
+    """ns/w with these conditions."""
+    return StoredWorkload(
+        api_version="kueue.x-k8s.io/v1beta2",
+        kind="Workload",
+        metadata=ObjectMeta(name="w", namespace="ns", uid=uid),
+        spec=msgspec.Raw(spec.encode()),
+        status=WorkloadStatus(conditions=conditions, **status),  # type: ignore[arg-type]
+    )
+
+
+def condition(kind: str, status: bool, since: float = 0.0, reason: str = "") -> Condition:
+    return Condition(
+        type=kind,
+        status="True" if status else "False",
+        reason=reason,
+        last_transition_time=seconds(since),
+    )
+
+
+def put_off(until: float, uid: str = "u") -> StoredWorkload:
+    """Waits for so many seconds after noon before it competes again."""
+    return a_workload(
+        condition("QuotaReserved", False),
+        condition("Requeued", False, reason="AdmissionCheck"),
+        uid=uid,
+        requeue_state=RequeueState(requeue_at=seconds(until)),
+    )
+
+
+def evicted(since: float) -> StoredWorkload:
+    """Its job is being stopped."""
+    return a_workload(
+        condition("QuotaReserved", True),
+        condition("Admitted", True),
+        condition("Evicted", True, since, "Preempted"),
+        admission=an_admission(),
+    )
+
+
+def admitted(since: float, longest: int | None = None) -> StoredWorkload:
+    """Its pods are not ready; it may run so many seconds."""
+    spec = "{}" if longest is None else f'{{"maximumExecutionTimeSeconds": {longest}}}'
+    return a_workload(
+        condition("QuotaReserved", True),
+        condition("Admitted", True, since),
+        spec=spec,
+        admission=an_admission(),
+    )
+
+
+def judged(since: float, *checks: str) -> StoredWorkload:
+    """Reserved since then, and these checks are still judging."""
+    rows = tuple(CheckState(name=check, state="Pending") for check in checks)
+    return a_workload(
+        condition("QuotaReserved", True, since), admission=an_admission(), admission_checks=rows
+    )
+
+
+def rules(name: str, timeout: int | None) -> CheckRules:
+    return CheckRules(name, "ctl", timeout_seconds=timeout)
+
+
+def calm() -> StoredWorkload:
+    """Waits for nothing."""
+    return a_workload(condition("QuotaReserved", False))
+
+
+class Bus:
+    """The stream of timers: a schedule for each slot, fired when its time has come."""
+
+    def __init__(self) -> None:
+        self.standing: dict[Slot, Stands] = {}
+        self.fired: list[tuple[Slot, Stands, datetime]] = []
+
+    def perform(self, order: Order) -> None:
+        match order:
+            case SetTimer(slot, want):
+                self.standing[slot] = want.stands
+            case Cancel(slot):
+                self.standing.pop(slot, None)
+
+    def fire(self, now: datetime) -> None:
+        for slot, stands in list(self.standing.items()):
+            if stands.at is not None and stands.at <= now:
+                self.fired.append((slot, stands, now))
+                del self.standing[slot]
+
+
+class Table:
+    """Timers, the bus they order on, and a clock."""
+
+    def __init__(self, limits: Limits = LIMITS, *, begun: bool = True) -> None:
+        self.timers = Timers(limits)
+        self.bus = Bus()
+        self.now = NOON
+        self.revision = 0
+        if begun:
+            self.compare()
+
+    def has(self, workload: StoredWorkload | None, name: str = "w") -> Table:
+        """The bucket has it so."""
+        self.revision += 1
+        if workload is not None:
+            workload = replace(workload, metadata=replace(workload.metadata, name=name))
+        self.timers.apply(f"workload.ns.{name}", workload, self.revision, self.now)
+        return self
+
+    def says(self, check: str, timeout: int | None) -> Table:
+        """The AdmissionCheck lets its controller judge for so long."""
+        self.timers.rule(check, rules(check, timeout), self.now)
+        return self
+
+    def orders(self) -> list[Order]:
+        return self.timers.orders(self.now)
+
+    def follow(self) -> list[Order]:
+        """Everything ordered now is done."""
+        done = []
+        while orders := self.orders():
+            for order in orders:
+                self.bus.perform(order)
+                self.timers.done(order, self.now)
+            done += orders
+        return done
+
+    def later(self, count: float) -> Table:
+        """So many seconds pass; what is due fires."""
+        self.now += timedelta(seconds=count)
+        self.bus.fire(self.now)
+        return self
+
+    def settled(self) -> Table:
+        """What has time has had it."""
+        self.later(1)
+        self.follow()
+        return self
+
+    def compare(self):  # type: ignore[no-untyped-def]
+        """The stream is read."""
+        self.timers.looking()
+        return self.timers.found(dict(self.bus.standing), self.now)
+
+    @property
+    def standing(self) -> dict[str, datetime | None]:
+        """Kind to time, of ns/w."""
+        return {slot.kind: stands.at for slot, stands in self.bus.standing.items()}
+
+
+def kinds(slots: Iterable[Slot]) -> list[str]:
+    return [slot.kind for slot in slots]

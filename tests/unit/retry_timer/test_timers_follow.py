@@ -1,0 +1,355 @@
+"""Schedules follow the workloads."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from admittance.api.workload import RequeueState
+from admittance.retry_timer.decide import SETTLE
+from admittance.retry_timer.slots import Cancel, SetTimer, Slot, Stands
+from admittance.workload.stored import StoredWorkload
+
+from builders import NOON
+from timetable import (
+    Table,
+    a_workload,
+    admitted,
+    calm,
+    condition,
+    evicted,
+    judged,
+    kinds,
+    put_off,
+    seconds,
+)
+
+WAITING = Slot("requeue", "ns", "w")
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        pytest.param(calm(), {}, id="one that waits for nothing has no timer"),
+        pytest.param(put_off(60), {"requeue": 60}, id="one that is put off is looked at then"),
+        pytest.param(evicted(10), {"drain": 310}, id="a job that stops is waited for so long"),
+        pytest.param(admitted(0), {"pods-ready": 300}, id="pods may take so long to be ready"),
+        pytest.param(
+            admitted(5, 60), {"pods-ready": 305, "execution": 65}, id="and a job has its time"
+        ),
+        pytest.param(judged(0, "slow"), {"checks": 90}, id="a check may judge for so long"),
+        pytest.param(judged(0, "slow", "quick"), {"checks": 20}, id="the first timeout counts"),
+        pytest.param(judged(0, "unknown"), {}, id="a check without a timeout judges for ever"),
+    ],
+)
+def test_what_a_workload_waits_for_stands_on_the_stream(
+    workload: StoredWorkload, expected: dict[str, int]
+) -> None:
+    table = Table().says("slow", 90).says("quick", 20).has(workload).settled()
+    assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(put_off(60), put_off(90), {"requeue": 90}, id="a longer wait replaces it"),
+        pytest.param(put_off(60), put_off(30), {"requeue": 30}, id="a shorter wait, too"),
+        pytest.param(put_off(60), calm(), {}, id="a wait that ended early leaves no timer"),
+        pytest.param(put_off(60), None, {}, id="deleted during the wait: no timer is left"),
+        pytest.param(
+            put_off(60),
+            admitted(2, 9),
+            {"pods-ready": 302, "execution": 11},
+            id="another life, other timers",
+        ),
+    ],
+)
+def test_what_changes_moves_its_timer(
+    before: StoredWorkload, after: StoredWorkload | None, expected: dict[str, int]
+) -> None:
+    table = Table().has(before).settled().has(after).settled()
+    assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
+
+
+def test_a_namesake_that_waits_as_long_gets_a_timer_of_its_own() -> None:
+    table = Table().has(put_off(60, "one")).settled().has(None).has(put_off(60, "two")).settled()
+    assert table.bus.standing == {WAITING: Stands(seconds(60), "two")}
+
+
+def test_a_write_that_moves_no_time_orders_nothing() -> None:
+    table = Table().has(put_off(60)).settled().has(put_off(60))
+    assert table.later(5).orders() == []
+
+
+def test_what_is_due_soon_is_ordered_at_once_and_the_rest_waits_for_what_comes_next() -> None:
+    table = Table().has(put_off(5), "soon").has(put_off(6), "w")
+    assert table.follow() == table_order(5, "soon", 1)
+    assert table.timers.wake() == NOON + SETTLE
+    assert table.later(1).orders() == table_order(6, "w", 2)
+
+
+def table_order(at: float, name: str, revision: int) -> list[SetTimer]:
+    found = Table().has(put_off(at), name).later(1).orders()
+    assert isinstance(found[0], SetTimer)
+    return [SetTimer(found[0].slot, found[0].want._replace(revision=revision))]
+
+
+def test_a_wait_that_is_over_at_once_never_reaches_the_bus() -> None:
+    table = Table().has(evicted(0)).has(calm())
+    assert table.later(10).orders() == []
+
+
+def test_what_is_past_already_is_ordered_at_once() -> None:
+    table = Table().later(100).has(put_off(60))
+    assert [type(order) for order in table.follow()] == [SetTimer]
+
+
+def test_a_timer_whose_time_has_come_is_not_cancelled() -> None:
+    table = Table().has(put_off(5))
+    table.follow()
+    table.later(5).has(calm())
+    assert table.later(10).orders() == []
+    assert table.timers.pending == 0
+
+
+def test_a_timer_that_nobody_waits_for_any_more_is_cancelled_before_its_time() -> None:
+    table = Table().has(put_off(60)).settled().has(calm())
+    assert table.later(1).orders() == [Cancel(WAITING)]
+
+
+def test_a_check_that_may_judge_longer_moves_the_timers_of_whom_it_judges() -> None:
+    table = Table().says("c", 60).says("other", 60)
+    table.has(judged(0, "c"), "a").has(judged(0, "other"), "b").settled()
+    table.says("c", 90)
+    orders = table.later(1).orders()
+    assert [
+        (order.slot.name, order.want.at) for order in orders if isinstance(order, SetTimer)
+    ] == [("a", seconds(90))]
+
+
+def test_a_check_that_is_gone_times_nobody() -> None:
+    table = Table().says("c", 60).has(judged(0, "c")).settled()
+    table.timers.rule("c", None, table.now)
+    assert table.settled().standing == {}
+    table.says("c", 30).settled()
+    assert table.standing == {"checks": seconds(30)}
+
+
+def test_a_check_that_says_the_same_moves_nothing() -> None:
+    table = Table().says("c", 60).has(judged(0, "c")).settled().says("c", 60)
+    assert table.later(5).orders() == []
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(admitted(0, 10**14), id="it may run beyond the end of all calendars"),
+        pytest.param(
+            a_workload(
+                condition("Requeued", False, reason="AdmissionCheck"),
+                requeue_state=RequeueState(requeue_at=seconds(9).replace(tzinfo=None)),
+            ),
+            id="its time has no zone",
+        ),
+    ],
+)
+def test_a_time_that_nobody_can_reckon_with_takes_nothing_from_others(
+    workload: StoredWorkload,
+) -> None:
+    table = Table().has(workload, "odd").has(put_off(60)).settled()
+    assert table.bus.standing[WAITING] == Stands(seconds(60), "u")
+    assert table.has(calm(), "odd").settled().timers.wanted.unreadable == {}
+
+
+# Orders. --------------------------------------------------------------------------------
+
+
+def test_a_slot_has_one_order_under_way() -> None:
+    table = Table().has(put_off(5))
+    first = table.orders()
+    table.has(put_off(4))
+    assert table.orders() == []
+    for order in first:
+        table.bus.perform(order)
+        table.timers.done(order, table.now)
+    table.follow()
+    assert table.standing == {"requeue": seconds(4)}
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_an_order_of_which_nobody_knows_is_given_again(took_effect: bool) -> None:
+    table = Table().has(put_off(5))
+    (order,) = table.orders()
+    if took_effect:
+        table.bus.perform(order)
+    table.timers.failed(order, table.now)
+    table.settled()
+    assert table.standing == {"requeue": seconds(5)}
+
+
+def test_a_wait_that_ends_while_its_order_is_unknown_is_cancelled() -> None:
+    table = Table().has(put_off(60)).later(1)
+    (order,) = table.orders()
+    table.bus.perform(order)
+    table.timers.failed(order, table.now)
+    table.has(calm()).settled()
+    assert table.standing == {}
+
+
+def test_more_orders_than_are_wanted_at_once_come_one_part_after_the_other() -> None:
+    table = Table()
+    for number in range(25):
+        table.has(put_off(3), f"w{number}")
+    assert [len(table.timers.orders(table.now, 10)) for _ in range(4)] == [10, 10, 5, 0]
+
+
+def test_a_clock_that_was_set_back_holds_up_nothing() -> None:
+    table = Table().has(put_off(7200))
+    table.now -= timedelta(hours=1)
+    assert len(table.orders()) == 1
+
+
+# Comparison. ----------------------------------------------------------------------------
+
+
+def test_nothing_is_ordered_before_the_stream_was_read() -> None:
+    table = Table(begun=False).has(put_off(3)).later(9)
+    assert table.orders() == []
+    assert table.timers.wake() is None
+    table.compare()
+    assert len(table.orders()) == 1
+
+
+def test_who_takes_over_orders_only_what_differs() -> None:
+    table = Table(begun=False)
+    for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
+        table.has(put_off(at), name)
+    table.bus.standing = {
+        Slot("requeue", "ns", "same"): Stands(seconds(60), "u"),
+        Slot("requeue", "ns", "moved"): Stands(seconds(61), "u"),
+        Slot("drain", "ns", "gone"): Stands(seconds(62), "u"),
+    }
+    mended = table.compare()
+    assert [slot.name for slot in mended.missing] == ["lost"]
+    assert [slot.name for slot in mended.wrong] == ["moved"]
+    assert [slot.name for slot in mended.orphaned] == ["gone"]
+    assert sorted(order.slot.name for order in table.later(1).follow()) == [
+        "gone",
+        "lost",
+        "moved",
+    ]
+    assert set(table.bus.standing.values()) == {Stands(seconds(60), "u")}
+
+
+@pytest.mark.parametrize(
+    ("real", "what"),
+    [
+        pytest.param(None, "missing", id="it was purged"),
+        pytest.param(Stands(seconds(90), "u"), "wrong", id="it has another time"),
+        pytest.param(Stands(seconds(60), "other"), "wrong", id="it is a namesake's"),
+        pytest.param(Stands(None, "u"), "wrong", id="it says no time"),
+    ],
+)
+def test_what_was_done_to_a_schedule_is_mended(real: Stands | None, what: str) -> None:
+    table = Table().has(put_off(60)).settled()
+    if real is None:
+        del table.bus.standing[WAITING]
+    else:
+        table.bus.standing[WAITING] = real
+    mended = table.compare()
+    assert getattr(mended, what) == (WAITING,)
+    assert sum(map(len, mended)) == 1
+    assert table.settled().standing == {"requeue": seconds(60)}
+    assert not table.compare()
+
+
+def test_a_schedule_of_nobody_is_taken_away() -> None:
+    table = Table()
+    table.bus.standing[WAITING] = Stands(seconds(60), "u")
+    assert table.compare().orphaned == (WAITING,)
+    assert table.settled().standing == {}
+
+
+def test_what_has_fired_is_not_missing() -> None:
+    table = Table().has(put_off(5))
+    table.follow()
+    table.later(6)
+    assert not table.compare()
+    assert table.orders() == []
+
+
+def test_what_may_have_fired_by_the_clock_of_the_server_is_not_missing() -> None:
+    table = Table().has(put_off(5))
+    table.follow()
+    table.later(4)
+    table.bus.standing.clear()
+    assert not table.compare()
+
+
+def test_what_moves_while_the_stream_is_read_is_not_judged_by_it() -> None:
+    table = Table().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
+    table.has(put_off(9), "flying").later(1)
+    flying = table.orders()
+    table.timers.looking()
+    seen = dict(table.bus.standing)
+    table.has(put_off(30), "a").has(None, "b").has(put_off(30), "new").later(1)
+    for order in [*flying, *table.orders()]:
+        table.bus.perform(order)
+        table.timers.done(order, table.now)
+    assert not table.timers.found(seen, table.now)
+    table.settled()
+    assert {slot.name: stands.at for slot, stands in table.bus.standing.items()} == {
+        "a": seconds(30),
+        "new": seconds(30),
+        "flying": seconds(9),
+    }
+
+
+# Overdue. -------------------------------------------------------------------------------
+
+
+def test_a_time_that_came_without_an_effect_is_set_anew_ever_less_often() -> None:
+    table = Table().has(put_off(5))
+    table.follow()
+    looks = []
+    for _ in range(4):
+        look = table.timers.overdue()
+        assert look is not None
+        table.later((look - table.now).total_seconds() - 0.001)
+        assert table.timers.again(table.now) == []
+        table.later(0.001)
+        assert table.timers.again(table.now) == [WAITING]
+        table.follow()
+        looks.append((look - seconds(0)).total_seconds())
+    assert looks == [10, 20, 40, 80]
+    assert len(table.later(0).bus.fired) == 5
+
+
+def test_a_time_that_had_its_effect_is_not_looked_at_again() -> None:
+    table = Table().has(put_off(5))
+    table.follow()
+    table.later(5).has(calm())
+    assert table.timers.overdue() is None
+    assert table.later(60).timers.again(table.now) == []
+
+
+def test_a_longer_wait_is_awaited_to_its_own_end() -> None:
+    table = Table().has(put_off(3))
+    table.follow()
+    table.has(put_off(600)).settled()
+    assert table.timers.overdue() == seconds(605)
+
+
+def test_what_is_no_longer_awaited_takes_no_room() -> None:
+    table = Table()
+    for number in range(5000):
+        table.has(put_off(3600 + number)).later(1).follow()
+        table.has(calm())
+    assert len(table.timers._overdue._heap) < 2000
+
+
+def test_the_kinds_of_one_workload_are_apart() -> None:
+    table = Table().has(admitted(0, 60)).settled()
+    del table.bus.standing[Slot("execution", "ns", "w")]
+    assert kinds(table.compare().missing) == ["execution"]
