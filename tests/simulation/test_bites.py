@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from admittance.simulation.mechanisms import Mechanisms
+from admittance.simulation.plots import contested, preempting, scenario
 from admittance.simulation.run import run
-from admittance.simulation.scenario import Scenario, contested, preempting, scenario
+from admittance.simulation.scenario import Scenario
 
 Plot = Callable[[Random], Scenario]
 

@@ -104,10 +104,7 @@ class Queues:
 
     def all(self) -> list[dict[str, Any]]:
         found = [manifest("ResourceFlavor", name, {}) for name in self.flavors]
-        found += [
-            manifest("AdmissionCheck", name, {"controllerName": f"ctl-{name}"})
-            for name in self.checks
-        ]
+        found += [manifest("AdmissionCheck", name, self.check(name)) for name in self.checks]
         found += [manifest("Cohort", name, spec) for name, spec in self.trees.items()]
         found += [manifest("ClusterQueue", name, spec) for name, spec in self.queues.items()]
         found += [
@@ -115,6 +112,10 @@ class Queues:
             for name, spec in self.locals.items()
         ]
         return found
+
+    def check(self, name: str) -> dict[str, Any]:
+        """The spec of an AdmissionCheck."""
+        return {"controllerName": f"ctl-{name}"}
 
     def edit(self) -> list[dict[str, Any]]:
         """One random change, or ``delete`` of a key."""

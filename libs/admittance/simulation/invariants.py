@@ -6,21 +6,22 @@ as it happens: nothing else can break a promise.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.subjects import OUTPUTS
-from admittance.simulation import cuts, naive, preemption
+from admittance.simulation import cuts, gates, lifecycle, naive, preemption
 from admittance.simulation.broken import Broken
+from admittance.simulation.effects import Effects
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.stream import Stored
 from admittance.workload import stored as workloads
-from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload
 
 _W: Final = "waiting"
 _GROUP: Final = {
@@ -59,24 +60,27 @@ _said = msgspec.json.Decoder(_Revised)
 
 
 class Seen:
-    """A workload as of its last revision. ``seconds``: admitted so far, counted independently."""
+    """A workload as of its last revision. ``seconds``: admitted so far, counted apart."""
 
-    __slots__ = ("revision", "seconds", "since", "usage", "where", "workload")
+    __slots__ = ("revision", "seconds", "usage", "where", "workload")
 
     def __init__(self) -> None:
         self.workload: StoredWorkload | None = None
         self.revision = 0
         self.where = ""
         self.usage: naive.Usage = {}
-        self.seconds = 0
-        self.since: datetime | None = None
+        self.seconds = lifecycle.AdmittedSeconds()
 
 
 class Invariants:
     """Looks at every step. Raises Broken."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, slack: timedelta, drain: timedelta) -> None:
+        """``slack``: by how much a clock may be ahead. ``drain``: how long quota waits for a job
+        that does not stop."""
         self._kernel = kernel
+        self._slack = slack
+        self._drain = drain
         self.seen: dict[str, Seen] = {}
         self.usage: dict[str, naive.Usage] = {}
         self.queues: dict[str, Any] = {}
@@ -84,6 +88,8 @@ class Invariants:
         self.locals: dict[tuple[str, str], Any] = {}
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
+        self.effects = Effects(self.checks)
+        self._around = gates.Manifests(self.queues, self.checks, self.flavors)
         self.owed: dict[Saying, str] = {}
         self.said: set[Saying] = set()
         self.stated: set[tuple[str, int]] = set()
@@ -130,11 +136,15 @@ class Invariants:
                 assert after.workload.status.admission is not None
                 after.usage = naive.usage_of(after.workload.status.admission)
         self.seen[key] = after
+        if before.workload is not None:
+            after.seconds = before.seconds
+        self.effects.stored(key, entry, after.workload)
         old, new = before.workload, after.workload
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self._step(key, before, Seen())
             self._charge(key, before, Seen())
             before, old = Seen(), None
+            after.seconds = lifecycle.AdmittedSeconds()
         self._step(key, before, after)
         self._handed_back(key, before, after)
         if new is not None:
@@ -143,8 +153,12 @@ class Invariants:
             for say in new.status.log.says:
                 if say.what != "check_withdrawn":
                     self.owed[new.metadata.uid, entry.sequence, say.what] = key
-            self._object(key, new)
-            self._seconds(key, before, after)
+            latest = self._kernel.time() + self._slack
+            found = lifecycle.broken(old, new, latest)
+            found += gates.broken(key, old, new, latest, self._around, self.effects)
+            found += after.seconds.saw(new)
+            if found:
+                raise Broken(f"{key}: {'; '.join(found)}")
         self._charge(key, before, after)
 
     def _step(self, key: str, before: Seen, after: Seen) -> None:
@@ -173,42 +187,19 @@ class Invariants:
         """Quota comes free when nothing runs on it any more, unless a user says that it ended."""
         if not before.usage or after.usage or after.where in ("finished", ""):
             return
+        if self._drained(before):
+            return
         job = f"{key.removeprefix('workload.')}."
         for run, runner in self.running.items():
             if run.startswith(job):
                 raise Broken(f"{key} gives up its quota, and {run} runs on {runner}")
 
-    def _object(self, key: str, workload: StoredWorkload) -> None:
-        status = workload.status
-        reserved = is_true(workload, Type.QUOTA_RESERVED)
-        if is_true(workload, Type.ADMITTED) and not reserved:
-            raise Broken(f"{key} is admitted, not reserved (i)")
-        if reserved != (status.admission is not None):
-            raise Broken(f"{key}: reserved {reserved}, admission {status.admission} (i)")
-        waits = is_false(workload, Type.REQUEUED) or (
-            status.requeue_state is not None and status.requeue_state.requeue_at is not None
-        )
-        if not waits and not reserved and head(workload).active:
-            for row in status.admission_checks:
-                if row.state in ("Retry", "Rejected"):
-                    raise Broken(f"{key} is pending with {row.name} in {row.state} (iv)")
-        if status.admission is None and any(row.pod_set_updates for row in status.admission_checks):
-            raise Broken(f"{key} has updates without an admission (v)")
-
-    def _seconds(self, key: str, before: Seen, after: Seen) -> None:
-        new = after.workload
-        assert new is not None
-        after.seconds, after.since = before.seconds, before.since
-        admitted = find(new, Type.ADMITTED)
-        if admitted is not None and admitted.status == "True":
-            after.since = admitted.last_transition_time
-        elif before.since is not None and admitted is not None:
-            assert admitted.last_transition_time is not None
-            after.seconds += int((admitted.last_transition_time - before.since).total_seconds())
-            after.since = None
-        told = new.status.accumulated_past_execution_time_seconds or 0
-        if told != after.seconds:
-            raise Broken(f"{key} was admitted for {after.seconds} s and says {told} (vi)")
+    def _drained(self, before: Seen) -> bool:
+        """Nobody said for so long that its job has stopped that the quota is free all the same."""
+        evicted = find(before.workload, Type.EVICTED) if before.workload is not None else None
+        if evicted is None or evicted.status != "True" or evicted.last_transition_time is None:
+            return False
+        return self._kernel.time() + self._slack >= evicted.last_transition_time + self._drain
 
     def _charge(self, key: str, before: Seen, after: Seen) -> None:
         if before.usage == after.usage:
@@ -239,6 +230,7 @@ class Invariants:
     def logged(self, stored: Stored) -> None:
         """A message on the log."""
         _, thing, what, rest = stored.subject.split(".", 3)
+        self.effects.logged(stored)
         if thing == "object":
             self.stated.add((stored.subject, _said.decode(stored.data).revision))
             return

@@ -7,18 +7,21 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from admittance.simulation.actors.checks import Checks
 from admittance.simulation.actors.controller import WorkloadController
 from admittance.simulation.actors.jobs import Folder, silence
 from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
 from admittance.simulation.actors.service import Service
-from admittance.simulation.actors.world import Admin, Checks, Publisher
+from admittance.simulation.actors.world import Admin, Publisher
 from admittance.simulation.broken import Broken
+from admittance.simulation.courses import Course
 from admittance.simulation.ending import Ending
 from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.scenario import SERVICES, Fault, Scenario, scenario
+from admittance.simulation.plots import scenario
+from admittance.simulation.scenario import SERVICES, Fault, Scenario
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story
 from admittance.simulation.stream import Stored
@@ -51,14 +54,14 @@ class World:
         self.mechanisms = mechanisms
         self.story = Story(lambda: self.kernel.now, keep=keep)
         self.server = Server(self.kernel, mechanisms)
-        self.invariants = Invariants(self.kernel)
         self.plan = plot(self.rng)
+        self.invariants = Invariants(self.kernel, self.plan.slack(), self.plan.limits.drain)
         self.users = Publisher(self.kernel, self.server, self.story)
         self.admin = Admin(self.kernel, self.server, self.story)
-        self.checks = Checks(self.kernel, self.server, self.story)
+        plan = self.plan
+        self.checks = Checks(self.kernel, self.server, self.story, plan.tempers, plan.outages)
         self.folders: dict[str, Folder] = {}
         self.services: dict[str, Service] = {}
-        self.lengths: dict[str, tuple[float, bool]] = {}
         self._stored = 0
         self._faults = sorted(self.plan.faults)
         self._mute: dict[str, int] = {}
@@ -69,6 +72,9 @@ class World:
         server.bucket.on_stored.insert(0, self._on_bucket)
         server.log.on_stored.insert(0, self._on_log)
         server.timers.on_stored.insert(0, inv.timed)
+        server.on_acknowledged.append(inv.effects.acknowledged)
+        for at in self.plan.lost_timers:
+            self.kernel.at(at, server.lose_timers)
         for name in SERVICES:
             self._start(name)
         self.admin.apply(self.plan.manifests, 0.2)
@@ -125,11 +131,13 @@ class World:
         if isinstance(service, Runner):
             service.folder = self.folders.setdefault(name, Folder())
             service.folder.silences += 1
-            service.length_of = self._length_of
+            service.course_of = self._course
             service.on_start = self.invariants.started
             service.on_end_of_job = self.invariants.ended
         if isinstance(service, SchedulerService):
             service.config = self.plan.config
+        if isinstance(service, WorkloadController):
+            service.limits = self.plan.limits
         self._mute[name] = self._mute.get(name, 0) + 1
         self.services[name] = service
         service.closing.append(lambda: self._ended(name, service))
@@ -147,9 +155,9 @@ class World:
 
     _killing = False
 
-    def _length_of(self, _: str) -> tuple[float, bool]:
-        rng = self.rng
-        return rng.choice((0.2, 2.0, 15.0)) * (0.5 + rng.random()), rng.random() < 0.9
+    def _course(self) -> Course:
+        calm = self.kernel.now > CALM_SECONDS
+        return self.plan.courses.draw(self.rng, calm=calm)
 
     # Faults. ----------------------------------------------------------------------------
 
@@ -242,7 +250,7 @@ class World:
         self.server.lives(service.kind, name, True)
 
     def _calm(self) -> None:
-        self.checks.calm = True
+        self.checks.settle()
         self.users.losses = 0.0
         self._faults.clear()
 

@@ -6,15 +6,18 @@ Small on purpose: few queues, tight quotas, many collisions.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from random import Random
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.scheduler.config import Config, FairSharing
-from admittance.simulation.configuration import NAMESPACE, Queues, manifest
+from admittance.scheduler.config import Config
+from admittance.simulation.actors.checks import Outage, Tempers
+from admittance.simulation.configuration import NAMESPACE, manifest
+from admittance.simulation.courses import Courses
+from admittance.workload.limits import Limits
 
 ACTIVE_SECONDS: Final = 60.0
 """For so long users act and faults strike."""
@@ -48,17 +51,34 @@ class Fault(NamedTuple):
 
 
 class Scenario(NamedTuple):
+    """``lost_timers``: when the server forgets every schedule that it has."""
+
     manifests: list[dict[str, Any]]
     sayings: list[Saying]
     applyings: list[Applying]
     faults: list[Fault]
     skews: dict[str, float]
     config: Config = Config()
+    limits: Limits = Limits()
+    tempers: Tempers = Tempers()
+    outages: tuple[Outage, ...] = ()
+    lost_timers: tuple[float, ...] = ()
+    courses: Courses = Courses()
+
+    def slack(self) -> timedelta:
+        """By how much any clock may be ahead."""
+        return timedelta(seconds=max((0.0, *self.skews.values())))
 
 
-def _workload(
-    rng: Random, name: str, queue: str, *, priorities: tuple[int, ...] = ()
+def workload_of(
+    rng: Random,
+    name: str,
+    queue: str,
+    *,
+    priorities: tuple[int, ...] = (),
+    most: int | None = None,
 ) -> msgspec.Raw:
+    """``most``: seconds that it may run."""
     container = {
         "name": "c",
         "image": "i",
@@ -79,6 +99,8 @@ def _workload(
         spec["priority"] = rng.choice(priorities)
     elif rng.random() < 0.4:
         spec["priority"] = rng.randint(-1, 2)
+    if most is not None:
+        spec["maximumExecutionTimeSeconds"] = most
     (pod_set,) = spec["podSets"]
     if rng.random() < 0.1:
         pod_set["count"], pod_set["minCount"] = 3, 1
@@ -86,156 +108,8 @@ def _workload(
     return msgspec.Raw(json.dumps(made).encode())
 
 
-def contested(rng: Random) -> Scenario:
-    """One tight queue, and leaders that fall again and again while decisions are on their way."""
-    queues = Queues(rng)
-    queues.checks = []
-    queues.flavors = ["f0"]
-    queues.cohorts = []
-    queues.trees = {}
-    queues.queues = {"q0": queues.queue()}
-    queues.locals = {"l0": {"clusterQueue": "q0"}}
-    quota = {"name": "cpu", "nominalQuota": rng.randint(2, 4)}
-    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f0", "resources": [quota]}]}]
-    queues.queues["q0"] |= {"resourceGroups": groups, "queueingStrategy": "BestEffortFIFO"}
-    sayings = []
-    for number in range(16):
-        name = f"w{number}"
-        submitted = facts.Submitted(
-            namespace=NAMESPACE, name=name, workload=_workload(rng, name, "l0")
-        )
-        sayings.append(Saying(1.0 + rng.random() * 20.0, submitted))
-    faults = []
-    for _ in range(6):
-        faults += _coup(rng)
-    return Scenario(queues.all(), sayings, [], faults, _skews(rng))
-
-
-def reconfigured(rng: Random) -> Scenario:
-    """The same with quotas that are edited all the time, by leaders that fall."""
-    base = contested(rng)
-    queue = next(one for one in base.manifests if one["kind"] == "ClusterQueue")
-    applyings = []
-    at = 2.0
-    for _ in range(12):
-        at += rng.random() * 2.5
-        edited = json.loads(json.dumps(queue))
-        if rng.random() < 0.5:
-            flavor = edited["spec"]["resourceGroups"][0]["flavors"][0]
-            flavor["resources"][0]["nominalQuota"] = rng.randint(2, 4)
-        else:
-            labels = {"x": str(rng.randint(0, 9))}
-            local = {"clusterQueue": "q0"}
-            edited = manifest("LocalQueue", "l0", local, namespace=NAMESPACE, labels=labels)
-        applyings.append(Applying(at, [edited]))
-    faults = []
-    for _ in range(5):
-        what = rng.choice(("pause", "pause", "partition", "mute", "kill", "slower"))
-        seconds = rng.choice((0.1, 9.0, 12.0))
-        faults.append(Fault(rng.randint(20, 200), "leader", what, seconds, rng.random() * 0.01))
-    return base._replace(applyings=applyings, faults=faults)
-
-
-def preempting(rng: Random) -> Scenario:
-    """Two queues of a cohort that take from each other and among themselves, while leaders fall;
-    often with a check, so that some victims run and others merely hold a reservation."""
-    queues = Queues(rng)
-    queues.flavors = ["f0"]
-    queues.checks = ["k0"]
-    queues.cohorts = ["c0"]
-    queues.trees = {"c0": {}}
-    queues.queues, queues.locals = {}, {}
-    for number in range(2):
-        spec = queues.queue() | {"cohortName": "c0", "queueingStrategy": "BestEffortFIFO"}
-        quota = {"name": "cpu", "nominalQuota": rng.randint(1, 4)}
-        spec["resourceGroups"] = [
-            {"coveredResources": ["cpu"], "flavors": [{"name": "f0", "resources": [quota]}]}
-        ]
-        spec["preemption"] = queues.preemption()
-        spec.pop("admissionChecks", None)
-        if rng.random() < 0.6:
-            spec["admissionChecks"] = ["k0"]
-        queues.queues[f"q{number}"] = spec
-        queues.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
-    sayings = []
-    for number in range(14):
-        name = f"w{number}"
-        me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
-        raw = _workload(rng, name, rng.choice(("l0", "l1")), priorities=(-1, 0, 0, 1, 2))
-        at = 1.0 + rng.random() * rng.choice((4.0, 25.0))
-        sayings.append(Saying(at, facts.Submitted(**me, workload=raw)))
-        if rng.random() < 0.2:
-            at += rng.random() * 8.0
-            about: Fact = facts.Deleted(**me)
-            if rng.random() < 0.6:
-                about = facts.Reprioritized(**me, priority=rng.randint(-2, 3))
-            sayings.append(Saying(at, about))
-    manifests = json.loads(json.dumps(queues.all()))
-    applyings = []
-    if rng.random() < 0.3:
-        at = 3.0 + rng.random() * 10.0
-        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
-    faults = _faults(rng)
-    for _ in range(rng.choice((0, 2, 4))):
-        faults += _coup(rng)
-    config = Config(fair_sharing=FairSharing()) if rng.random() < 0.3 else Config()
-    return Scenario(manifests, sayings, applyings, faults, _skews(rng), config)
-
-
-def scenario(rng: Random) -> Scenario:
-    """A random one."""
-    kind = rng.random()
-    if kind < 0.1:
-        return contested(rng)
-    if kind < 0.2:
-        return reconfigured(rng)
-    if kind < 0.35:
-        return preempting(rng)
-    queues = Queues(rng)
-    manifests = json.loads(json.dumps(queues.all()))
-    sayings: list[Saying] = []
-    span = rng.choice((2.0, 15.0, 15.0, 30.0, ACTIVE_SECONDS))
-    names = [f"w{number}" for number in range(rng.randint(4, 14))]
-    for name in names:
-        at = 1.0 + rng.random() * span
-        me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
-        queue = rng.choice(sorted(queues.locals))
-        submitted = facts.Submitted(**me, workload=_workload(rng, name, queue))
-        sayings.append(Saying(at, submitted))
-        for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
-            at += rng.random() * rng.choice((0.05, 1.0, 15.0))
-            match rng.choice(("stop", "stop", "hold", "priority", "delete", "finish")):
-                case "stop":
-                    sayings.append(Saying(at, facts.Deactivated(**me)))
-                    at += rng.random() * 5.0
-                    if rng.random() < 0.8:
-                        sayings.append(Saying(at, facts.Activated(**me)))
-                case "hold":
-                    sayings.append(Saying(at, facts.Held(**me)))
-                    at += rng.random() * 5.0
-                    if rng.random() < 0.8:
-                        sayings.append(Saying(at, facts.Released(**me)))
-                case "priority":
-                    sayings.append(
-                        Saying(at, facts.Reprioritized(**me, priority=rng.randint(-2, 3)))
-                    )
-                case "finish" if rng.random() < 0.3:
-                    sayings.append(Saying(at, facts.Finished(**me)))
-                case "delete":
-                    sayings.append(Saying(at, facts.Deleted(**me)))
-                    if rng.random() < 0.5:
-                        again = facts.Submitted(**me, workload=_workload(rng, name, queue))
-                        sayings.append(Saying(at + rng.random() * 6.0, again))
-    applyings = []
-    at = 2.0
-    for _ in range(rng.choice((0, 0, 1, 2, 3, 5))):
-        at += rng.random() * rng.choice((0.3, 1.0, 20.0))
-        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
-    return Scenario(manifests, sayings, applyings, _faults(rng), _skews(rng))
-
-
-def _faults(rng: Random) -> list[Fault]:
-    faults = []
+def faults(rng: Random) -> list[Fault]:
+    found = []
     who = ("leader", "leader", "wc-a", "wc-b", "s-a", "s-b", "s-a", "s-b", "r-a", "r-b")
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
         what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
@@ -245,25 +119,25 @@ def _faults(rng: Random) -> list[Fault]:
         if what == "kill":
             seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
         delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
-        faults.append(Fault(rng.randint(10, 220), rng.choice(who), what, seconds, delay))
+        found.append(Fault(rng.randint(10, 220), rng.choice(who), what, seconds, delay))
     if rng.random() < 0.4:
-        faults += _coup(rng)
-    return faults
+        found += coup(rng)
+    return found
 
 
-def _coup(rng: Random) -> list[Fault]:
+def coup(rng: Random) -> list[Fault]:
     """Whoever decides is cut off or killed with decisions on their way, for about as long as its
     lease lasts, while whoever applies them is slow."""
     after = rng.randint(20, 150)
     what = rng.choice(("kill", "kill", "pause", "mute", "mute"))
     seconds = 0.1 if what == "kill" else 7.5 + rng.random() * 4.0
-    faults = [Fault(after, "decider", what, seconds, rng.random() * 0.01)]
+    found = [Fault(after, "decider", what, seconds, rng.random() * 0.01)]
     if rng.random() < 0.7:
-        faults.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
-    return faults
+        found.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
+    return found
 
 
-def _skews(rng: Random) -> dict[str, float]:
+def skews(rng: Random) -> dict[str, float]:
     if rng.random() < 0.5:
         return {}
     return {name: rng.uniform(-2.0, 2.0) for name in SERVICES}

@@ -44,6 +44,7 @@ class Server:
         self._on_deleted: dict[str, Callable[[], None]] = {}
         self.alive: set[tuple[str, str]] = set()
         self.on_alive: list[Callable[[str, str, bool], None]] = []
+        self.on_acknowledged: list[Callable[[int], None]] = []
 
     def publish(self, message: Outgoing) -> int | Refused:
         """To the log, or to the timers, by its subject."""
@@ -61,10 +62,19 @@ class Server:
 
         def fire() -> None:
             # Replaced by a later one on the same subject: only that one fires.
-            if self.timers.last[stored.subject] is stored:
+            if self.timers.last.get(stored.subject) is stored:
+                del self.timers.last[stored.subject]
                 self.log.publish(Outgoing(stored.headers[TARGET], stored.data))
 
         self.kernel.at(due + self.kernel.rng.random() * LATE_SECONDS, fire)
+
+    def purge(self, subject: str) -> None:
+        """The schedule on that subject is no more."""
+        self.timers.last.pop(subject, None)
+
+    def lose_timers(self) -> None:
+        """Every schedule is gone without a word, as after the limits of their stream."""
+        self.timers.last.clear()
 
     def add_consumer(self, consumer: Consumer, on_deleted: Callable[[], None]) -> None:
         """A reader of the log, that outlives whoever made it."""

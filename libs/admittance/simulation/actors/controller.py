@@ -21,6 +21,7 @@ from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Killed
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import Stored
+from admittance.workload.limits import Limits
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.known import NOTHING, Known, Workloads
@@ -45,6 +46,7 @@ class WorkloadController(Service):
     """One instance: stands by, leads, falls."""
 
     kind = "workload-controller"
+    limits: Limits = Limits()
 
     def start(self) -> None:
         self.leading = Leading(self)
@@ -88,7 +90,7 @@ class Active:
         self._link = service.link
         self._feed: Feed | None = None
         self._log = LogReader(service, epoch)
-        self.controller = Controller(SECRET)
+        self.controller = Controller(SECRET, service.limits)
         if not service.mechanisms.skip_applied:
             self.controller.workloads = _Forgetful()
         if not service.mechanisms.seen:

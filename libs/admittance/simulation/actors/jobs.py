@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from admittance.runner.decide import Run
+from admittance.simulation.courses import Course
 from admittance.simulation.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -21,26 +22,48 @@ class Job:
     def __init__(self, kernel: Kernel, key: str, on_news: Callable[[Job], None]) -> None:
         self.key = key
         self.up = False
+        self.ready = False
+        self.flaps = 0
+        """How often its pods have become ready, or not ready any more, after the first time."""
         self.started = False
+        self.deaf = False
         self.outcome: tuple[str, str] | None = None
         self._kernel = kernel
         self._on_news = on_news
 
-    def start(self, seconds: float, succeeds: bool) -> None:
+    def start(self, course: Course) -> None:
         kernel = self._kernel
         self.started = True
+        self.deaf = course.deaf
+        came_up = 0.01 + kernel.rng.random() * 0.1
 
         def up() -> None:
             if self.outcome is None:
                 self.up = True
+                self.ready = self.ready or not course.ready
                 self._on_news(self)
 
-        kernel.after(0.01 + kernel.rng.random() * 0.1, up)
-        kernel.after(seconds, lambda: self.end("succeeded" if succeeds else "failed"))
+        def turn(ready: bool, flaps: int) -> None:
+            if self.outcome is None:
+                self.ready = ready
+                self.flaps = flaps
+                self._on_news(self)
+
+        kernel.after(came_up, up)
+        came_up += course.ready
+        if course.ready:
+            kernel.after(came_up, lambda: turn(True, 0))
+        if course.flaps is not None:
+            gone, back = course.flaps
+            kernel.after(came_up + gone, lambda: turn(False, 1))
+            kernel.after(came_up + back, lambda: turn(True, 2))
+        ending = "succeeded" if course.succeeds else "failed"
+        kernel.after(course.seconds, lambda: self.end(ending))
 
     def stop(self, kind: str) -> None:
         """Told to end; it takes its time, and may end by itself meanwhile."""
-        self._kernel.after(self._kernel.rng.random() * 3.0, lambda: self.end(kind))
+        if not self.deaf:
+            self._kernel.after(self._kernel.rng.random() * 3.0, lambda: self.end(kind))
 
     def end(self, kind: str) -> None:
         if self.outcome is None:

@@ -119,5 +119,7 @@ class LogReader:
         """The server hears that all up to there is dealt with."""
         consumer = self._server.consumers.get(self._name)
         if consumer is not None:
+            for told in self._server.on_acknowledged:
+                told(through)
             floor = max(consumer.floor, through)
             self._server.consumers[self._name] = consumer._replace(floor=floor)

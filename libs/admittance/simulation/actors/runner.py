@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.events.codec import decode, encode
-from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.events.facts import Admitted, Evicted, PodsNotReady, PodsReady, Stopped
 from admittance.events.names import token
 from admittance.events.subjects import subject_of, workload_key
 from admittance.runner import decide
@@ -23,6 +23,7 @@ from admittance.runner.decide import Run, Stage
 from admittance.runner.standing import Standing, View, standing, view
 from admittance.simulation.actors.jobs import Folder, Job
 from admittance.simulation.actors.service import Service
+from admittance.simulation.courses import Course
 from admittance.simulation.kernel import Killed, Signal
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import (
@@ -45,7 +46,7 @@ class Runner(Service):
 
     kind = "runner"
     folder: Folder
-    length_of: Callable[[str], tuple[float, bool]]
+    course_of: Callable[[], Course]
     on_start: Callable[[str, str], None]
     on_end_of_job: Callable[[str, str], None]
 
@@ -72,10 +73,10 @@ class Runner(Service):
             except Unavailable:
                 yield AGAIN
 
-    def _say(self, fact: Any) -> Any:
+    def _say(self, fact: Any, again: str = "") -> Any:
         subject = subject_of(fact)
         what = subject.split(".")[2]
-        headers = {MESSAGE_ID: f"runner/{fact.uid}/{fact.revision}/{what}"}
+        headers = {MESSAGE_ID: f"runner/{fact.uid}/{fact.revision}/{what}{again}"}
         message = Outgoing(subject, encode(fact), headers)
         while True:
             try:
@@ -394,7 +395,7 @@ class Runner(Service):
         job = self.folder.jobs[key]
         if not job.started and job.outcome is None:
             self.on_start(key, self.instance)
-            job.start(*self.length_of(key))
+            job.start(self.course_of())
 
     def _news(self, job: Job) -> None:
         if job.outcome is not None:
@@ -406,9 +407,22 @@ class Runner(Service):
     def _report(self, job: Job) -> None:
         if job.up:
             self._happen(job.key, decide.Up())
-            self._happen(job.key, decide.Ready())
+            if job.flaps:
+                self.process.start(self._turn(job))
+            elif job.ready:
+                self._happen(job.key, decide.Ready())
         if job.outcome is not None:
             self._happen(job.key, decide.Ended(*job.outcome))
+
+    def _turn(self, job: Job) -> Any:
+        """Pods are not ready any more, or again: the shell of today tells only the first time, but
+        foreign runners do."""
+        run = self.runs.get(job.key)
+        if run is None or job.outcome is not None:
+            return
+        kind = PodsReady if job.ready else PodsNotReady
+        fact = kind(namespace=run.namespace, name=run.name, uid=run.uid, revision=run.revision)
+        yield from self._say(fact, str(job.flaps))
 
 
 def _key(namespace: str, name: str, revision: int) -> str:

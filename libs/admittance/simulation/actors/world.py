@@ -1,22 +1,17 @@
-"""Users, admins and check controllers: whoever speaks to the system from outside."""
+"""Users and admins, who speak to the system from outside."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.facts import CheckReported, CheckRequested
 from admittance.events.subjects import subject_of
 from admittance.simulation.kernel import Future, Kernel
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story
-from admittance.simulation.stream import MESSAGE_ID, Outgoing, Stored
-
-_requested = msgspec.json.Decoder(CheckRequested)
+from admittance.simulation.stream import MESSAGE_ID, Outgoing
 
 
 class Publisher:
@@ -116,67 +111,4 @@ def _name(manifest: dict[str, Any]) -> str:
     return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['spec']}"
 
 
-class Checks:
-    """Check controllers: late, twice, out of order, with old cycles, and changing their minds.
-
-    In the end, when ``calm``, each request is answered once with Ready.
-    """
-
-    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
-        self._kernel = kernel
-        self._server = server
-        self._story = story
-        self._number = 0
-        self.calm = False
-        server.log.on_stored.append(self._hear)
-
-    def _hear(self, stored: Stored) -> None:
-        if not stored.subject.startswith("admit.check.requested."):
-            return
-        request = _requested.decode(stored.data)
-        rng = self._kernel.rng
-        if self.calm:
-            self._report(request, "Ready", rng.random())
-            return
-        while True:
-            state = rng.choices(("Ready", "Retry", "Pending", "Rejected"), weights=(10, 3, 2, 0.7))[
-                0
-            ]
-            self._report(request, state, rng.random() * rng.choice((0.1, 1.0, 12.0)))
-            if state in ("Ready", "Rejected") or (state == "Retry" and rng.random() < 0.7):
-                break
-
-    def _report(self, request: CheckRequested, state: str, delay: float) -> None:
-        rng = self._kernel.rng
-        cycle = request.cycle
-        if not self.calm and rng.random() < 0.1:
-            cycle += rng.choice((-1, 1))
-        report = CheckReported(
-            namespace=request.namespace,
-            name=request.name,
-            uid=request.uid,
-            controller=request.controller,
-            check=request.check,
-            cycle=cycle,
-            state=state,
-            message="so",
-            requeue_after_seconds=(rng.choice((None, 1, 5, 20)) if state == "Retry" else None),
-        )
-        self._number += 1
-        message = Outgoing(
-            subject_of(report), encode(report), {MESSAGE_ID: f"check/{self._number}"}
-        )
-        kernel = self._kernel
-
-        def speak() -> None:
-            self._server.publish(message)
-
-        kernel.after(delay, speak)
-        if rng.random() < 0.1:
-            kernel.after(delay + rng.random() * 5.0, speak)
-        if rng.random() < 0.03 and not self.calm:
-            # After the window of message ids: the state is what makes it harmless.
-            kernel.after(delay + 121.0, speak)
-
-
-__all__ = ["Admin", "Checks", "Publisher", "facts"]
+__all__ = ["Admin", "Publisher", "facts"]

@@ -1,0 +1,39 @@
+"""How jobs go: how long, how well, when their pods are ready, and whether they hear."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+
+class Course(NamedTuple):
+    """One job. ``ready``: seconds until its pods are ready; ``flaps``: seconds after which they are
+    not, any more, and ready again. ``deaf``: told to stop, it runs on to its own end."""
+
+    seconds: float
+    succeeds: bool = True
+    ready: float = 0.0
+    flaps: tuple[float, float] | None = None
+    deaf: bool = False
+
+
+class Courses(NamedTuple):
+    """Chances of the jobs of a run, and lengths (seconds) to choose from."""
+
+    lengths: tuple[float, ...] = (0.2, 2.0, 15.0)
+    slow: float = 0.0
+    """Its pods are ready late, perhaps too late."""
+    flapping: float = 0.0
+    deaf: float = 0.0
+
+    def draw(self, rng: Random, *, calm: bool) -> Course:
+        """The next job's. ``calm``: it does what is asked of it."""
+        course = Course(rng.choice(self.lengths) * (0.5 + rng.random()), rng.random() < 0.9)
+        if calm:
+            return course
+        if rng.random() < self.slow:
+            course = course._replace(ready=rng.random() * 20.0)
+        if rng.random() < self.flapping:
+            first = rng.random() * 4.0
+            course = course._replace(flaps=(first, first + rng.random() * 12.0))
+        return course._replace(deaf=rng.random() < self.deaf)

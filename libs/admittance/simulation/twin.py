@@ -1,0 +1,169 @@
+"""What facts make of a workload, plainly: which of them count, and which are dropped.
+
+The dumb twin of `admittance.workload.moves`, drawn from LIFECYCLE 2.5 and 2.6 and sharing no code
+with it but the reading of conditions. It only says whether a fact counts: what it does is seen by
+the invariants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from admittance.api.workload import CheckState
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Counts(Enum):
+    """Whether a fact changes the workload."""
+
+    YES = "counts"
+    NO = "is dropped"
+    OPEN = "may do either"
+    """It depends on a clock, or the text leaves it open."""
+
+
+def counts(workload: StoredWorkload | None, fact: Fact, checks: Mapping[str, Any]) -> Counts:
+    """Whether fact changes a workload that is so. ``checks``: the AdmissionChecks by name."""
+    if workload is None:
+        return Counts.OPEN if isinstance(fact, facts.Submitted) else Counts.NO
+    if fact.uid and fact.uid != workload.metadata.uid:
+        return Counts.NO
+    over = is_true(workload, Type.FINISHED)
+    active = head(workload).active
+    match fact:
+        case facts.CheckReported():
+            return _verdict(workload, fact, checks)
+        case facts.Deleted():
+            return _yes(workload.metadata.deletion_timestamp is None or over)
+        case facts.Activated():
+            return _yes(not over and not active)
+        case facts.Deactivated():
+            return _yes(not over and active)
+        case facts.Reprioritized():
+            return _yes(not over and (head(workload).priority or 0) != fact.priority)
+        case facts.Finished(revision=0):
+            return _yes(not over)
+        case facts.TimerDue(kind="requeue"):
+            return _due(workload, fact)
+    return Counts.OPEN
+
+
+def _yes(claim: bool) -> Counts:
+    return Counts.YES if claim else Counts.NO
+
+
+def reserved(workload: StoredWorkload) -> bool:
+    """It holds a reservation that nobody takes away at the moment."""
+    return _holds(workload) and not is_true(workload, Type.EVICTED)
+
+
+def _holds(workload: StoredWorkload) -> bool:
+    return is_true(workload, Type.QUOTA_RESERVED) and not is_true(workload, Type.FINISHED)
+
+
+def row_of(workload: StoredWorkload, check: str) -> CheckState | None:
+    """The row of that check."""
+    return next((row for row in workload.status.admission_checks if row.name == check), None)
+
+
+def _verdict(
+    workload: StoredWorkload, said: facts.CheckReported, checks: Mapping[str, Any]
+) -> Counts:
+    if said.state not in ("Pending", "Ready", "Retry", "Rejected"):
+        return Counts.NO
+    if said.requeue_after_seconds is not None and said.requeue_after_seconds < 0:
+        return Counts.NO
+    if is_true(workload, Type.FINISHED) or not head(workload).active:
+        return Counts.NO
+    check = checks.get(said.check)
+    if check is None:
+        return Counts.OPEN if row_of(workload, said.check) is not None else Counts.NO
+    if check.spec.controller_name != said.controller:
+        return Counts.NO
+    row = row_of(workload, said.check)
+    if said.cycle == workload.status.admission_cycle:
+        return Counts.NO if row is None else _of_this_cycle(workload, row, said, check)
+    return _of_an_older_cycle(workload, row, said, check)
+
+
+def _of_this_cycle(
+    workload: StoredWorkload, row: CheckState, said: facts.CheckReported, check: Any
+) -> Counts:
+    match said.state:
+        case "Rejected":
+            return Counts.YES
+        case "Retry":
+            if _holds(workload) or said.requeue_after_seconds:
+                return Counts.YES  # Also a repetition may bring another message.
+            return Counts.OPEN  # Its message, at most.
+        case "Ready":
+            if reserved(workload):
+                return _unless_repeated(row, said)
+            if _by_check(workload):
+                return Counts.OPEN if row.state == "Ready" else Counts.YES
+            # Of what is stopping or waits for another reason no honest Ready names this cycle.
+            return Counts.OPEN if _holds(workload) else Counts.NO
+    del check
+    return _unless_repeated(row, said)
+
+
+def _unless_repeated(row: CheckState, said: facts.CheckReported) -> Counts:
+    if row.state != said.state:
+        return Counts.YES
+    return Counts.OPEN  # The same, or with another message.
+
+
+def _by_check(workload: StoredWorkload) -> bool:
+    """It is on its way out, or waits, because of a check."""
+    evicted = find(workload, Type.EVICTED)
+    if evicted is None or evicted.status != "True" or evicted.reason != "AdmissionCheck":
+        requeued = find(workload, Type.REQUEUED)
+        held = requeued is not None and requeued.status == "False"
+        return held and requeued is not None and requeued.reason == "AdmissionCheck"
+    return _holds(workload) or is_false(workload, Type.REQUEUED)
+
+
+def _of_an_older_cycle(
+    workload: StoredWorkload, row: CheckState | None, said: facts.CheckReported, check: Any
+) -> Counts:
+    cycle = workload.status.admission_cycle
+    if not 0 <= said.cycle < cycle:
+        return Counts.NO
+    just_ended = said.cycle == cycle - 1 and not reserved(workload)
+    if said.state == "Rejected":
+        if not just_ended:
+            return Counts.NO
+        return Counts.OPEN
+    delay = said.requeue_after_seconds
+    if said.state != "Retry" or delay == 0 or (delay is None and check.spec.retry is None):
+        return Counts.NO
+    if not just_ended and said.cycle < workload.status.rounds_since:
+        return Counts.NO
+    if row is not None and row.state == "Pending" and (row.message or row.reason):
+        return Counts.OPEN  # Perhaps a verdict of this cycle; perhaps what the reset left behind.
+    if row is not None and row.state != "Pending":
+        return Counts.NO
+    return Counts.OPEN
+
+
+def _due(workload: StoredWorkload, fact: facts.TimerDue) -> Counts:
+    requeued = find(workload, Type.REQUEUED)
+    state = workload.status.requeue_state
+    if (
+        requeued is None
+        or requeued.status != "False"
+        or requeued.reason not in ("AdmissionCheck", "PodsReadyTimeout")
+        or _holds(workload)
+        or not head(workload).active
+        or is_true(workload, Type.FINISHED)
+    ):
+        return Counts.NO
+    until = state.requeue_at if state is not None else None
+    if until is None or fact.at is None:
+        return Counts.OPEN
+    return Counts.YES if until <= fact.at else Counts.OPEN
