@@ -293,6 +293,13 @@ class Bus:
                     self._waiting.pop(key, None)
         return gathering.outcomes
 
+    async def tell(self, *messages: tuple[str, bytes]) -> None:
+        """Says messages (subject and bytes) to whoever listens, in one write. Nothing answers; what
+        was on its way when the connection breaks is lost."""
+        blobs = [frame(subject, "", data, None) for subject, data in messages]
+        with suppress(nats.errors.Error, OSError):
+            await self.nc.send(b"".join(blobs))
+
     async def request(self, subject: str, data: bytes, timeout: float = 5.0) -> bytes:
         """Asks whoever listens on subject. Raises Unavailable when nobody does, or not in time."""
         try:

@@ -84,6 +84,8 @@ class StandingPull:
         self._receive = receive
         self._batch = batch
         self.consumer = ""
+        self.nobody = 0
+        """Requests in a row that the server answered with: there is no such consumer."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done with the error when the consumer cannot be made anew."""
         self._inbox: Subscription | None = None
@@ -113,8 +115,25 @@ class StandingPull:
         if self._open + self._held <= self._batch // 2:
             self._wake.set()
 
+    async def drain(self) -> None:
+        """Ends the request; what is on its way is still received. `stop` comes after it."""
+        await self._end()
+        if self._inbox is not None and self._bus.nc.is_connected:
+            with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
+                # The server stops sending when it has read this, and answers the ping behind it.
+                await self._inbox.unsubscribe()
+                await self._bus.nc.flush(timeout=2)
+
     async def stop(self) -> None:
         """Ends the request; the consumer stays."""
+        await self._end()
+        if self._inbox is not None:
+            with suppress(nats.errors.Error):
+                await self._bus.nc.deafen(self._inbox)
+        if not self.failed.done():
+            self.failed.cancel()
+
+    async def _end(self) -> None:
         self._stopped = True
         with suppress(ValueError):
             self._bus.reconnected.remove(self.renew)
@@ -122,11 +141,6 @@ class StandingPull:
             # nats-py swallows a cancellation while it flushes, so the flag has the last word.
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._inbox is not None:
-            with suppress(nats.errors.Error):
-                await self._bus.nc.deafen(self._inbox)
-        if not self.failed.done():
-            self.failed.cancel()
 
     async def _run(self) -> None:
         while not self._stopped:
@@ -201,6 +215,7 @@ class StandingPull:
             self._on_status(headers)
             return
         deliveries, sequence, consumed, nanoseconds, pending = read_reply(reply)
+        self.nobody = 0
         self._open -= 1
         self._held += 1
         self._receive(
@@ -222,6 +237,7 @@ class StandingPull:
     def _on_status(self, headers: bytes) -> None:
         match status(headers):
             case "100" | "":
+                self.nobody = 0
                 return
             case "408" | "404":
                 # A request ended by its time: what of it was not delivered is not coming.
@@ -230,8 +246,9 @@ class StandingPull:
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "exceed" in description(headers).lower():
                 self._open = 0
-            case _:
+            case found:
                 # Consumer deleted, leader changed, server shutting down, nobody there.
+                self.nobody += found == "503"
                 self._renew = True
         self._wake.set()
 

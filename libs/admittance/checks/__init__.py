@@ -1,0 +1,36 @@
+"""A check in ten lines: say when a workload may start, and when it may not.
+
+    budget = AdmissionCheckController("example.com/budget")
+
+    @budget.check
+    async def decide(request):
+        return Ready("within budget")
+
+    budget.run()
+
+Everything that a check needs is here; docs/checks.md tells the protocol behind it.
+"""
+
+from __future__ import annotations
+
+from admittance.checks.controller import AdmissionCheckController
+from admittance.checks.request import BadParameters, Reference, Request, Withdrawal, Workload
+from admittance.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
+from admittance.events.shapes import Admission, PodSetAssignment, PodSetUpdate
+
+__all__ = [
+    "Admission",
+    "AdmissionCheckController",
+    "BadParameters",
+    "Pending",
+    "PodSetAssignment",
+    "PodSetUpdate",
+    "Ready",
+    "Reference",
+    "Rejected",
+    "Request",
+    "Retry",
+    "Verdict",
+    "Withdrawal",
+    "Workload",
+]

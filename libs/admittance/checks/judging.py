@@ -1,0 +1,387 @@
+"""Requests and withdrawals, as they come, made into calls of the check's function.
+
+What holds, for each replica:
+
+- A workload is judged by one check one judgement at a time, the newest cycle last. A cycle that
+  was not begun when a newer one came is never begun; one that was begun goes on, since its Retry
+  may still count.
+- A withdrawal because of another check's Retry ends no judgement. Any other one cancels it (a
+  function in a thread cannot be: its answer is dropped), and nothing more is said but a Retry or a
+  Rejected that the check reports itself.
+- The withdrawn callback runs when the judgement has ended, or, beside it, where that goes on.
+- A function that fails answers nothing: it is called again, after 1, 2, 4, … 60 s.
+- A delivery is acknowledged when its verdict is on the log, and not before. One and the same
+  request heard again is acknowledged, and judged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, Protocol
+
+import structlog
+
+from admittance.checks.memory import Identity, Memory
+from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
+from admittance.checks.verdicts import Pending, Verdict
+from admittance.runtime.errors import Refused
+
+PAUSE_MIN: Final = 1.0
+PAUSE_MAX: Final = 60.0
+BAD_KEPT: Final = 10_000
+"""Requests with wrong parameters that are judged again once these are right."""
+
+log = structlog.get_logger()
+
+
+class Desk(Protocol):
+    """Where deliveries are acknowledged; an empty reply is nobody's."""
+
+    def done(self, reply: str) -> None: ...
+    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
+    def let_wait(self, reply: str) -> None: ...
+
+
+class Judgement:
+    """One request on its way to a verdict."""
+
+    __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
+
+    def __init__(self, identity: Identity, request: Request, reply: str) -> None:
+        self.identity = identity
+        self.request = request
+        self.reply = reply
+        self.attempts = 0
+        self.calls = False
+        """It takes one of the places for calls."""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Line:
+    """The judgements of one workload by one check: the one whose turn it is, and the next."""
+
+    __slots__ = ("first", "next")
+
+    def __init__(self, first: Judgement) -> None:
+        self.first = first
+        self.next: Judgement | None = None
+
+
+class Judging:
+    """``judge`` calls the check's function; ``say`` puts a verdict on the log and answers whether
+    it counted; ``freed`` is the withdrawn callback, if there is one. ``concurrency``: how many
+    calls are under way at once."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        judge: Callable[[Request], Awaitable[Verdict | None]],
+        say: Callable[[Request, Verdict], Awaitable[bool]],
+        freed: Callable[[Withdrawal], Awaitable[None]] | None,
+        concurrency: int,
+    ) -> None:
+        self._desk = desk
+        self._judge = judge
+        self._say = say
+        self._freed = freed
+        self._concurrency = concurrency
+        self._lines: dict[Identity, Line] = {}
+        self._queue: deque[Judgement] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._active = 0
+        self._memory = Memory()
+        self._withdrawals: dict[tuple[Identity, str], list[str]] = {}
+        self._bad: dict[Identity, Request] = {}
+        self._stopping = False
+
+    # Requests. ----------------------------------------------------------------------------
+
+    def requested(self, identity: Identity, request: Request, reply: str) -> None:
+        """A request came."""
+        if self._stopping:
+            self._desk.again(reply)
+            return
+        known = self._memory.of(identity)
+        if known is not None and (known.judged or known.cancelled):
+            self._desk.done(reply)
+            return
+        key = identity._replace(cycle=0)
+        line = self._lines.get(key)
+        if line is None:
+            self._lines[key] = Line(Judgement(identity, request, reply))
+            self._begin(self._lines[key].first)
+            return
+        same = self._under_way(identity)
+        if same is not None:
+            # It came again while it is judged, most likely since this process was asleep.
+            self._desk.done(same.reply)
+            same.reply = reply
+            return
+        newest = line.next or line.first
+        if identity.cycle < newest.identity.cycle:
+            self._desk.done(reply)
+            return
+        if line.next is not None:
+            self._desk.done(line.next.reply)
+        line.next = Judgement(identity, request, reply)
+        line.first.request.superseded = True
+        if line.first.task is None:
+            # Not begun, or between two attempts: the newer one has its turn now.
+            self._drop(line.first)
+
+    def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
+        """A request came whose parameters are wrong: it is told so, and judged when a later request
+        of the same check shows that they are right."""
+        self._memory.judged(identity)
+        if len(self._bad) < BAD_KEPT:
+            self._bad[identity] = request
+        self._start(self._tell_bad(request, reply, why))
+
+    def good_parameters(self, check: str, parameters: Callable[[], object]) -> None:
+        """The parameters of check are right: those who waited for that are judged with them."""
+        for identity in [one for one in self._bad if one.check == check] if self._bad else ():
+            request = self._bad.pop(identity)
+            request.parameters = parameters()
+            self._memory.forget(identity)
+            self.requested(identity, request, "")
+
+    # Withdrawals. -------------------------------------------------------------------------
+
+    def withdrawn(self, identity: Identity, reason: str, reply: str) -> None:
+        """A request was taken back. ``reply`` empty: heard by the way; then the callback is run
+        only if this replica has judged or judges it."""
+        if self._stopping and reply:
+            self._desk.again(reply)
+            return
+        known = self._memory.of(identity)
+        ours = known is not None and known.begun
+        freed = known is not None and reason in known.freed
+        request = self._memory.request(identity)
+        if request is not None and not _is_over(request):
+            request.withdrawn = reason
+        self._bad.pop(identity, None)
+        under_way = self._under_way(identity)
+        if reason != BY_OTHER_CHECK:
+            self._memory.cancelled(identity)
+            if under_way is not None:
+                self._cancel(under_way)
+        what = (identity, reason)
+        if self._freed is None or freed:
+            self._desk.done(reply)
+        elif what in self._withdrawals:
+            self._withdrawals[what].append(reply)
+        elif reply or ours:
+            self._withdrawals[what] = [reply]
+            self._start(self._free(what, under_way))
+
+    def _under_way(self, identity: Identity) -> Judgement | None:
+        line = self._lines.get(identity._replace(cycle=0))
+        if line is not None:
+            for one in (line.first, line.next):
+                if one is not None and one.identity == identity:
+                    return one
+        return None
+
+    async def _free(self, what: tuple[Identity, str], under_way: Judgement | None) -> None:
+        identity, reason = what
+        if reason != BY_OTHER_CHECK and under_way is not None and under_way.task is not None:
+            # First what books, then what frees.
+            await asyncio.wait([under_way.task])
+        assert self._freed is not None
+        uid, namespace, name, check, cycle = identity
+        withdrawal = Withdrawal(
+            uid=uid, namespace=namespace, name=name, check=check, cycle=cycle, reason=reason
+        )
+        pause = PAUSE_MIN
+        while True:
+            try:
+                await self._freed(withdrawal)
+                break
+            except Exception:
+                log.exception("withdrawn_callback_failed", again_seconds=pause, **_names(identity))
+                for reply in self._withdrawals[what]:
+                    self._desk.let_wait(reply)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_MAX)
+        self._memory.freed(identity, reason)
+        for reply in self._withdrawals.pop(what):
+            self._desk.done(reply)
+
+    def _cancel(self, judgement: Judgement) -> None:
+        if judgement.task is None:
+            self._drop(judgement)
+        else:
+            judgement.task.cancel()
+
+    # One judgement. -----------------------------------------------------------------------
+
+    def _begin(self, judgement: Judgement) -> None:
+        judgement.timer = None
+        self._memory.begun(judgement.identity, judgement.request)
+        self._queue.append(judgement)
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._queue and self._active < self._concurrency and not self._stopping:
+            judgement = self._queue.popleft()
+            self._active += 1
+            judgement.calls = True
+            judgement.task = self._start(self._attempt(judgement))
+            judgement.task.add_done_callback(partial(self._attempted, judgement))
+
+    async def _attempt(self, judgement: Judgement) -> None:
+        request = judgement.request
+        try:
+            verdict = await self._called(judgement)
+            if verdict is not None and not _is_over(request):
+                await self._say(request, verdict)
+        except Exception as error:
+            judgement.task = None
+            await self._failed(judgement, error)
+        else:
+            self._end(judgement)
+
+    async def _called(self, judgement: Judgement) -> Verdict | None:
+        request = judgement.request
+        try:
+            verdict = await self._judge(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError("something that the check awaited was cancelled") from None
+        self._leave(judgement)
+        if verdict is None and not request.said:
+            raise TypeError("the check answered None: return Pending, Ready, Retry or Rejected")
+        return verdict
+
+    def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:
+        # Here, since what is cancelled before its first step never takes one.
+        self._leave(judgement)
+        if task.cancelled():
+            if self._stopping and not _is_over(judgement.request):
+                self._desk.again(judgement.reply)
+            self._end(judgement)
+
+    def _leave(self, judgement: Judgement) -> None:
+        """Its call is over: the next one has its place."""
+        if judgement.calls:
+            judgement.calls = False
+            self._active -= 1
+            self._pump()
+
+    async def _failed(self, judgement: Judgement, error: Exception) -> None:
+        """Nothing is answered for it; the function is called again after a pause."""
+        self._leave(judgement)
+        request = judgement.request
+        judgement.attempts += 1
+        pause = min(PAUSE_MIN * 2 ** (judgement.attempts - 1), PAUSE_MAX)
+        log.error(
+            "check_failed",
+            attempt=judgement.attempts,
+            again_seconds=pause,
+            exc_info=error,
+            **_names(judgement.identity),
+        )
+        line = self._lines.get(judgement.identity._replace(cycle=0))
+        if _is_over(request) or (line is not None and line.next is not None):
+            self._drop(judgement)
+            return
+        if self._stopping:
+            self._desk.again(judgement.reply)
+            self._end(judgement)
+            return
+        self._desk.let_wait(judgement.reply)
+        loop = asyncio.get_running_loop()
+        judgement.timer = loop.call_later(pause, self._begin, judgement)
+        if judgement.attempts == 1 and not request.said:
+            # Of the error only its kind: its words may hold what is nobody's business.
+            why = f"the check failed ({type(error).__name__}) and is tried again"
+            try:
+                await self._say(request, Pending(why))
+            except Refused as refused:
+                log.warning("verdict_refused", reason=str(refused), **_names(judgement.identity))
+
+    async def _tell_bad(self, request: Request, reply: str, why: str) -> None:
+        log.error("wrong_parameters", check=request.check, reason=why)
+        try:
+            await self._say(request, Pending(f"check {request.check}: {why}"))
+        except Refused as refused:
+            log.warning("verdict_refused", check=request.check, reason=str(refused))
+        self._desk.done(reply)
+
+    def _drop(self, judgement: Judgement) -> None:
+        """It is never to be judged, or not again."""
+        if judgement.timer is not None:
+            judgement.timer.cancel()
+        if judgement in self._queue:
+            self._queue.remove(judgement)
+        self._end(judgement)
+
+    def _end(self, judgement: Judgement) -> None:
+        """Its turn is over."""
+        self._memory.judged(judgement.identity)
+        self._desk.done(judgement.reply)
+        key = judgement.identity._replace(cycle=0)
+        line = self._lines.get(key)
+        if line is None:
+            return
+        if line.next is judgement:
+            line.next = None
+        elif line.first is judgement:
+            if line.next is None:
+                del self._lines[key]
+            else:
+                line.first, line.next = line.next, None
+                self._begin(line.first)
+
+    # The end. -----------------------------------------------------------------------------
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Begins nothing more, hands back what was not begun, and waits for what is under way; what
+        takes longer than grace_seconds is cancelled and handed back, too."""
+        self._stopping = True
+        for line in list(self._lines.values()):
+            for one in (line.next, line.first):
+                if one is not None and one.task is None:
+                    self._desk.again(one.reply)
+                    self._drop(one)
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace_seconds)
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            # A function in a thread ends when it ends; nobody waits for that.
+            await asyncio.wait(self._running, timeout=1.0)
+        for replies in self._withdrawals.values():
+            for reply in replies:
+                self._desk.again(reply)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("judging_failed", exc_info=task.exception())
+
+
+def _is_over(request: Request) -> bool:
+    """It was taken back, and nothing of it counts any more."""
+    return request.withdrawn not in ("", BY_OTHER_CHECK)
+
+
+def _names(identity: Identity) -> dict[str, object]:
+    return {
+        "workload": f"{identity.namespace}/{identity.name}",
+        "check": identity.check,
+        "cycle": identity.cycle,
+    }

@@ -1,0 +1,84 @@
+"""What one replica remembers of requests, so that what is heard twice is acted on once.
+
+It is bounded, and gone after a restart: then a request that was not acknowledged is judged again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final, NamedTuple
+
+from admittance.checks.request import Request
+
+KEPT: Final = 50_000
+
+
+class Identity(NamedTuple):
+    """One judgement, wherever it is spoken of."""
+
+    uid: str
+    namespace: str
+    name: str
+    check: str
+    cycle: int
+
+
+class Known:
+    """``judged``: it was answered, or never will be. ``begun``: this replica called the check.
+    ``cancelled``: it was taken back, so that it is not to be judged. ``freed``: the reasons for
+    which the callback ran. ``request``: as long as anybody holds it."""
+
+    __slots__ = ("begun", "cancelled", "freed", "judged", "request")
+
+    def __init__(self) -> None:
+        self.judged = False
+        self.begun = False
+        self.cancelled = False
+        self.freed: tuple[str, ...] = ()
+        self.request: weakref.ref[Request] | None = None
+
+
+class Memory:
+    """The newest `KEPT` requests and withdrawals."""
+
+    def __init__(self) -> None:
+        self._known: dict[Identity, Known] = {}
+
+    def of(self, identity: Identity) -> Known | None:
+        """What is known of it."""
+        return self._known.get(identity)
+
+    def begun(self, identity: Identity, request: Request) -> None:
+        """The check is called for it."""
+        known = self._noted(identity)
+        known.begun = True
+        known.request = weakref.ref(request)
+
+    def judged(self, identity: Identity) -> None:
+        """It is not to be judged again."""
+        self._noted(identity).judged = True
+
+    def cancelled(self, identity: Identity) -> None:
+        """It was taken back."""
+        self._noted(identity).cancelled = True
+
+    def freed(self, identity: Identity, reason: str) -> None:
+        """The callback ran for it."""
+        self._noted(identity).freed += (reason,)
+
+    def forget(self, identity: Identity) -> None:
+        """It may be judged once more."""
+        self._known.pop(identity, None)
+
+    def request(self, identity: Identity) -> Request | None:
+        """The request, if anybody still holds it."""
+        known = self._known.get(identity)
+        return known.request() if known is not None and known.request is not None else None
+
+    def _noted(self, identity: Identity) -> Known:
+        known = self._known.get(identity)
+        if known is None:
+            if len(self._known) >= KEPT:
+                del self._known[next(iter(self._known))]
+            known = self._known[identity] = Known()
+        return known

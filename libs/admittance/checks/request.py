@@ -1,0 +1,210 @@
+"""What a check is asked: one workload, as far as a check needs to know it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from admittance.checks.verdicts import Verdict
+from admittance.events.shapes import Admission
+
+BY_OTHER_CHECK: Final = "AdmissionCheck"
+"""The reason of a withdrawal that ends no judgement: another check said Retry."""
+
+
+class BadParameters(ValueError):
+    """The parameters of the AdmissionCheck are not what this check wants."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Which request it was: enough to say something about it later, from a file or a database, also
+    after a restart."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    check: str
+    cycle: int
+    traceparent: str = ""
+
+
+class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was taken back, and why: free what you booked for it.
+
+    ``reason`` "AdmissionCheck": another check said Retry; a judgement under way goes on, for its
+    own Retry still counts.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    check: str
+    cycle: int
+    reason: str = ""
+
+
+class Workload:
+    """The workload as it was submitted: ``labels``, and ``spec`` in the manifest's words."""
+
+    def __init__(
+        self, spec: Mapping[str, Any] | bytes = b"{}", labels: Mapping[str, str] | None = None
+    ) -> None:
+        self.labels = dict(labels or {})
+        self._bytes = spec if isinstance(spec, bytes) else None
+        self._spec = None if isinstance(spec, bytes) else dict(spec)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """podSets, queueName, priority, …"""
+        if self._spec is None:
+            # Not before somebody asks: most checks never look at it.
+            self._spec = dict(msgspec.json.decode(self._bytes or b"{}") or {})
+        return self._spec
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue it was submitted to."""
+        return str(self.spec.get("queueName", ""))
+
+
+class Speaker(Protocol):
+    """Says verdicts on the bus."""
+
+    async def say(self, request: Request, verdict: Verdict) -> bool: ...
+
+
+class Request:
+    """One workload to judge, for one check, in one cycle of its admission.
+
+    ``cycle`` counts up whenever everything is judged anew. ``retry_count``: how often this check
+    has sent the workload back, since it last said Ready. ``parameters``: the ``spec`` of the object
+    that the AdmissionCheck names, as a dict or as the Struct that the controller was given.
+    ``admission``: where its quota is booked. Without a bus, as in tests, only what the check looks
+    at is needed; then `reported` has what it said by `report`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_loop",
+        "_speaker",
+        "admission",
+        "check",
+        "cycle",
+        "name",
+        "namespace",
+        "parameters",
+        "reported",
+        "retry_count",
+        "said",
+        "superseded",
+        "traceparent",
+        "uid",
+        "withdrawn",
+        "workload",
+    )
+
+    def __init__(
+        self,
+        *,
+        namespace: str = "default",
+        name: str = "",
+        uid: str = "",
+        check: str = "",
+        cycle: int = 1,
+        retry_count: int = 0,
+        parameters: Any = None,
+        admission: Admission | None = None,
+        workload: Workload | None = None,
+        traceparent: str = "",
+    ) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.check = check
+        self.cycle = cycle
+        self.retry_count = retry_count
+        self.parameters: Any = {} if parameters is None else parameters
+        self.admission = admission
+        self.workload = workload if workload is not None else Workload()
+        self.traceparent = traceparent
+        self.withdrawn = ""
+        """Why it was taken back, as far as this process knows; empty: it was not."""
+        self.superseded = False
+        """The workload is in a newer cycle, whose request waits for this judgement to end."""
+        self.reported: list[Verdict] = []
+        """What was said of it by `report`, without a bus."""
+        self.said = 0
+        """How many verdicts were said of it on the bus."""
+        self._speaker: Speaker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """What to keep for a later ``controller.report``."""
+        return Reference(
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+            check=self.check,
+            cycle=self.cycle,
+            traceparent=self.traceparent,
+        )
+
+    async def report(self, verdict: Verdict) -> bool:
+        """Says verdict now: while judging (`Pending` with a message), or later, when the check has
+        changed its mind. False: the request was taken back, and nobody waits for this any more.
+
+        Returns when the log has it; raises admittance.runtime.errors.Refused when it will not.
+        """
+        if self._speaker is None:
+            self.reported.append(verdict)
+            return not self.withdrawn
+        return await self._speaker.say(self, verdict)
+
+    def report_from_thread(self, verdict: Verdict) -> bool:
+        """`report`, for a check that is a plain function and so runs in a thread."""
+        if self._loop is None:
+            self.reported.append(verdict)
+            return not self.withdrawn
+        return asyncio.run_coroutine_threadsafe(self.report(verdict), self._loop).result()
+
+    def attach(self, speaker: Speaker, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on `report` speaks on the bus. For the helper itself."""
+        self._speaker = speaker
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.namespace}/{self.name}, check={self.check!r}, cycle={self.cycle}, "
+            f"retry_count={self.retry_count})"
+        )
+
+
+def pointless(request: Request, verdict: Verdict) -> bool:
+    """Whether verdict comes too late to count. Taken back for any reason but another check's Retry,
+    nothing stays open for it; only a Retry or a Rejected may still hold the workload."""
+    if request.withdrawn in ("", BY_OTHER_CHECK):
+        return False
+    return verdict.state in ("Ready", "Pending")
+
+
+def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
+    """Parameters in the shape that the check wants; a dict where it wants none.
+
+    Raises BadParameters, a sentence.
+    """
+    try:
+        if shape is not None:
+            return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
+        found = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        what = "no parameters are named" if raw == b"null" else "wrong parameters"
+        raise BadParameters(f"{what}: {error}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadParameters(f"wrong parameters: {type(found).__name__} is no object")
+    return found

@@ -1,0 +1,243 @@
+"""A controller as a process: connected, heard, judged, told; and ended without losing anything.
+
+The order of an end: nothing new is asked for; what is on its way or was not begun is handed back;
+what is under way may end within its grace; verdicts reach the log, then their deliveries are
+acknowledged. A ``kill -9`` at any point leaves deliveries unacknowledged: they come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from admittance.checks import wire
+from admittance.checks.alive import beat
+from admittance.checks.hearing import Heard, Hearing
+from admittance.checks.judging import Judging
+from admittance.checks.memory import Identity
+from admittance.checks.outbox import Outbox
+from admittance.checks.request import BadParameters, Reference, Request, pointless
+from admittance.checks.verdicts import Verdict
+from admittance.events.codec import Undecodable, decode
+from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.runtime import clock, logs
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import SetupError
+from admittance.runtime.memory import seldom_collect
+from admittance.runtime.settings import Settings
+from admittance.runtime.supervise import stop_on_signals
+
+if TYPE_CHECKING:
+    from admittance.checks.controller import AdmissionCheckController
+
+CONNECT_PAUSE_MAX: Final = 5.0
+
+log = structlog.get_logger()
+
+
+class Service:
+    """One running replica of a controller."""
+
+    def __init__(self, controller: AdmissionCheckController, bus: Bus, settings: Settings) -> None:
+        self._controller = controller
+        self._instance = settings.instance
+        self._secret = _secret(settings)
+        self._bus = bus
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(bus)
+        self._hearing = Hearing(
+            bus, controller.name, self._on_heard, room=max(4, 2 * controller.concurrency)
+        )
+        self._judging = Judging(
+            self._hearing,
+            judge=self._judge,
+            say=self.say,
+            freed=controller.free if controller.has_withdrawn else None,
+            concurrency=controller.concurrency,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Judges until stop is set."""
+        controller = self._controller
+        controller.speaks_by(self.say_about)
+        beside: list[Coroutine[Any, Any, None]] = [
+            self._outbox.run(),
+            self._hearing.keep(),
+            beat(
+                self._bus,
+                controller.name,
+                controller.activity,
+                instance=self._instance,
+                program=controller.program,
+            ),
+        ]
+        tasks = [asyncio.create_task(work) for work in beside]
+        try:
+            await self._hearing.start()
+            log.info("check_controller_started", controller=controller.name)
+            await stop.wait()
+        finally:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._end(), controller.grace_seconds + 10.0)
+            controller.speaks_by(None)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _end(self) -> None:
+        stopping = asyncio.create_task(self._judging.stop(self._controller.grace_seconds))
+        await asyncio.sleep(0)  # what comes from here on is handed back
+        await self._hearing.drain()
+        await stopping
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._outbox.emptied(), 2.0)
+        await asyncio.sleep(0)  # who waited for the log acknowledges
+        await self._hearing.stop()
+        log.info("check_controller_ended", handed_back=self._hearing.held)
+
+    # Saying. ------------------------------------------------------------------------------
+
+    async def say(self, request: Request, verdict: Verdict) -> bool:
+        """Puts a verdict on the log; False when it would come too late to count."""
+        if pointless(request, verdict):
+            return False
+        request.said += 1
+        await self._put(request.reference, verdict, request.said)
+        return True
+
+    async def say_about(self, about: Request | Reference, verdict: Verdict) -> bool:
+        """The same, also about a request that this process never saw."""
+        if isinstance(about, Request):
+            return await self.say(about, verdict)
+        # Of what was said before this process knows nothing, so it is never taken for a repeat.
+        await self._put(about, verdict, secrets.randbits(62))
+        return True
+
+    async def _put(self, about: Reference, verdict: Verdict, ordinal: int) -> None:
+        message = wire.message_of(
+            self._controller.name,
+            about,
+            verdict,
+            ordinal=ordinal,
+            secret=self._secret,
+            now=clock.now(),
+        )
+        await asyncio.shield(self._outbox.put(message))
+        log.info(
+            "check_judged",
+            workload=f"{about.namespace}/{about.name}",
+            check=about.check,
+            cycle=about.cycle,
+            state=verdict.state,
+            message=verdict.message,
+        )
+
+    # Hearing. -----------------------------------------------------------------------------
+
+    def _on_heard(self, heard: Heard) -> None:
+        try:
+            fact = decode(heard.subject, heard.data)
+            if isinstance(fact, CheckRequested):
+                self._on_requested(fact, heard)
+            elif isinstance(fact, CheckWithdrawn):
+                identity = Identity(*wire.same_as(fact))
+                self._judging.withdrawn(identity, fact.reason, heard.reply)
+        except (Undecodable, msgspec.MsgspecError) as error:
+            log.error("not_understood", subject=heard.subject, reason=str(error))
+            self._hearing.never(heard.reply)
+
+    def _on_requested(self, fact: CheckRequested, heard: Heard) -> None:
+        identity = Identity(*wire.same_as(fact))
+        shape = self._controller.shape
+        try:
+            request = wire.request_of(fact, heard.headers, shape)
+        except BadParameters as error:
+            request = wire.bare_request_of(fact, heard.headers)
+            request.attach(self, self._loop)
+            self._controller.activity.bad_parameters(fact.check, str(error))
+            self._judging.bad_parameters(identity, request, heard.reply, str(error))
+            return
+        request.attach(self, self._loop)
+        self._controller.activity.good_parameters(fact.check)
+        self._judging.good_parameters(
+            fact.check, lambda: wire.request_of(fact, heard.headers, shape).parameters
+        )
+        self._judging.requested(identity, request, heard.reply)
+
+    async def _judge(self, request: Request) -> Verdict | None:
+        structlog.contextvars.bind_contextvars(
+            workload=f"{request.namespace}/{request.name}",
+            check=request.check,
+            cycle=request.cycle,
+        )
+        return await self._controller.judge(request)
+
+
+async def serve(
+    controller: AdmissionCheckController,
+    *,
+    url: str | None,
+    creds: str | None,
+    stop: asyncio.Event,
+    settings: Settings | None = None,
+) -> None:
+    """Connects, however long that takes, and judges until stop is set."""
+    if not controller.has_check:
+        raise RuntimeError(f"{controller.name} has no check: decorate a function with @….check")
+    settings = settings or Settings.from_env("check", url=url)
+    if creds is not None:
+        settings = msgspec.structs.replace(settings, creds=creds)
+    bus = await _connected(controller.name, settings, stop)
+    if bus is None:
+        return
+    try:
+        await Service(controller, bus, settings).run(stop)
+    finally:
+        await bus.close()
+
+
+async def _connected(name: str, settings: Settings, stop: asyncio.Event) -> Bus | None:
+    """A connection; None when stop was set before there was one."""
+    pause = 0.2
+    while not stop.is_set():
+        try:
+            return await Bus.connect(settings.url, name=f"check {name}", creds=settings.creds)
+        except SetupError as error:
+            log.warning("not_connected_yet", controller=name, reason=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+        pause = min(pause * 2, CONNECT_PAUSE_MAX)
+    return None
+
+
+def run(controller: AdmissionCheckController, *, url: str | None, creds: str | None) -> None:
+    """`serve` as a whole process, with its logs and signals."""
+    seldom_collect()
+    uvloop.run(_run(controller, url, creds))
+
+
+async def _run(controller: AdmissionCheckController, url: str | None, creds: str | None) -> None:
+    settings = Settings.from_env("check", url=url)
+    logs.configure(controller.name, settings.instance, settings.json_logs, level=settings.log_level)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serve(controller, url=url, creds=creds, stop=stop, settings=settings)
+
+
+def _secret(settings: Settings) -> bytes:
+    """What keys message ids: the same for all replicas that have the same credentials."""
+    if settings.creds is None:
+        return b""
+    try:
+        return hashlib.blake2b(Path(settings.creds).read_bytes(), digest_size=32).digest()
+    except OSError:
+        return b""

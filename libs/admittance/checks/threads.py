@@ -1,0 +1,81 @@
+"""Calls of plain functions, each in a thread that holds up neither the event loop nor the end of
+the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Threads:
+    """Up to ``most`` threads, made as they are needed. They are daemons: a call that hangs would
+    keep Python's own pool, and with it the process, from ending."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._made = 0
+        self._idle = 0
+        self._lock = threading.Lock()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What function answers, or raises. Cancelled, it waits for the function all the same,
+        since nothing ends a thread; cancelled twice, it does not."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(done: Callable[..., None], value: Any) -> None:
+            if not outcome.done():
+                done(value)
+
+        def work() -> None:
+            try:
+                answer = context.run(function, *arguments)
+            except BaseException as error:
+                told: tuple[Callable[..., None], Any] = (outcome.set_exception, _shown(error))
+            else:
+                told = (outcome.set_result, answer)
+            # Where the loop has ended, nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, *told)
+
+        self._take(work)
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            if not outcome.done():
+                await asyncio.wait([outcome])
+            if outcome.done() and not outcome.cancelled():
+                outcome.exception()
+            raise
+
+    def _take(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif self._made < self._most:
+                self._made += 1
+                threading.Thread(target=self._run, name="check", daemon=True).start()
+        self._calls.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+            with self._lock:
+                # Calls that wait are taken without having been promised an idle thread.
+                self._idle = min(self._idle + 1, self._made)
+
+
+def _shown(error: BaseException) -> BaseException:
+    # A future takes no StopIteration, and an exit is not the loop's.
+    if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
+        return RuntimeError(f"the check raised {error!r}")
+    return error

@@ -1,0 +1,102 @@
+"""The four answers that a check can give.
+
+Each is a plain value; what is wrong with one is told where it is made, by a ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from admittance.events.shapes import PodSetUpdate
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What all answers have: a sentence for people, shown beside the workload."""
+
+    state: ClassVar[str] = ""
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise ValueError(f"the message of {type(self).__name__} is no text: {self.message!r}")
+
+
+class Pending(Answer, frozen=True, kw_only=True):
+    """Not decided yet; the reservation is kept. Say more later, with ``request.report``.
+
+    ``reason`` "PreemptionRequired": let the preemptions that the reservation needs happen now.
+    """
+
+    state: ClassVar[str] = "Pending"
+    reason: str = ""
+
+
+class Ready(Answer, frozen=True, kw_only=True):
+    """This check has nothing against the start. Every check can still change its mind.
+
+    ``pod_set_updates``: what to add to the pods before they start, as `PodSetUpdate` or as dicts of
+    the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). They
+    only add: a key that has another value already makes a conflict, and that rejects the workload.
+    """
+
+    state: ClassVar[str] = "Ready"
+    pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
+
+    def updates(self) -> tuple[PodSetUpdate, ...]:
+        """``pod_set_updates`` in one shape. Raises ValueError."""
+        return _updates(self.pod_set_updates)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _updates(self.pod_set_updates)
+
+
+class Retry(Answer, frozen=True, kw_only=True):
+    """Not now: the workload gives its quota back, and a job that runs already is stopped.
+
+    ``after``: seconds, or a timedelta, that it waits at least before it competes again; None leaves
+    it to the retry strategy of the AdmissionCheck, without which it competes again at once.
+    """
+
+    state: ClassVar[str] = "Retry"
+    after: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seconds()
+
+    def seconds(self) -> int | None:
+        """``after`` in whole seconds, rounded up. Raises ValueError."""
+        if self.after is None:
+            return None
+        length = self.after
+        found = length.total_seconds() if isinstance(length, timedelta) else length
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ValueError(f"after is no number of seconds: {self.after!r}")
+        if not 0 <= found < 2**53:
+            raise ValueError(f"after={self.after!r} is no delay: seconds, 0 or more")
+        return math.ceil(found)
+
+
+class Rejected(Answer, frozen=True):
+    """Never: the workload is deactivated, until somebody activates it again."""
+
+    state: ClassVar[str] = "Rejected"
+
+
+Verdict: TypeAlias = Pending | Ready | Retry | Rejected
+
+
+def _updates(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
+    try:
+        return tuple(
+            one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
+            for one in found
+        )
+    except (TypeError, msgspec.ValidationError) as error:
+        raise ValueError(f"pod_set_updates: {error}") from None

@@ -1,0 +1,120 @@
+"""The workload-controller's part towards a check controller, played by a test over a real bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from nats.aio.subscription import Subscription
+
+from admittance.checks import AdmissionCheckController
+from admittance.events.codec import encode
+from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
+from admittance.events.names import token
+from admittance.events.subjects import STREAM, check_durable, subject_of
+from admittance.runtime import check_durables
+from admittance.runtime.bus import Bus, Outgoing
+
+from servers import until, within
+
+NAME = "example.com/budget"
+SHOWN = b'{"metadata":{"labels":{"team":"a"}},"spec":{"queueName":"q"}}'
+
+
+def requested(
+    name: str = "w", cycle: int = 1, *, parameters: Any = None, **more: Any
+) -> CheckRequested:
+    """A request about ``ns/<name>``."""
+    return CheckRequested(
+        **{
+            "namespace": "ns",
+            "name": name,
+            "uid": f"uid-{name}",
+            "controller": NAME,
+            "check": "budget",
+            "cycle": cycle,
+            "parameters": msgspec.Raw(msgspec.json.encode(parameters)),
+            "workload": msgspec.Raw(
+                b'{"metadata":{"labels":{"team":"a"}},"spec":{"queueName":"q"}}'
+            ),
+            **more,
+        }
+    )
+
+
+def withdrawn(name: str = "w", cycle: int = 1, reason: str = "Preempted") -> CheckWithdrawn:
+    """The request of `requested`, taken back."""
+    return CheckWithdrawn(
+        namespace="ns",
+        name=name,
+        uid=f"uid-{name}",
+        controller=NAME,
+        check="budget",
+        cycle=cycle,
+        reason=reason,
+    )
+
+
+class Asker:
+    """Asks a controller, and hears what it says."""
+
+    def __init__(self, bus: Bus, controller: str = NAME) -> None:
+        self.bus = bus
+        self.controller = controller
+        self.heard: list[CheckReported] = []
+        self.headers: list[dict[str, str]] = []
+        self.subscription: Subscription | None = None
+
+    async def start(self, *, durable: bool = True) -> Asker:
+        if durable:
+            await check_durables.make(self.bus, self.controller)
+
+        async def on_message(message: Any) -> None:
+            self.heard.append(msgspec.json.decode(message.data, type=CheckReported))
+            self.headers.append(dict(message.headers or {}))
+
+        subject = f"admit.check.reported.{token(self.controller)}.>"
+        self.subscription = await self.bus.nc.subscribe(subject, cb=on_message)
+        await self.bus.nc.flush()
+        return self
+
+    async def ask(self, *facts: CheckRequested | CheckWithdrawn, **headers: str) -> None:
+        outcomes = await self.bus.publish_all(
+            [Outgoing(subject_of(fact), encode(fact), headers or None) for fact in facts]
+        )
+        assert all(isinstance(outcome, int) for outcome in outcomes), outcomes
+
+    def states(self, name: str = "w") -> list[str]:
+        """What was said of ``ns/<name>``, in order."""
+        return [one.state for one in self.heard if one.name == name]
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        await until(claim)
+
+    async def unacknowledged(self) -> int:
+        """Deliveries out and not acknowledged, and those still to be delivered."""
+        name = check_durable(self.controller)
+        info = await self.bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
+        return int(info["num_ack_pending"]) + int(info["num_pending"])
+
+    async def until_acknowledged(self) -> None:
+        async def poll() -> None:
+            while await self.unacknowledged():  # noqa: ASYNC110  # it happens at the server
+                await asyncio.sleep(0.02)
+
+        await within(poll())
+
+
+@asynccontextmanager
+async def running(controller: AdmissionCheckController, url: str) -> AsyncIterator[asyncio.Event]:
+    """The controller judges as long as the block lasts; the event ends it sooner."""
+    stop = asyncio.Event()
+    serving = asyncio.create_task(controller.serve(url, stop=stop))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await within(serving)

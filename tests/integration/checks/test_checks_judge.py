@@ -1,0 +1,401 @@
+"""The helper for checks against a real server: asked, judged, answered, acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+
+from admittance.checks import (
+    AdmissionCheckController,
+    Pending,
+    PodSetUpdate,
+    Ready,
+    Rejected,
+    Request,
+    Retry,
+    Verdict,
+    Withdrawal,
+)
+from admittance.events.system import CheckAlive
+from admittance.runtime import check_durables
+from admittance.runtime.bus import Bus
+from admittance.runtime.tracing import start, trace_id
+
+from asking import NAME, Asker, requested, running, withdrawn
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    seen: list[Request] = []
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        seen.append(request)
+        return Retry("weekly budget is spent", after=3600)
+
+    context = start()
+    async with running(budget, nats_server.url):
+        await asker.ask(
+            requested("w", 3, parameters={"limit": 5}, retry_count=2), traceparent=context
+        )
+        await until(lambda: bool(asker.heard))
+        await asker.until_acknowledged()
+    [said] = asker.heard
+    assert (said.namespace, said.name, said.uid) == ("ns", "w", "uid-w")
+    assert (said.controller, said.check, said.cycle) == (NAME, "budget", 3)
+    assert (said.state, said.message) == ("Retry", "weekly budget is spent")
+    assert said.requeue_after_seconds == 3600
+    assert trace_id(asker.headers[0]["traceparent"]) == trace_id(context)
+    assert asker.headers[0]["Nats-Msg-Id"]
+    [request] = seen
+    assert (request.retry_count, request.parameters) == (2, {"limit": 5})
+    assert (request.workload.labels, request.workload.queue) == ({"team": "a"}, "q")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "want"),
+    [
+        pytest.param(
+            Pending("booking", reason="PreemptionRequired"),
+            {"state": "Pending", "message": "booking", "reason": "PreemptionRequired"},
+            id="Pending carries its reason",
+        ),
+        pytest.param(
+            Ready("go", pod_set_updates=[{"name": "main", "nodeSelector": {"zone": "a"}}]),
+            {
+                "state": "Ready",
+                "message": "go",
+                "pod_set_updates": (PodSetUpdate(name="main", node_selector={"zone": "a"}),),
+            },
+            id="Ready carries what it adds to the pods",
+        ),
+        pytest.param(
+            Retry("soon", after=0.2),
+            {"state": "Retry", "requeue_after_seconds": 1},
+            id="a part of a second is a whole one, since a delay is never shorter",
+        ),
+        pytest.param(
+            Retry("now"), {"state": "Retry", "requeue_after_seconds": None}, id="Retry at once"
+        ),
+        pytest.param(Rejected("never"), {"state": "Rejected"}, id="Rejected"),
+    ],
+)
+async def test_each_verdict_travels_with_all_it_says(
+    asker: Asker, nats_server: TestServer, verdict: Verdict, want: dict[str, object]
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    budget.check(lambda _: verdict)
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await until(lambda: bool(asker.heard))
+    said = asker.heard[0]
+    assert {key: getattr(said, key) for key in want} == want
+
+
+async def test_a_check_changes_its_mind_after_ready(asker: Asker, nats_server: TestServer) -> None:
+    budget = AdmissionCheckController(NAME)
+    kept: list[Request] = []
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        kept.append(request)
+        return Ready("within budget")
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await until(lambda: asker.states() == ["Ready"])
+        assert await kept[0].report(Retry("spent meanwhile", after=60))
+        assert await budget.report(kept[0].reference, Ready("paid"))
+        await until(lambda: len(asker.heard) == 3)
+    assert asker.states() == ["Ready", "Retry", "Ready"]
+    assert len({one["Nats-Msg-Id"] for one in asker.headers}) == 3
+
+
+async def test_plain_functions_run_in_threads_and_report_from_there(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    threads: list[str] = []
+
+    @budget.check
+    def decide(request: Request) -> Verdict:
+        threads.append(threading.current_thread().name)
+        request.report_from_thread(Pending("asking"))
+        return Ready("yes")
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await until(lambda: asker.states() == ["Pending", "Ready"])
+    assert threads == ["check"]
+
+
+class Budget(msgspec.Struct):
+    limit: float
+    query: str = ""
+
+
+async def test_parameters_come_as_the_struct_that_was_asked_for(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME, parameters=Budget)
+    seen: list[Budget] = []
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        seen.append(request.parameters)
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested(parameters={"limit": 5, "query": "up", "unknown": 1}))
+        await until(lambda: bool(asker.heard))
+    assert seen == [Budget(limit=5, query="up")]
+
+
+async def test_wrong_parameters_are_told_in_verdict_and_heartbeat_until_they_are_right(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME, parameters=Budget)
+    beats: list[CheckAlive] = []
+
+    async def on_beat(message: object) -> None:
+        beats.append(msgspec.json.decode(message.data, type=CheckAlive))  # type: ignore[attr-defined]
+
+    await bus.nc.subscribe("admit.alive.check.example_com=2Fbudget", cb=on_beat)
+    await bus.nc.flush()
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        return Ready(f"limit {request.parameters.limit:g}")
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested("w", parameters={"limit": "much"}))
+        await until(lambda: asker.states() == ["Pending"])
+        assert "limit" in asker.heard[0].message
+        await until(lambda: any(beat.checks for beat in beats))
+        told = next(beat for beat in beats if beat.checks).checks["budget"]
+        assert (told.active, told.reason) == (False, "BadParametersRef")
+        assert "limit" in told.message
+        await asker.until_acknowledged()
+        await asker.ask(requested("other", parameters={"limit": 7}))
+        await until(lambda: asker.states() == ["Pending", "Ready"])
+        await until(lambda: not beats[-1].checks)
+    assert [one.message for one in asker.heard if one.state == "Ready"] == ["limit 7"] * 2
+
+
+async def test_the_helper_waits_for_a_durable_that_is_not_there_yet(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    asker = await Asker(bus).start(durable=False)
+    budget = AdmissionCheckController(NAME)
+    budget.check(lambda _: Ready())
+    async with running(budget, nats_server.url):
+        heard = await bus.nc.subscribe("admit.alive.check.>")
+        await within(heard.next_msg(timeout=20))
+        await check_durables.make(bus, NAME)
+        await asker.ask(requested())
+        await until(lambda: asker.states() == ["Ready"])
+        # Deleted and made anew, as when the last AdmissionCheck goes and another one comes.
+        await check_durables.remove(bus, NAME)
+        await check_durables.make(bus, NAME)
+        await asker.ask(requested("later"))
+        await until(lambda: asker.states("later") == ["Ready"])
+    consumers = await bus.api("CONSUMER.NAMES.ADMITTANCE")
+    assert consumers["consumers"] == ["check-example_com=2Fbudget"], "the helper makes none"
+
+
+async def test_no_more_judgements_are_under_way_than_the_limit(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME, concurrency=3)
+    most = 0
+    now = 0
+    go = asyncio.Event()
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await go.wait()
+        now -= 1
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(*[requested(f"w{i}") for i in range(20)])
+        await until(lambda: now == 3)
+        go.set()
+        await until(lambda: len(asker.heard) == 20)
+        await asker.until_acknowledged()
+    assert most == 3
+
+
+async def test_two_thousand_requests_are_judged_once_each_and_acknowledged(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(*[requested(f"w{i}") for i in range(2000)])
+        await until(lambda: len(asker.heard) >= 2000)
+        await asker.until_acknowledged()
+    assert len({one.name for one in asker.heard}) == len(asker.heard) == 2000
+
+
+async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    story: list[str] = []
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        story.append(f"begun {request.cycle}")
+        if request.cycle == 2:
+            return Ready()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            story.append("ended")
+        return Ready()
+
+    @budget.withdrawn
+    async def free(withdrawal: Withdrawal) -> None:
+        story.append(f"freed {withdrawal.cycle} {withdrawal.reason}")
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested("w", 1))
+        await until(lambda: story == ["begun 1"])
+        await asker.ask(withdrawn("w", 1), requested("w", 2))
+        await until(lambda: bool(asker.heard))
+        await asker.until_acknowledged()
+    assert story.index("ended") < story.index("freed 1 Preempted")
+    assert story.count("freed 1 Preempted") == 1
+    assert [(one.cycle, one.state) for one in asker.heard] == [(2, "Ready")]
+
+
+@pytest.mark.scenario("L19")
+async def test_a_judgement_goes_on_when_another_check_says_retry(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    freed = asyncio.Event()
+    ended = asyncio.Event()
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        # What was booked is freed beside it, and it says its own Retry all the same.
+        await ended.wait()
+        return Retry("no licence", after=120)
+
+    @budget.withdrawn
+    async def free(withdrawal: Withdrawal) -> None:
+        assert withdrawal.reason == "AdmissionCheck"
+        freed.set()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await asker.ask(withdrawn(reason="AdmissionCheck"))
+        await within(freed.wait())
+        assert not asker.heard
+        ended.set()
+        await until(lambda: bool(asker.heard))
+        await asker.until_acknowledged()
+    [said] = asker.heard
+    assert (said.state, said.cycle, said.requeue_after_seconds) == ("Retry", 1, 120)
+
+
+async def test_what_is_reported_after_a_withdrawal_is_only_what_may_still_count(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    kept: list[Request] = []
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        kept.append(request)
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await until(lambda: asker.states() == ["Ready"])
+        await asker.ask(withdrawn(reason="Preempted"))
+        await until(lambda: kept[0].withdrawn == "Preempted")
+        assert not await kept[0].report(Ready("again"))
+        assert not await kept[0].report(Pending("again"))
+        assert await kept[0].report(Rejected("never"))
+        await until(lambda: len(asker.heard) == 2)
+    assert asker.states() == ["Ready", "Rejected"]
+
+
+async def test_a_failing_check_answers_nothing_but_pending_and_is_called_again(
+    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.checks.judging.PAUSE_MIN", 0.05)
+    budget = AdmissionCheckController(NAME)
+    calls = 0
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise ConnectionError("secret://user:password@host")
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        await until(lambda: "Ready" in asker.states())
+        await asker.until_acknowledged()
+    assert asker.states() == ["Pending", "Ready"]
+    assert "ConnectionError" in asker.heard[0].message
+    assert "password" not in asker.heard[0].message
+
+
+async def test_of_an_unbegun_cycle_only_the_newest_is_judged_and_never_two_at_once(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    budget = AdmissionCheckController(NAME)
+    go = asyncio.Event()
+    begun: list[int] = []
+    now = 0
+
+    @budget.check
+    async def decide(request: Request) -> Verdict:
+        nonlocal now
+        now += 1
+        assert now == 1
+        begun.append(request.cycle)
+        await go.wait()
+        now -= 1
+        return Retry("slow", after=120)
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested("w", 1))
+        await until(lambda: begun == [1])
+        for cycle in range(1, 6):
+            await asker.ask(withdrawn("w", cycle, "AdmissionCheck"), requested("w", cycle + 1))
+        # All but the two are acknowledged: one judges, one waits for it.
+        await until(lambda: begun == [1])
+        go.set()
+        await until(lambda: len(asker.heard) == 2)
+        await asker.until_acknowledged()
+    assert [one.cycle for one in asker.heard] == begun
+    assert begun[0] == 1
+    assert begun[-1] == 6
