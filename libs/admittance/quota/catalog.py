@@ -31,7 +31,7 @@ from admittance.quota.activity import (
 )
 from admittance.quota.cell import FlavorResource, Quota
 from admittance.quota.labels import selects
-from admittance.quota.rules import CheckLists, required
+from admittance.quota.rules import CheckLists, ConflictingChecks, required
 from admittance.quota.tree import Node, Tree
 
 
@@ -279,6 +279,20 @@ class Catalog:
         without one those that any flavor would ask for. Raises ConflictingChecks."""
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required(lists, admission, self.checks.get)
+
+
+    def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
+        """What a reservation has to pass before it is admitted, by name. No assignment leads to
+        checks that conflict; an edit under a reservation can, and then it is every check that the
+        queue names."""
+        try:
+            return self.required_checks(cluster_queue, admission)
+        except ConflictingChecks:
+            return {
+                name: check
+                for name in self.lists[cluster_queue].names()
+                if (check := self.checks.get(name)) is not None
+            }
 
 
 def domain_of_node(node: Node) -> str:

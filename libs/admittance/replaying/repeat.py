@@ -12,7 +12,7 @@ import msgspec
 from admittance.api.kinds import KINDS
 from admittance.api.manifest import decode_object
 from admittance.events.codec import Undecodable, decode
-from admittance.events.facts import Assigned, Decision, Preempted, Refused, Revoked
+from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.events.names import plain, token
 from admittance.events.subjects import EPOCH
 from admittance.replaying.past import Entry
@@ -94,11 +94,11 @@ def repeat(
         return _aside_again(decision, ours, at(decision.seen), config)
     mates = [one for one in ours if _is_of_cycle(one.decision, decision.time, decision.seen)]
     earlier = [one for one in ours if one not in mates]
-    if isinstance(decision, Revoked):
-        # All that a cut means is stated at once, before the turns.
+    if isinstance(decision, Confirmed | Revoked):
+        # All that reservations lose or become is stated at once, before the turns.
         earlier = [one for one in earlier if not _is_twin(one.decision, decision)]
         picture = Picture(at(decision.seen), earlier, config, decision)
-        made: list[Decided] = list(picture.core.cut(decision.domain, now=picture.now))
+        made: list[Decided] = picture.core.before_turns(decision.domain, now=picture.now)
         return picture.answer(_differences(decision, made), made, [])
     picture = Picture(at(decision.seen), earlier, config, decision)
     cycle = [*(one.decision for one in mates), decision]
@@ -150,8 +150,8 @@ def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
     return one.time == time and one.seen == seen and is_turn(one)
 
 
-def _is_twin(one: Decision, other: Revoked) -> bool:
-    return isinstance(one, Revoked) and (one.time, one.seen) == (other.time, other.seen)
+def _is_twin(one: Decision, other: Decision) -> bool:
+    return isinstance(one, Confirmed | Revoked) and (one.time, one.seen) == (other.time, other.seen)
 
 
 class Picture:

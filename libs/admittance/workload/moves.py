@@ -68,6 +68,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Move]] = {
     (Phase.PENDING, facts.Assigned): reserve.assign,
     (Phase.PENDING, facts.Refused): reserve.refuse,
     **_rows((Phase.QUOTA_RESERVED, *_JOB), facts.Preempted, reserve.preempt),
+    (Phase.QUOTA_RESERVED, facts.Confirmed): reserve.confirm,
     (Phase.QUOTA_RESERVED, facts.Revoked): reserve.revoke_reservation,
     **_rows(_JOB, facts.Revoked, reserve.evict_for_cut),
     # checks judge

@@ -26,7 +26,7 @@ from admittance.workload.leave import (
 )
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reserve import admit_if_ready, withdraw_if_not_offered
+from admittance.workload.reserve import withdraw_if_not_offered
 from admittance.workload.rows import synced, without_counts
 from admittance.workload.stored import Say, StoredWorkload, head
 
@@ -202,8 +202,7 @@ def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
     if is_true(workload, Type.ADMITTED):
         # Shown, never asked: a new check does not un-admit.
         return applied(kept)
-    change = admit_if_ready(kept, at)
-    return change._replace(says=(*change.says, *asks))
+    return applied(kept, *asks)
 
 
 def _waiting(workload: StoredWorkload, at: Occasion) -> Change:

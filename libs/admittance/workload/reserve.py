@@ -13,7 +13,7 @@ from admittance.workload.leave import evict, no_wait, release, withdraw
 from admittance.workload.occasion import Occasion
 from admittance.workload.repeats import counted
 from admittance.workload.rows import Rows, all_ready, without_counts
-from admittance.workload.stored import Say, StoredWorkload
+from admittance.workload.stored import Say, StoredWorkload, head
 
 
 def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Change:
@@ -95,17 +95,27 @@ def withdraw_if_not_offered(workload: StoredWorkload, at: Occasion) -> Change | 
     return withdraw(workload, "FlavorsChanged", message, at)
 
 
-def admit_if_ready(workload: StoredWorkload, at: Occasion) -> Change:
-    """T08: admitted once every required check says Ready."""
+def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Change:
+    """T08: the scheduler has looked again, and the reservation holds. Only it does: of a verdict
+    that comes first, or of a queue that stops, it may not have heard."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
+    queue = head(workload).queue_name
+    hindrance = at.around.hindrance(workload.metadata.namespace, queue)
+    if hindrance is not None:
+        return ignored(workload, hindrance.reason, hindrance.message)
     gone = withdraw_if_not_offered(workload, at)
     if gone is not None:
         return gone
     required = at.around.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
-        return applied(workload)
-    return applied(admit(workload, at), Say(what="admitted", reason="Admitted"))
+        return ignored(workload, "NotReady", "a required check does not say Ready")
+    message = ""
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    if reserved is not None and reserved.last_transition_time is not None:
+        waited = int((at.now - reserved.last_transition_time).total_seconds())
+        message = f"Admitted {max(0, waited)} s after its quota was reserved"
+    return applied(admit(workload, at), Say(what="admitted", reason="Admitted", message=message))
 
 
 PREEMPTION_GATED: Final = "AdmissionGated"

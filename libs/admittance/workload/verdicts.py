@@ -14,7 +14,6 @@ from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, pu
 from admittance.workload.leave import deactivate, evict, no_wait
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
-from admittance.workload.reserve import admit_if_ready
 from admittance.workload.rows import Rows, cleared, replaced
 from admittance.workload.stored import Say, StoredWorkload, head
 
@@ -76,10 +75,8 @@ def _ready(
     if where is Phase.PENDING:
         # Given before the flavor is known, it proves nothing.
         return ignored(workload, "NoReservation", "a Ready without a reservation counts nothing")
-    stored = _store(workload, row, fact, at)
-    if stored.workload is None or where is not Phase.QUOTA_RESERVED:
-        return stored
-    return admit_if_ready(stored.workload, at)
+    # Also the last one is only written down: the scheduler looks again before it admits.
+    return _store(workload, row, fact, at)
 
 
 def _retry(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.events.facts import Assigned, Decision, Preempted, Refused, Revoked
+from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.events.shapes import Refusal
-from admittance.scheduler import cuts
+from admittance.scheduler import cuts, recheck
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.domain import Domain
@@ -26,6 +26,7 @@ from admittance.scheduler.reasons import complete
 from admittance.scheduler.standing import standing_of
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {
+    Confirmed: Say.CONFIRMED,
     Preempted: Say.PREEMPTED,
     Refused: Say.REFUSED,
     Revoked: Say.REVOKED,
@@ -121,10 +122,12 @@ class Again(Scheduler):
         self._cycle.run(found, outcomes.accept, outcomes.preempt, now=now)
         return decided
 
-    def cut(self, domain: str, *, now: datetime) -> list[Revoked]:
-        """What is stated of the domain for quotas that were cut."""
+    def before_turns(self, domain: str, *, now: datetime) -> list[Decided]:
+        """What is stated of the domain for quotas that were cut and checks that passed."""
         self.wake(now=now)
-        return cuts.due(self._world, self._domain(domain), now)
+        found = self._domain(domain)
+        decided: list[Decided] = [*cuts.due(self._world, found, now)]
+        return decided + recheck.due(self._world, found, now)
 
     def refusal(self, key: Key) -> Refusal | None:
         """Why the workload is parked, or blocks its queue; None: it does not."""

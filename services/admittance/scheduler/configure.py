@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
 from admittance.quota.catalog import domain_of_node
+from admittance.scheduler import recheck
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
@@ -40,6 +41,8 @@ def apply_object(
         _place(world, touched, kind, name, quotas=not _same_quotas(old, obj))
         for domain_name in touched:
             world.look_for_cuts(world.domains.get(domain_name))
+    for queue_name in affected:
+        recheck.note_all(world, world.queue(queue_name))
     match kind:
         case "LocalQueue":
             _local_changed(world, (namespace, name), now)
@@ -154,6 +157,8 @@ def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: boo
         if before is not None:
             _part(world, before, queue, domain)
         if domain is not None:
+            for member in queue.holding:
+                recheck.note(world, member)
             domain.queues[queue] = None
             domain.generation += 1
             world.moved(domain)
@@ -200,5 +205,7 @@ def _local_changed(world: World, key: Key, now: datetime) -> None:
     if local is not None and local.spec.stop_policy in ("", "None"):
         open_to = world.queues.get(local.spec.cluster_queue)
     for member in list(world.locals.get(key, ())):
+        if member.state == "QuotaReserved":
+            recheck.note(world, member)
         if member.charge is None and (open_to is None or member.queue is not open_to):
             world.requeue(member, now)

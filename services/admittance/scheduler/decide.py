@@ -23,7 +23,7 @@ from admittance.events.requests import (
 )
 from admittance.events.shapes import ConsumedUsage, Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import answers, configure, cuts, intake, waiting
+from admittance.scheduler import answers, configure, cuts, intake, recheck, waiting
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.domain import Domain
@@ -141,9 +141,15 @@ class Scheduler:
         for domain in list(world.busy):
             if domain in world.busy and domain.owned:
                 decided: list[Decided] = []
-                if domain.cut:
+                cut = domain.cut
+                if cut:
                     decided += cuts.due(world, domain, now)
-                self._one(domain, decided, now)
+                if domain.rechecks:
+                    decided += recheck.due(world, domain, now)
+                if cut or domain.ready:
+                    self._one(domain, decided, now)
+                else:
+                    world.busy.pop(domain, None)
                 yield decided
         if world.loops.waiting:
             world.loops.let_go(now)
@@ -158,7 +164,7 @@ class Scheduler:
         for domain in list(world.busy):
             if domain.flush:
                 flush(domain, world.catalog, now)
-            if not domain.ready and not domain.cut:
+            if not domain.ready and not domain.cut and not domain.rechecks:
                 world.busy.pop(domain)
         return any(domain.ready for domain in world.busy)
 

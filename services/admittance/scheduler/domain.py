@@ -15,7 +15,8 @@ class Domain:
 
     ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
     ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
-    somebody looked whether all still fits. ``idle``: cycles in a row that nothing came of.
+    somebody looked whether all still fits. ``rechecks``: reservations to look at, since their last
+    check may have passed. ``idle``: cycles in a row that nothing came of.
     ``still``: the last of them changed nothing at all, so that the next one would go like it.
     ``version``: rises with whatever could make a difference to what a head would get: quota that
     is charged or released, who may be a victim, the configuration. ``generation``: rises with every
@@ -36,6 +37,7 @@ class Domain:
         "owned",
         "queues",
         "ready",
+        "rechecks",
         "resting",
         "seen",
         "still",
@@ -54,6 +56,7 @@ class Domain:
         self.inflight: dict[Member, None] = {}
         self.flush = False
         self.cut = True
+        self.rechecks: dict[Member, None] = {}
         self.idle = 0
         self.still = False
         self.version = 0

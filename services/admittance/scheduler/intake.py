@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
-from admittance.scheduler import joint, promises
+from admittance.scheduler import joint, promises, recheck
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
@@ -96,6 +96,7 @@ def apply_workload(
         if world.accounts is not None:
             world.accounts.heard(member, now)
         world.rank(member, facts.reserved_at or now)
+    recheck.note(world, member)
     world.requeue(member, now)
 
 
@@ -108,6 +109,8 @@ def drop(world: World, member: Member) -> None:
     if queue is not None:
         queue.generation += 1
         world.flush(queue.domain)
+        if queue.domain is not None:
+            queue.domain.rechecks.pop(member, None)
     waited = member.queue
     if waited is not None:
         waited.forget_preemptor(member)

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.quantity import render
-from admittance.events.facts import Assigned, Preempted, Refused, Revoked
+from admittance.events.facts import Assigned, Confirmed, Preempted, Refused, Revoked
 from admittance.events.shapes import Grounds, HandedOn, Head, Refusal, Scan, Taken
 from admittance.scheduler import grounds
 from admittance.scheduler.assign import Assignment, Cursor
@@ -22,7 +22,7 @@ from admittance.scheduler.reasons import shortfall
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
 
-Decided: TypeAlias = Assigned | Preempted | Refused | Revoked
+Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Confirmed
 
 NAMED_MAX: Final = 5
 """So many victims are named in a message; of the others only the number is told."""

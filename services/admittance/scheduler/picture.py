@@ -38,9 +38,11 @@ class Say(IntEnum):
     NOTHING = 0
     ASSIGNED = 1
     REFUSED = 2
-    PREEMPTED = 3
-    REVOKED = 4
-    HANDED_ON = 5
+    CONFIRMED = 3
+    # From here on: it is to lose its quota.
+    PREEMPTED = 4
+    REVOKED = 5
+    HANDED_ON = 6
 
 
 class Charge(NamedTuple):

@@ -20,6 +20,9 @@ from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Queue
 
+_MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED})
+"""What a head would get is the same whether these are on their way or not."""
+
 
 class World:
     """Queues, domains and workloads, always up to date.
@@ -70,7 +73,9 @@ class World:
         """Something changed there: a cycle is worth while."""
         if domain is not None:
             domain.idle = 0
-            if domain.owned and (domain.ready or domain.cut or (domain.flush and domain.resting)):
+            if domain.owned and (
+                domain.ready or domain.cut or domain.rechecks or (domain.flush and domain.resting)
+            ):
                 self.busy[domain] = None
 
     def flush(self, domain: Domain | None) -> None:
@@ -83,6 +88,13 @@ class World:
         """What is reserved there may fit no longer: look, before the next cycle."""
         if domain is not None:
             domain.cut = True
+            self.stir(domain)
+
+    def look_again(self, member: Member) -> None:
+        """The reservation may have passed its checks: look, before the next cycle."""
+        domain = member.charge.queue.domain if member.charge is not None else None
+        if domain is not None:
+            domain.rechecks[member] = None
             self.stir(domain)
 
     def changed(self, queue: Queue) -> None:
@@ -211,7 +223,7 @@ class World:
         """Nothing about the member is on its way any more."""
         if member.inflight is Say.REVOKED:
             self.look_for_cuts(domain)
-        if member.inflight is not Say.REFUSED:
+        if member.inflight not in _MOVES_NOTHING:
             self.moved(domain)
         member.inflight = Say.NOTHING
         self.refusing.pop(member, None)
@@ -233,9 +245,13 @@ class World:
                 joint.end(self, member.joint)
             self.flush(domain)
             self.requeue(member, now)
+        elif was is Say.CONFIRMED:
+            self.look_again(member)
         elif was in (Say.PREEMPTED, Say.REVOKED):
             # Whoever preempted it looks for room anew.
             self.stir(domain)
+            if member.state == "QuotaReserved":
+                self.look_again(member)
         elif member.queue is not None:
             member.queue.note_untold(member, now)
             self.changed(member.queue)

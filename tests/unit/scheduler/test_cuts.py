@@ -100,7 +100,7 @@ def test_what_is_admitted_runs_on_above_the_quota_and_nobody_new_is_let_in() -> 
     assert life.phase("waits") == "QuotaReserved"
 
 
-def test_a_verdict_that_comes_first_makes_the_decision_void_and_the_workload_runs_on() -> None:
+def test_a_verdict_that_comes_first_does_not_admit_to_what_fits_no_longer() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -110,7 +110,8 @@ def test_a_verdict_that_comes_first_makes_the_decision_void_and_the_workload_run
     life.verdict("w", "c", "Ready")
     life.apply(decision)
     life.settle()
-    assert life.phase("w") == "Admitted"
+    assert life.revoked() == [("w", "QuotaChanged")] * 2
+    assert life.phase("w") == "Pending"
 
 
 def test_it_is_said_again_when_the_workload_moved_meanwhile() -> None:
@@ -262,6 +263,9 @@ def test_no_verdict_admits_to_a_flavor_that_is_offered_no_more() -> None:
     life.queue("cq", resourceGroups=groups(other="0"), **CHECKED)
     life.deaf = heard
     life.verdict("w", "c", "Ready")
+    (decision,) = life.cycle(apply=False)
+    assert isinstance(decision, facts.Revoked)
+    life.apply(decision)
     assert life.phase("w") == "Pending"
     assert life.reason("w", "QuotaReserved") == "False: FlavorsChanged"
 

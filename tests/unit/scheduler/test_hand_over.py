@@ -16,11 +16,20 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}
 
 
+CHECKED = {"admissionChecks": ["later"]}
+
+
+def waits_for_a_check(story: Story) -> None:
+    """Who has quota is not admitted."""
+    story.admits = False
+    story.put("AdmissionCheck", "later", {"controllerName": "ctl"})
+
+
 def a_story(nominal: str = "10", **more: Any) -> Story:
     """Two workloads merely hold reservations of all there is, and one that matters more waits."""
     story = Story(Config(**more))
-    story.admits = False
-    story.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER)
+    waits_for_a_check(story)
+    story.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER, **CHECKED)
     story.submit("low", "cq", "5", priority=-1, age=2)
     story.submit("mid", "cq", "5", priority=0, age=1)
     story.settle()
@@ -79,8 +88,8 @@ def test_once_it_is_written_who_gave_waits_again() -> None:
 
 def test_what_is_left_over_wakes_who_was_parked() -> None:
     story = Story()
-    story.admits = False
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    waits_for_a_check(story)
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
     story.submit("big", "cq", "10", priority=-1)
     story.settle()
     story.submit("small", "cq", "4", priority=-1)
@@ -98,7 +107,7 @@ def the_domain_is_lost(story: Story) -> None:
 
 
 def the_queue_changes(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
 
 
 def the_preemptor_is_written_unchanged(story: Story) -> None:
@@ -127,8 +136,8 @@ def test_a_giver_that_moved_is_charged_as_it_stands_and_the_others_when_the_deci
     None
 ):
     story = Story()
-    story.admits = False
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
+    waits_for_a_check(story)
+    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
     for name in ("a", "b"):
         story.submit(name, "cq", "5", priority=-1)
     story.settle()
@@ -217,11 +226,11 @@ def test_what_is_left_over_is_nobodys_until_it_is_certain() -> None:
 
 def test_what_was_handed_on_in_this_cycle_is_no_victim_of_the_next_head() -> None:
     story = Story()
-    story.admits = False
+    waits_for_a_check(story)
     story.put("Cohort", "co", {"resourceGroups": groups(default="4")})
     for name in ("a", "b"):
-        story.queue(name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM)
-    story.queue("lender", "co", resourceGroups=groups(default="0"))
+        story.queue(name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM, **CHECKED)
+    story.queue("lender", "co", resourceGroups=groups(default="0"), **CHECKED)
     story.submit("one", "lender", "4", age=2)
     story.submit("two", "lender", "4", age=1)
     story.settle()

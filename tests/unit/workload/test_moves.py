@@ -72,8 +72,15 @@ class Life:
         self.assigned()
         for name in self.around.checks:
             self.verdict(name, "Ready")
+        if self.around.checks:
+            self.confirmed()
         assert self.phase is Phase.ADMITTED
         return self
+
+    def confirmed(self) -> Life:
+        return self.happens(
+            facts.Confirmed(**ME, revision=self.revision, seen=0, domain="queue-cq")
+        )
 
     def verdict(self, check: str, state: str, after: int | None = None, ago: int = 0) -> Life:
         assert self.workload is not None
@@ -120,11 +127,20 @@ def test_with_checks_the_reservation_comes_with_its_rows_a1() -> None:
     assert life.states == {"c1": "Pending", "c2": "Pending"}
 
 
-def test_the_second_ready_admits_and_not_the_first_a2() -> None:
-    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
-    assert (life.phase, life.said) == (Phase.QUOTA_RESERVED, [])
+def test_once_both_are_ready_it_is_admitted_when_the_scheduler_has_looked_again_a2() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready").confirmed()
+    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, Outcome.IGNORED)
     life.verdict("c2", "Ready")
+    assert (life.phase, life.said) == (Phase.QUOTA_RESERVED, [])
+    life.later(12).confirmed()
     assert (life.phase, life.said) == (Phase.ADMITTED, ["admitted"])
+
+
+def test_nobody_is_admitted_to_a_queue_that_was_stopped_first() -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Ready")
+    life.around.stopped = HOLD
+    life.confirmed()
+    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, Outcome.IGNORED)
 
 
 def test_a_retry_frees_the_quota_at_once_and_without_a_delay_it_competes_again_a5() -> None:
@@ -156,7 +172,7 @@ def test_a_later_retry_of_the_same_cycle_moves_the_wait_l4() -> None:
 
 
 def test_a_job_that_stops_slowly_waits_under_a_timer_of_its_own() -> None:
-    life = Life(Around(["c1"])).assigned().verdict("c1", "Ready").verdict("c1", "Retry", after=5)
+    life = Life(Around(["c1"])).admitted().verdict("c1", "Retry", after=5)
     assert life.phase is Phase.EVICTING
     # Due by the server's clock, and our own is behind: nothing wakes it while its job stops.
     life.later(4.9).happens(facts.TimerDue(**ME, kind="requeue"))
@@ -367,7 +383,7 @@ def test_the_last_missing_check_taken_off_the_queue_admits() -> None:
     life = Life(Around(["c1"])).assigned()
     life.around.checks = ()
     life.happens(QueueChanged(**ME))
-    assert life.phase is Phase.ADMITTED
+    assert life.confirmed().phase is Phase.ADMITTED
 
 
 def test_a_refusal_is_told_once() -> None:

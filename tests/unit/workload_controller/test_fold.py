@@ -99,6 +99,17 @@ class Bench:
         }
         return facts.Assigned(**ME, **(decided | fields))
 
+    def confirmed(self, key: str = KEY) -> facts.Confirmed:
+        known = self.controller.workloads.get(key)
+        _, namespace, name = key.split(".")
+        return facts.Confirmed(
+            namespace=namespace,
+            name=name,
+            revision=known.revision,
+            seen=self.revision,
+            domain="queue-cq",
+        )
+
     def perform(self, *batch: Heard) -> list[Message]:
         said: list[Message] = []
         rest = list(batch)
@@ -329,7 +340,8 @@ def test_what_a_check_adds_to_pods_is_in_what_the_runner_hears() -> None:
     verdict = facts.CheckReported(
         **ME, controller="ctl", check="c", cycle=0, state="Ready", pod_set_updates=(update,)
     )
-    (pods,) = admitted_by(bench, bench.heard(verdict)).pod_sets
+    bench.perform(bench.heard(verdict))
+    (pods,) = admitted_by(bench, bench.heard(bench.confirmed())).pod_sets
     assert pods.labels == {"rack": "7"}
     assert pods.node_selector == {"pool": "a", "zone": "b"}
 

@@ -113,6 +113,7 @@ def _admitted(stage: Stage) -> None:
             namespace="ns", name="giver", controller="ctl", check="c", cycle=cycle, state="Ready"
         )
     )
+    stage.say(stage.confirmed(GIVER))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""The look at a reservation before it becomes an admission. Source: LIFECYCLE 2.8, T08 and T09.
+
+Whether a reservation has passed its checks is found out when it, or what it has to pass, changes;
+those that have are kept in ``Domain.rechecks``, and looked at before the heads of the next cycle.
+Nothing is charged by a confirmation, so that as many go into one batch as there are.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from admittance.events.facts import Confirmed, Revoked
+from admittance.quota.catalog import Catalog
+from admittance.scheduler import cuts
+from admittance.scheduler.domain import Domain
+from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.world import World
+
+READY = "Ready"
+
+
+def note(world: World, member: Member) -> None:
+    """The workload is stored anew: it is to be looked at, or no longer."""
+    charge = member.charge
+    if charge is None or world.config.as_kueue:
+        return
+    if member.state == "QuotaReserved" and has_passed(world.catalog, member):
+        world.look_again(member)
+    elif charge.queue.domain is not None:
+        charge.queue.domain.rechecks.pop(member, None)
+
+
+def note_all(world: World, queue: Queue) -> None:
+    """What its reservations have to pass may be something else now."""
+    for member in queue.holding:
+        if member.state == "QuotaReserved":
+            note(world, member)
+
+
+def has_passed(catalog: Catalog, member: Member) -> bool:
+    """Every check that its reservation has to pass says Ready, by name."""
+    assert member.charge is not None
+    admission = member.charge.admission
+    states = dict(member.checks)
+    names = catalog.checks_to_pass(admission.cluster_queue, admission)
+    return all(states.get(name) == READY for name in names)
+
+
+def may_go_on(world: World, member: Member) -> bool:
+    """The queues admit what is reserved there. One that is inactive because a check cannot judge at
+    the moment makes no new reservation, but a verdict that was given counts; without its flavor or
+    check a workload waits for that to come back."""
+    charge = member.charge
+    assert charge is not None
+    catalog = world.catalog
+    queue = catalog.cluster_queues.get(charge.queue.name)
+    local = catalog.local_queues.get(member.local)
+    if queue is None or local is None or charge.queue.node is None or charge.queue.in_cycle:
+        return False
+    if queue.metadata.deletion_timestamp is not None:
+        return False
+    if any(one.spec.stop_policy not in ("", "None") for one in (queue, local)):
+        return False
+    flavors = {
+        name for place in charge.admission.pod_set_assignments for name in place.flavors.values()
+    }
+    checks = catalog.checks_to_pass(queue.metadata.name, charge.admission)
+    return flavors <= catalog.flavors.keys() and checks.keys() <= catalog.checks.keys()
+
+
+def due(world: World, domain: Domain, now: datetime) -> list[Confirmed | Revoked]:
+    """What is to be stated of reservations that have passed their checks; each is on its way from
+    now on. Whoever has to wait for others to leave is looked at again when they have."""
+    stated: list[Confirmed | Revoked] = []
+    unsure: list[Member] = []
+    for member in list(domain.rechecks):
+        charge = member.charge
+        del domain.rechecks[member]
+        if charge is None or charge.queue.domain is not domain or member.inflight:
+            continue
+        if member.state != "QuotaReserved" or not has_passed(world.catalog, member):
+            continue
+        if not may_go_on(world, member):
+            continue
+        if cuts.offered_no_more(member) or cuts.burdened(member, guilty=False) is not None:
+            unsure.append(member)
+        else:
+            stated.append(_confirmed(world, domain, member, now))
+    if unsure:
+        # The same question as after an edit, so that no more go than need be.
+        stated += cuts.due(world, domain, now)
+        for member in unsure:
+            if not member.inflight:
+                domain.rechecks[member] = None
+    return stated
+
+
+def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
+    world.under_way(member, domain, Say.CONFIRMED)
+    return Confirmed(**world.about(member, domain, now))
