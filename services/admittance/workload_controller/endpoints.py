@@ -83,7 +83,10 @@ class Endpoints:
         await self._active.caught_up.wait()
         async with self._active.lock:
             objects = self._controller.objects
-            planned = list(plan(objects, proposed.manifests, now=clock.now()))
+            planned = [
+                self._active.alive.known(one)
+                for one in plan(objects, proposed.manifests, now=clock.now())
+            ]
             problems = objections(objects, planned)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -24,13 +25,21 @@ log = structlog.get_logger()
 
 class Manifests:
     """The writing of one leader. Whoever calls holds its lock: manifests are written between two
-    batches of facts."""
+    batches of facts. ``on_checks`` is called when AdmissionChecks came, went or changed."""
 
-    def __init__(self, bus: Bus, controller: Controller, guard: Guard, durables: Durables) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        controller: Controller,
+        guard: Guard,
+        durables: Durables,
+        on_checks: Callable[[], None],
+    ) -> None:
         self._bus = bus
         self._controller = controller
         self._guard = guard
         self._durables = durables
+        self._on_checks = on_checks
 
     async def write(self, planned: list[Planned]) -> list[Applied]:
         """Writes what is planned; what to tell of each, with its revision. Raises StaleRevision,
@@ -61,6 +70,8 @@ class Manifests:
                 if kept.revision > self._controller.objects.expected(one.key):
                     self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
                 log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
+        if any(one.kind == "AdmissionCheck" for _, one in todo):
+            self._on_checks()
         return results
 
     async def remove(self, key: str, kept: Kept) -> None:
@@ -71,6 +82,7 @@ class Manifests:
         await state(self._bus, [said])
         self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
+        self._on_checks()
         try:
             await self._durables.after(self._controller.objects)
         except Unavailable as error:

@@ -165,6 +165,10 @@ def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> I
         told = Applied(
             kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome="created"
         )
+        if isinstance(manifest, AdmissionCheck):
+            # What its controller says of it; nobody else has a say in that.
+            status = old.object.status if old is not None else None
+            manifest = replace(manifest, status=status)  # noqa: PLW2901
         if old is None:
             filled = replace(
                 manifest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -31,11 +32,11 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 async def open_controller(
-    bus: Bus, floor: int, limits: Limits, durables: Durables
+    bus: Bus, floor: int, limits: Limits, durables: Durables, on_checks: Callable[[], None]
 ) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
     """The controller with the bucket read, the keys of workloads with something unsaid, a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
-    and what nobody told of."""
+    and what nobody told of. ``on_checks`` is called when that task reads of AdmissionChecks."""
     controller = Controller(await deployment_secret(bus), limits)
     told = await told_so_far(bus)
     adopted: list[Adopted] = []
@@ -66,6 +67,7 @@ async def open_controller(
                 if any(one.subject.startswith(_CHECKS) for one in said):
                     # Written by hand, past our door.
                     await durables.settle(controller.objects)
+                    on_checks()
         finally:
             await manifests.close()
 

@@ -21,12 +21,14 @@ from admittance.events.requests import Health, HealthReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import clock, lease_io, micro
 from admittance.runtime.bus import Bus
+from admittance.runtime.ending import end
 from admittance.runtime.errors import SetupError, Superseded, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract
 from admittance.workload.limits import limits_of
+from admittance.workload_controller.alive import Alive
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.durables import Durables
@@ -102,9 +104,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 leading.tenure.lost(CONTROLLER)
                 log.warning("superseded", epoch=epoch)
             else:
-                work.cancel()
-                with suppress(asyncio.CancelledError, Superseded):
-                    await work
+                with suppress(Superseded):
+                    await end(work)
     finally:
         await service.stop()
         watch.cancel()
@@ -140,6 +141,7 @@ class Active:
         self._progress = asyncio.Event()
         self._manifests: Manifests | None = None
         self._endpoints: Endpoints | None = None
+        self._alive: Alive | None = None
         self._config: asyncio.Task[None] | None = None
         self._memory: Memory | None = None
         self._performing: Performing | None = None
@@ -170,9 +172,9 @@ class Active:
         await self.guard.take()
         durables = Durables(self._bus)
         controller, unsaid, self._config, found = await open_controller(
-            self._bus, self._puller.floor, self._limits, durables
+            self._bus, self._puller.floor, self._limits, durables, self._on_checks
         )
-        self._manifests = Manifests(self._bus, controller, self.guard, durables)
+        self._manifests = Manifests(self._bus, controller, self.guard, durables, self._on_checks)
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
         self._config.add_done_callback(partial(self._on_deaf, leading))
@@ -203,6 +205,8 @@ class Active:
         performing = Performing(self._bus, controller, puts, self._memory)
         self._performing = performing
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
+        self._alive = Alive(self._bus, self, self._settings.beat_seconds)
+        await self._alive.start()
         await self._endpoints.start()
         self.ready = True
         log.info("serving", workloads=len(controller.workloads), floor=self._puller.floor)
@@ -218,6 +222,10 @@ class Active:
             self._progress.set()
             self._progress.clear()
 
+    def _on_checks(self) -> None:
+        if self._alive is not None:
+            self._alive.look()
+
     def _on_deaf(self, leading: asyncio.Task[None], hearing: asyncio.Task[None]) -> None:
         if not hearing.cancelled() and hearing.exception() is not None:
             self._deaf = hearing.exception()
@@ -228,6 +236,8 @@ class Active:
         self.ready = False
         if self._endpoints is not None:
             await self._endpoints.stop()
+        if self._alive is not None:
+            await self._alive.stop()
         if self._config is not None:
             self._config.cancel()
             await asyncio.gather(self._config, return_exceptions=True)
@@ -246,6 +256,12 @@ class Active:
         """How manifests are written, by whoever holds the lock."""
         assert self._manifests is not None, "endpoints are served by a leader"
         return self._manifests
+
+    @property
+    def alive(self) -> Alive:
+        """What was heard of check controllers."""
+        assert self._alive is not None, "endpoints are served by a leader"
+        return self._alive
 
     async def settled(self, sequence: int) -> SettledReply:
         """Waits until the fact at sequence had its effect; what became of it. Raises Unavailable

@@ -1,0 +1,210 @@
+"""Check controllers that live, fall silent and come back, and the queues that name their checks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.manifest import decode_object
+from admittance.events.requests import Queues, QueuesReply
+from admittance.events.system import CheckActive, CheckAlive
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, submit, workload
+
+pytestmark = pytest.mark.bus
+BEAT = {"ADMIT_BEAT_SECONDS": "0.4"}
+"""Whoever is silent for 1.2 s is lost."""
+
+
+def a_check(name: str, controller: str = "ctl") -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller},
+    }
+
+
+async def beat(bus: Bus, controller: str = "ctl", **said: Any) -> None:
+    payload = msgspec.json.encode(CheckAlive(**said)) if said else b""
+    await bus.nc.publish(f"admit.alive.check.{controller}", payload)
+
+
+async def check(bus: Bus, name: str) -> tuple[AdmissionCheck, int]:
+    entry = await get(bus, f"admissioncheck.{name}")
+    assert entry is not None
+    assert entry.value is not None
+    manifest = decode_object(entry.value).manifest
+    assert isinstance(manifest, AdmissionCheck)
+    return manifest, entry.revision
+
+
+async def active(bus: Bus, name: str) -> tuple[str, str] | None:
+    """Status and reason of the condition."""
+    found, _ = await check(bus, name)
+    if found.status is None:
+        return None
+    (condition,) = found.status.conditions
+    return condition.status, condition.reason
+
+
+async def why_closed(bus: Bus) -> str:
+    """Why the queue admits nobody; "" while it does, or nobody leads it yet."""
+    reply: QueuesReply = await ask(bus, "admit.api.queues", Queues(), QueuesReply)
+    closed = [one for one in reply.cluster_queues if one.name == "cq" and not one.active]
+    return f"{closed[0].reason}: {closed[0].message}" if closed else ""
+
+
+async def is_reserved(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and holds_quota(found)
+
+
+@pytest.mark.scenario("A19")
+async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller", **BEAT)
+    await fleet.start("scheduler")
+    # The queue comes before the check that it names.
+    await apply(bus, *queues("cq", cpu=4, admissionChecks=["budget"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+
+    async def closed_because(reason: str) -> bool:
+        return (await why_closed(bus)).startswith(reason)
+
+    await eventually(lambda: closed_because("AdmissionCheckNotFound"))
+    bad = CheckActive(active=False, reason="BadParametersRef", message="no Budget b")
+    await apply(bus, a_check("other", "ctl"))
+    await beat(bus, checks={"budget": bad})
+
+    async def heard() -> bool:
+        return await active(bus, "other") == ("True", "Active")
+
+    await eventually(heard)
+    # Its controller lives already and said what is wrong: no workload slips in between.
+    await apply(bus, a_check("budget", "ctl"))
+    assert await active(bus, "budget") == ("False", "BadParametersRef")
+    await beat(bus, checks={"budget": bad})
+
+    await eventually(lambda: closed_because("AdmissionCheckInactive"))
+    assert not await is_reserved(bus, "w")
+    await beat(bus, instance="a")
+
+    async def reserved() -> bool:
+        return await is_reserved(bus, "w")
+
+    await eventually(reserved)
+
+    async def lost() -> bool:
+        return await active(bus, "budget") == ("False", "ControllerLost")
+
+    await eventually(lost)
+    # What is reserved stays so.
+    assert await is_reserved(bus, "w")
+
+
+@pytest.mark.scenario("B8")
+async def test_a_second_check_of_one_controller_makes_the_queue_inactive(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller", **BEAT)
+    await fleet.start("scheduler")
+    await apply(bus, a_check("a"), *queues("cq", cpu=4, admissionChecks=["a", "b"]))
+    await apply(bus, a_check("b"))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+
+    async def conflicts() -> bool:
+        return (await why_closed(bus)).startswith("ConflictingAdmissionChecks")
+
+    await eventually(conflicts)
+    assert not await is_reserved(bus, "w")
+    await apply(bus, *queues("cq", cpu=4, admissionChecks=["b"]))
+    await eventually(lambda: is_reserved(bus, "w"))
+
+
+async def test_a_new_leader_waits_before_it_counts_anybody_as_lost(fleet: Fleet, bus: Bus) -> None:
+    first = await fleet.start("workload-controller", **BEAT)
+    await apply(bus, a_check("a"), a_check("silent", "never"))
+    await beat(bus)
+
+    async def is_active() -> bool:
+        return await active(bus, "a") == ("True", "Active")
+
+    await eventually(is_active)
+    await first.kill()
+    await fleet.start("workload-controller", **BEAT)
+
+    async def lost() -> bool:
+        return await active(bus, "a") == ("False", "ControllerLost")
+
+    await eventually(lost)
+    assert await active(bus, "silent") is None
+
+
+async def test_a_flood_of_heartbeats_is_one_write(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller", **BEAT)
+    await apply(bus, a_check("a"))
+    before = (await check(bus, "a"))[1]
+    payload = msgspec.json.encode(CheckAlive(instance="i", message="alive"))
+    for _ in range(20_000):
+        await bus.nc.publish("admit.alive.check.ctl", payload)
+        await bus.nc.publish("admit.alive.check.nobody", payload)
+    await bus.nc.publish("admit.alive.check.ctl", b"{nonsense")
+    await bus.nc.flush()
+
+    async def written() -> bool:
+        return await active(bus, "a") == ("True", "Active")
+
+    await eventually(written)
+    found, revision = await check(bus, "a")
+    # One put, with the guard before it.
+    assert revision <= before + 4
+    # And it is no change of the object, whoever applies it again.
+    reply = await apply(bus, a_check("a"))
+    assert [one.outcome for one in reply.results] == ["unchanged"]
+    assert found.metadata.generation == 1
+
+
+async def test_what_a_controller_said_of_itself_survives_an_edit(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
+    forged = {
+        **a_check("a"),
+        "status": {"conditions": [{"type": "Active", "status": "False", "reason": "Forged"}]},
+    }
+    await apply(bus, forged)
+    assert await active(bus, "a") is None
+    await beat(bus)
+
+    async def written() -> bool:
+        return await active(bus, "a") == ("True", "Active")
+
+    await eventually(written)
+    changed = json.loads(json.dumps(forged))
+    changed["spec"]["checkTimeoutSeconds"] = 60
+    await apply(bus, changed)
+    assert await active(bus, "a") == ("True", "Active")
+    assert (await check(bus, "a"))[0].metadata.generation == 2
+
+
+async def test_two_programs_under_one_name_are_told_of(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
+    await apply(bus, a_check("a"))
+    await beat(bus, instance="one", program="budget.py")
+    await beat(bus, instance="two", program="approval.py")
+
+    async def told() -> bool:
+        found, _ = await check(bus, "a")
+        return found.status is not None and (
+            "approval.py, budget.py" in found.status.conditions[0].message
+        )
+
+    await eventually(told)

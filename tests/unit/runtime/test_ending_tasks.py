@@ -1,0 +1,36 @@
+"""Tasks end, whatever they do with a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime.ending import end
+
+
+async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> None:
+    lost = asyncio.Event()
+
+    async def careless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            lost.set()
+        await asyncio.sleep(3600)
+
+    task = asyncio.create_task(careless())
+    await asyncio.sleep(0)
+    await asyncio.wait_for(end(task, again_seconds=0.01), 5)
+    assert lost.is_set()
+    assert task.cancelled()
+
+
+async def test_what_it_raised_instead_is_told() -> None:
+    async def broken() -> None:
+        raise ValueError("why")
+
+    task = asyncio.create_task(broken())
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="why"):
+        await end(task)
