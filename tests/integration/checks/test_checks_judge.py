@@ -19,6 +19,7 @@ from admittance.checks import (
     Verdict,
     Withdrawal,
 )
+from admittance.events.subjects import STREAM
 from admittance.events.system import CheckAlive
 from admittance.runtime import check_durables
 from admittance.runtime.bus import Bus
@@ -399,3 +400,34 @@ async def test_of_an_unbegun_cycle_only_the_newest_is_judged_and_never_two_at_on
     assert [one.cycle for one in asker.heard] == begun
     assert begun[0] == 1
     assert begun[-1] == 6
+
+
+async def test_a_judgement_may_take_longer_than_the_server_waits(
+    asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.checks.hearing.PROGRESS_SECONDS", 0.4)
+    settings = {**check_durables.settings(NAME), "ack_wait": 1_000_000_000}
+    durable = settings["name"]
+    await bus.api(
+        f"CONSUMER.CREATE.{STREAM}.{durable}", {"stream_name": STREAM, "config": settings}
+    )
+    working = await bus.nc.subscribe(f"$JS.ACK.{STREAM}.{durable}.>")
+    await bus.nc.flush()
+    budget = AdmissionCheckController(NAME)
+    go = asyncio.Event()
+
+    @budget.check
+    async def decide(_: Request) -> Verdict:
+        await go.wait()
+        return Ready()
+
+    async with running(budget, nats_server.url):
+        await asker.ask(requested())
+        # Ten times a fifth of a second: twice as long as the server waits.
+        for _ in range(10):
+            assert (await working.next_msg(timeout=20)).data == b"+WPI"
+        go.set()
+        await until(lambda: asker.states() == ["Ready"])
+        await asker.until_acknowledged()
+        info = await bus.api(f"CONSUMER.INFO.{STREAM}.{durable}")
+    assert info["delivered"]["consumer_seq"] == 1, "it was delivered once"

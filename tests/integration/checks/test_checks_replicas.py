@@ -1,0 +1,188 @@
+"""Check controllers as processes: they share work, die, and end in order; nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from admittance.events.subjects import STREAM
+from admittance.runtime import check_durables
+from admittance.runtime.bus import Bus
+
+from asking import NAME, Asker, requested, withdrawn
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+PROGRAM = Path(__file__).with_name("controllers.py")
+
+
+class Replicas:
+    """Processes of one controller."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.processes: list[asyncio.subprocess.Process] = []
+
+    async def start(self, which: str, name: str = NAME) -> asyncio.subprocess.Process:
+        number = len(self.processes)
+        with (self.folder / f"log-{number}").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(PROGRAM),
+                which,
+                name,
+                str(self.folder),
+                env={**os.environ, "ADMIT_NATS_URL": self.url, "ADMIT_LOG": "json"},
+                stderr=log,
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, number: int) -> str:
+        return (self.folder / f"log-{number}").read_text()
+
+    async def until_serving(self, count: int = 1) -> None:
+        def all_serve() -> bool:
+            return all("check_controller_started" in self.log(i) for i in range(count))
+
+        await until(all_serve)
+
+    def begun(self) -> list[str]:
+        notes = self.folder / "begun"
+        return notes.read_text().split() if notes.exists() else []
+
+    async def stop(self) -> None:
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+async def replicas(nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Replicas]:
+    replicas = Replicas(nats_server.url, tmp_path)
+    yield replicas
+    await replicas.stop()
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    """Of a durable that sends again after two seconds what nobody acknowledged."""
+    settings = {**check_durables.settings(NAME), "ack_wait": 2_000_000_000}
+    await bus.api(
+        f"CONSUMER.CREATE.{STREAM}.{settings['name']}",
+        {"stream_name": STREAM, "config": settings},
+    )
+    return await Asker(bus).start(durable=False)
+
+
+async def test_replicas_share_the_work_and_each_request_is_judged_once(
+    asker: Asker, replicas: Replicas
+) -> None:
+    for _ in range(2):
+        await replicas.start("ready")
+    await replicas.until_serving(2)
+    for start in range(0, 600, 50):
+        await asker.ask(*[requested(f"w{i}") for i in range(start, start + 50)])
+    await until(lambda: len(asker.heard) == 600)
+    await asker.until_acknowledged()
+    assert len({one.name for one in asker.heard}) == 600
+    await until(lambda: all(replicas.log(i).count("check_judged") > 50 for i in range(2)))
+
+
+async def test_what_a_killed_replica_was_judging_comes_to_another_one(
+    asker: Asker, replicas: Replicas, tmp_path: Path
+) -> None:
+    first = await replicas.start("slow")
+    await replicas.until_serving()
+    await asker.ask(*[requested(f"w{i}") for i in range(5)])
+    await until(lambda: len(replicas.begun()) == 5)
+    first.kill()
+    await first.wait()
+    await replicas.start("slow")
+    await until(lambda: len(replicas.begun()) == 10)
+    assert not asker.heard
+    (tmp_path / "go").touch()
+    await until(lambda: len(asker.heard) == 5)
+    await asker.until_acknowledged()
+    assert {one.name for one in asker.heard} == {f"w{i}" for i in range(5)}
+
+
+async def test_asked_to_end_it_finishes_what_is_under_way(
+    asker: Asker, replicas: Replicas, tmp_path: Path
+) -> None:
+    process = await replicas.start("slow")
+    await replicas.until_serving()
+    await asker.ask(requested())
+    await until(lambda: bool(replicas.begun()))
+    process.send_signal(signal.SIGTERM)
+    (tmp_path / "go").touch()
+    assert await within(process.wait()) == 0
+    await until(lambda: asker.states() == ["Ready"])
+    assert await asker.unacknowledged() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_what_does_not_end_in_its_grace_is_handed_back_unjudged(
+    asker: Asker, replicas: Replicas, number: signal.Signals
+) -> None:
+    process = await replicas.start("stuck")
+    await replicas.until_serving()
+    await asker.ask(*[requested(f"w{i}") for i in range(40)])
+    await until(lambda: len(replicas.begun()) == 16)
+    process.send_signal(number)
+    assert await within(process.wait(), 8.0) == 0
+    assert not asker.heard
+    assert await asker.unacknowledged() == 40
+    # At once, and not after the server has waited: all of it was handed back.
+    await replicas.start("ready")
+    await until(lambda: len(asker.heard) == 40, 8.0)
+
+
+async def test_a_withdrawal_reaches_the_replica_that_judges_whoever_gets_the_delivery(
+    asker: Asker, replicas: Replicas, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        await replicas.start("book")
+    await replicas.until_serving(3)
+    await asker.ask(*[requested(f"w{i}") for i in range(12)])
+    await until(lambda: len(list(tmp_path.glob("booked-*"))) == 12)
+    await asker.ask(*[withdrawn(f"w{i}") for i in range(12)])
+    await until(lambda: not list(tmp_path.glob("booked-*")))
+    await asker.until_acknowledged()
+    (tmp_path / "go").touch()
+    await asker.ask(requested("last", 2))
+    await until(lambda: "Ready" in asker.states("last"))
+    assert {one.name for one in asker.heard if one.state == "Ready"} == {"last"}
+
+
+async def test_after_a_kill_of_the_server_judging_goes_on(
+    asker: Asker, replicas: Replicas, nats_server: TestServer
+) -> None:
+    await replicas.start("ready")
+    await replicas.until_serving()
+    await asker.ask(*[requested(f"w{i}") for i in range(20)])
+    await until(lambda: len(asker.heard) == 20)
+    await nats_server.restart_after_kill()
+    await asker.bus.connected()
+    await asker.ask(*[requested(f"later{i}") for i in range(20)])
+    await until(lambda: len({one.name for one in asker.heard}) == 40)
+    await asker.until_acknowledged()
+
+
+async def test_a_controller_waits_for_the_bus_and_ends_in_order_before_it_is_there(
+    replicas: Replicas,
+) -> None:
+    replicas.url = "nats://127.0.0.1:9"
+    process = await replicas.start("ready")
+    await until(lambda: "not_connected_yet" in replicas.log(0))
+    process.send_signal(signal.SIGTERM)
+    assert await within(process.wait()) == 0

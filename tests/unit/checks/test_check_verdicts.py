@@ -1,0 +1,136 @@
+"""What a check may answer, what it is asked, and trying a check out without a bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.checks import (
+    AdmissionCheckController,
+    BadParameters,
+    Pending,
+    Ready,
+    Rejected,
+    Request,
+    Retry,
+    Verdict,
+    Workload,
+)
+
+
+@pytest.mark.parametrize(
+    ("after", "want"),
+    [
+        pytest.param(None, None, id="no delay of its own"),
+        pytest.param(0, 0, id="at once"),
+        pytest.param(3600, 3600, id="whole seconds"),
+        pytest.param(0.001, 1, id="a part of a second is a whole one"),
+        pytest.param(timedelta(minutes=2, milliseconds=1), 121, id="a timedelta, rounded up"),
+    ],
+)
+def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None) -> None:
+    assert Retry("spent", after=after).seconds() == want
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: Retry("x", after=-1), id="a delay below zero"),
+        pytest.param(lambda: Retry("x", after=float("nan")), id="a delay that is no number"),
+        pytest.param(lambda: Retry("x", after=float("inf")), id="a delay without end"),
+        pytest.param(lambda: Retry("x", after="1h"), id="a delay in words"),  # type: ignore[arg-type]
+        pytest.param(lambda: Retry("x", after=True), id="a truth for a delay"),
+        pytest.param(lambda: Ready(None), id="no message, where one is said"),  # type: ignore[arg-type]
+        pytest.param(
+            lambda: Ready("x", pod_set_updates=[{"labels": {}}]), id="an update of no pod set"
+        ),
+        pytest.param(
+            lambda: Ready("x", pod_set_updates=[{"name": "a", "labels": {"a": 1}}]),
+            id="a label that is no text",
+        ),
+    ],
+)
+def test_a_wrong_verdict_is_refused_where_it_is_made(make: Callable[[], Verdict]) -> None:
+    with pytest.raises(ValueError):
+        make()
+
+
+class Budget(msgspec.Struct):
+    limit: int
+
+
+def controller(answer: Any, **more: Any) -> AdmissionCheckController:
+    made = AdmissionCheckController("example.com/budget", **more)
+
+    @made.check
+    async def decide(request: Request) -> Any:
+        return answer(request)
+
+    return made
+
+
+async def test_a_check_is_tried_out_without_a_bus() -> None:
+    def answer(request: Request) -> Verdict:
+        if request.parameters["limit"] > len(request.namespace):
+            return Ready(f"{request.workload.queue} {request.workload.labels['team']}")
+        return Retry("spent", after=2**request.retry_count)
+
+    budget = controller(answer)
+    asked = Request(
+        namespace="team-a",
+        parameters={"limit": 7},
+        workload=Workload({"queueName": "q"}, {"team": "a"}),
+    )
+    assert await budget.judge(asked) == Ready("q a")
+    asked = Request(namespace="team-a", parameters={"limit": 1}, retry_count=3)
+    assert await budget.judge(asked) == Retry("spent", after=8)
+
+
+def test_a_plain_function_is_tried_out_too() -> None:
+    budget = AdmissionCheckController("example.com/budget")
+
+    @budget.check
+    def decide(request: Request) -> Verdict:
+        assert request.report_from_thread(Pending("looking"))
+        return Rejected("no")
+
+    asked = Request()
+    assert asyncio.run(budget.judge(asked)) == Rejected("no")
+    assert asked.reported == [Pending("looking")]
+
+
+async def test_parameters_of_a_trial_become_the_struct() -> None:
+    budget = controller(lambda asked: Ready(f"{asked.parameters.limit}"), parameters=Budget)
+    assert await budget.judge(Request(parameters={"limit": 3})) == Ready("3")
+    assert await budget.judge(Request(parameters=Budget(limit=4))) == Ready("4")
+    with pytest.raises(BadParameters, match="limit"):
+        await budget.judge(Request())
+
+
+@pytest.mark.parametrize("answer", [True, "Ready", {"state": "Ready"}, Ready])
+async def test_an_answer_that_is_no_verdict_is_an_error_of_the_check(answer: Any) -> None:
+    with pytest.raises(TypeError, match="return Pending, Ready, Retry or Rejected"):
+        await controller(lambda _: answer).judge(Request())
+
+
+def test_a_controller_is_refused_what_cannot_be() -> None:
+    with pytest.raises(ValueError):
+        AdmissionCheckController("")
+    with pytest.raises(ValueError, match="concurrency"):
+        AdmissionCheckController("a", concurrency=0)
+    budget = controller(lambda _: Ready())
+    with pytest.raises(ValueError, match="has a check already"):
+        budget.check(print)
+
+
+async def test_nothing_is_reported_by_a_controller_that_does_not_run() -> None:
+    budget = controller(lambda _: Ready())
+    with pytest.raises(RuntimeError, match="not running"):
+        await budget.report(Request().reference, Ready())
+    with pytest.raises(RuntimeError, match="no check"):
+        await AdmissionCheckController("a").serve()

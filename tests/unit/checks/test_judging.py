@@ -1,0 +1,332 @@
+"""Requests and withdrawals in every order: what is called, said and acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from admittance.checks.judging import Judging
+from admittance.checks.memory import Identity
+from admittance.checks.request import Request, Withdrawal, pointless
+from admittance.checks.verdicts import Ready, Retry, Verdict
+
+from servers import until
+
+
+def of(name: str = "w", cycle: int = 1, uid: str = "u") -> Identity:
+    return Identity(uid, "ns", name, "c", cycle)
+
+
+class Room:
+    """A `Judging` with everything around it noted in order: what is called ("w 1"), what is said,
+    freed, acknowledged ("ack r1"), handed back ("nak r1")."""
+
+    def __init__(
+        self,
+        judge: Callable[[Request], Awaitable[Verdict | None]] | None = None,
+        *,
+        free: Callable[[Withdrawal], Awaitable[None]] | None = None,
+        concurrency: int = 10,
+    ) -> None:
+        self.story: list[str] = []
+        self._settled: set[str] = set()
+        self._inner = judge
+        self.judging = Judging(
+            self, judge=self._judge, say=self._say, freed=free, concurrency=concurrency
+        )
+
+    async def _judge(self, request: Request) -> Verdict | None:
+        self.story.append(f"{request.name} {request.cycle}")
+        return Ready() if self._inner is None else await self._inner(request)
+
+    async def _say(self, request: Request, verdict: Verdict) -> bool:
+        if pointless(request, verdict):
+            return False
+        request.said += 1
+        await asyncio.sleep(0)
+        self.story.append(f"{verdict.state} {request.name} {request.cycle}")
+        return True
+
+    def done(self, reply: str) -> None:
+        self._settle("ack", reply)
+
+    def again(self, reply: str, delay_seconds: float = 0.0) -> None:
+        self._settle("nak", reply)
+
+    def _settle(self, word: str, reply: str) -> None:
+        # As at the real desk: the first word counts.
+        if reply and reply not in self._settled:
+            self._settled.add(reply)
+            self.story.append(f"{word} {reply}")
+
+    def let_wait(self, reply: str) -> None:
+        self.story.append(f"rest {reply}")
+
+    def ask(self, identity: Identity, reply: str) -> Request:
+        request = Request(
+            namespace="ns", name=identity.name, uid=identity.uid, check="c", cycle=identity.cycle
+        )
+        self.judging.requested(identity, request, reply)
+        return request
+
+    async def until(self, *lines: str) -> None:
+        await until(lambda: all(line in self.story for line in lines), 5.0)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+async def forever(_: Request) -> Verdict:
+    await asyncio.Event().wait()
+    raise AssertionError("not reached")
+
+
+async def test_a_delivery_is_acknowledged_after_its_verdict_and_judged_once() -> None:
+    room = Room()
+    room.ask(of(), "r1")
+    await room.until("ack r1")
+    room.ask(of(), "r2")
+    assert room.story == ["w 1", "Ready w 1", "ack r1", "ack r2"]
+
+
+async def test_what_is_heard_again_while_it_is_judged_is_one_judgement() -> None:
+    go = asyncio.Event()
+
+    async def judge(_: Request) -> Verdict:
+        await go.wait()
+        return Ready()
+
+    room = Room(judge)
+    room.ask(of(), "r1")
+    await room.settle()
+    room.ask(of(), "r2")
+    go.set()
+    await room.until("ack r2")
+    assert room.story == ["w 1", "ack r1", "Ready w 1", "ack r2"]
+
+
+async def test_a_namesake_with_another_uid_is_another_workload() -> None:
+    room = Room()
+    room.ask(of(uid="old"), "r1")
+    room.ask(of(uid="new"), "r2")
+    await room.until("ack r1", "ack r2")
+    assert room.story.count("w 1") == 2
+
+
+async def test_an_old_cycle_that_comes_again_late_is_not_judged() -> None:
+    room = Room(forever)
+    room.ask(of(cycle=3), "r3")
+    await room.settle()
+    room.ask(of(cycle=2), "r2")
+    assert room.story == ["w 3", "ack r2"]
+    await room.judging.stop(0)
+
+
+async def test_a_withdrawal_that_comes_before_its_request_prevents_it() -> None:
+    room = Room()
+    room.judging.withdrawn(of(), "Preempted", "")
+    room.ask(of(), "r1")
+    await room.settle()
+    assert room.story == ["ack r1"]
+
+
+async def test_a_retry_of_another_check_prevents_nothing() -> None:
+    room = Room()
+    room.judging.withdrawn(of(), "AdmissionCheck", "x")
+    room.ask(of(), "r1")
+    await room.until("ack r1")
+    assert room.story == ["ack x", "w 1", "Ready w 1", "ack r1"]
+
+
+async def test_a_withdrawal_ends_what_is_under_way_without_a_verdict() -> None:
+    room = Room(forever)
+    request = room.ask(of(), "r1")
+    await room.settle()
+    room.judging.withdrawn(of(), "Preempted", "x")
+    await room.until("ack r1", "ack x")
+    assert request.withdrawn == "Preempted"
+    assert room.story[0] == "w 1"
+    assert not [line for line in room.story if line.startswith("Ready")]
+
+
+async def test_a_second_withdrawal_ends_what_the_first_one_let_go_on() -> None:
+    freed: list[str] = []
+
+    async def free(withdrawal: Withdrawal) -> None:
+        freed.append(withdrawal.reason)
+
+    room = Room(forever, free=free)
+    room.ask(of(), "r1")
+    await room.settle()
+    room.judging.withdrawn(of(), "AdmissionCheck", "x")
+    await room.until("ack x")
+    assert "ack r1" not in room.story
+    room.judging.withdrawn(of(), "Deactivated", "y")
+    await room.until("ack r1", "ack y")
+    assert freed == ["AdmissionCheck", "Deactivated"]
+
+
+async def test_what_is_withdrawn_before_it_began_leaves_its_place_to_others() -> None:
+    room = Room(concurrency=1)
+    room.ask(of("a"), "r1")
+    # In the same breath: its task exists and has not taken its first step.
+    room.judging.withdrawn(of("a"), "Preempted", "x")
+    room.ask(of("b"), "r2")
+    await room.until("ack r1", "ack r2")
+    assert room.story.count("b 1") == 1
+
+
+async def test_who_waits_for_a_place_is_withdrawn_without_being_called() -> None:
+    go = asyncio.Event()
+
+    async def judge(_: Request) -> Verdict:
+        await go.wait()
+        return Ready()
+
+    room = Room(judge, concurrency=1)
+    room.ask(of("a"), "r1")
+    room.ask(of("b"), "r2")
+    await room.settle()
+    room.judging.withdrawn(of("b"), "Preempted", "x")
+    go.set()
+    await room.until("ack r1", "ack r2", "ack x")
+    assert "b 1" not in room.story
+
+
+async def test_the_callback_runs_here_only_for_a_delivery_or_for_what_was_judged_here() -> None:
+    freed: list[str] = []
+
+    async def free(withdrawal: Withdrawal) -> None:
+        freed.append(withdrawal.name)
+
+    room = Room(free=free)
+    room.ask(of("mine"), "r1")
+    await room.until("ack r1")
+    room.judging.withdrawn(of("mine"), "Preempted", "")
+    room.judging.withdrawn(of("theirs"), "Preempted", "")
+    room.judging.withdrawn(of("unknown"), "Preempted", "x")
+    await room.until("ack x")
+    await room.settle()
+    room.judging.withdrawn(of("mine"), "Preempted", "y")
+    await room.until("ack y")
+    assert freed == ["mine", "unknown"]
+
+
+async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("admittance.checks.judging.PAUSE_MIN", 0.01)
+    calls = 0
+
+    async def free(_: Withdrawal) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise OSError("the provider is down")
+
+    room = Room(free=free)
+    room.judging.withdrawn(of(), "Preempted", "x")
+    room.judging.withdrawn(of(), "Preempted", "y")
+    await room.until("ack x", "ack y")
+    assert calls == 3
+
+
+async def test_a_check_that_fails_is_called_again_and_holds_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("admittance.checks.judging.PAUSE_MIN", 0.05)
+
+    async def judge(request: Request) -> Verdict | None:
+        if room.story.count(f"{request.name} 1") == 1:
+            raise OSError("down")
+        return Ready()
+
+    room = Room(judge, concurrency=1)
+    room.ask(of("a"), "r1")
+    room.ask(of("b"), "r2")
+    await room.until("ack r1", "ack r2")
+    assert "rest r1" in room.story
+    assert room.story.index("b 1") < room.story.index("Ready a 1")
+    assert room.story.count("Pending a 1") == 1
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(None, id="nothing at all"),
+        pytest.param(asyncio.CancelledError(), id="a cancellation of its own making"),
+    ],
+)
+async def test_what_is_no_verdict_is_a_failure(what: BaseException | None) -> None:
+    async def judge(_: Request) -> Verdict | None:
+        if what is not None:
+            raise what
+        return None
+
+    room = Room(judge)
+    room.ask(of(), "r1")
+    await room.until("Pending w 1")
+    assert "ack r1" not in room.story
+    await room.judging.stop(0)
+    assert "nak r1" in room.story
+
+
+async def test_who_has_reported_itself_may_answer_nothing_more() -> None:
+    async def judge(request: Request) -> Verdict | None:
+        await room.judging._say(request, Retry("later"))
+        return None
+
+    room = Room(judge)
+    room.ask(of(), "r1")
+    await room.until("ack r1")
+    assert room.story == ["w 1", "Retry w 1", "ack r1"]
+
+
+async def test_a_failing_check_makes_room_for_a_newer_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def judge(request: Request) -> Verdict:
+        if request.cycle == 1:
+            raise OSError("down")
+        return Ready()
+
+    room = Room(judge)
+    room.ask(of(cycle=1), "r1")
+    await room.until("Pending w 1")
+    room.ask(of(cycle=2), "r2")
+    await room.until("ack r1", "ack r2")
+    assert room.story[-2:] == ["Ready w 2", "ack r2"]
+
+
+async def test_the_end_hands_back_what_was_not_begun_and_waits_for_what_was() -> None:
+    go = asyncio.Event()
+
+    async def judge(_: Request) -> Verdict:
+        await go.wait()
+        return Ready()
+
+    room = Room(judge, concurrency=1)
+    room.ask(of("a"), "r1")
+    room.ask(of("b"), "r2")
+    await room.settle()
+    room.ask(of("a", 2), "r3")
+    ending = asyncio.create_task(room.judging.stop(5.0))
+    await room.settle()
+    room.ask(of("c"), "r4")
+    room.judging.withdrawn(of("d"), "Preempted", "x")
+    go.set()
+    await ending
+    assert {"nak r2", "nak r3", "nak r4", "nak x"} <= set(room.story)
+    assert room.story.index("Ready a 1") < room.story.index("ack r1")
+    assert not {"b 1", "a 2", "c 1"} & set(room.story)
+
+
+async def test_what_does_not_end_in_its_grace_is_cancelled_and_handed_back() -> None:
+    room = Room(forever)
+    room.ask(of(), "r1")
+    await room.settle()
+    await room.judging.stop(0.01)
+    assert room.story == ["w 1", "nak r1"]
