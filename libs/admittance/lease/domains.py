@@ -6,6 +6,8 @@ from typing import Final
 
 CONTROLLER: Final = "service-workload-controller"
 """The workload-controller is led as a whole: preemptions and swaps would cross the parts."""
+RETRY_TIMER: Final = "service-retry-timer"
+"""So is the retry-timer: one hand on the stream of timers."""
 
 
 def cohort_domain(root: str) -> str:

@@ -86,6 +86,12 @@ class Effects:
         """Timers of it that came due in between."""
         return _between(self._timers[key], since, through)
 
+    def is_timed(self, key: str, before: StoredWorkload, after: StoredWorkload) -> bool:
+        """A timer alone has led from one version to the other."""
+        since, through = before.status.log.fact, after.status.log.fact
+        timers = self.timed(key, since, through)
+        return timers == [through] and self.read(key, since, through) == timers
+
     def stored(self, key: str, entry: Stored, workload: StoredWorkload | None) -> None:
         """A version of a workload. Its last fact must have counted, if it met what came before."""
         if workload is not None:

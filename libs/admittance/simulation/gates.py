@@ -176,11 +176,7 @@ def _rows(
         round_over = before.status.admission_cycle < after.status.admission_cycle
         if row.retry_count > count and not (said or timers or (was == "Retry" and round_over)):
             yield f"{row.name} counts a retry that is not over (3.1)"
-    if (
-        through in effects.timed(key, since, through)
-        and effects.read(key, since, through) == [through]
-        and _woke(before, after)
-    ):
+    if effects.is_timed(key, before, after) and _woke(before, after):
         yield from _round(before, after)
 
 

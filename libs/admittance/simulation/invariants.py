@@ -13,13 +13,14 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.subjects import OUTPUTS
-from admittance.simulation import cuts, gates, lifecycle, naive, preemption
+from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption
 from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.stream import Stored
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 
@@ -75,12 +76,11 @@ class Seen:
 class Invariants:
     """Looks at every step. Raises Broken."""
 
-    def __init__(self, kernel: Kernel, slack: timedelta, drain: timedelta) -> None:
-        """``slack``: by how much a clock may be ahead. ``drain``: how long quota waits for a job
-        that does not stop."""
+    def __init__(self, kernel: Kernel, slack: timedelta, limits: Limits) -> None:
+        """``slack``: by how much a clock may be ahead."""
         self._kernel = kernel
         self._slack = slack
-        self._drain = drain
+        self._limits = limits
         self.seen: dict[str, Seen] = {}
         self.usage: dict[str, naive.Usage] = {}
         self.queues: dict[str, Any] = {}
@@ -157,9 +157,22 @@ class Invariants:
             found = lifecycle.broken(old, new, latest)
             found += gates.broken(key, old, new, latest, self._around, self.effects)
             found += after.seconds.saw(new)
+            if old is not None and self.effects.is_timed(key, old, new):
+                found += deadlines.broken(old, new, latest, self._limits)
             if found:
                 raise Broken(f"{key}: {'; '.join(found)}")
         self._charge(key, before, after)
+        if after.where == "admitted" and before.where == "reserved":
+            self._rechecked(key, after)
+
+    def _rechecked(self, key: str, after: Seen) -> None:
+        """What becomes an admission is within quota, as the quotas are now. LIFECYCLE 2.8."""
+        assert after.workload is not None
+        assert after.workload.status.admission is not None
+        queue = after.workload.status.admission.cluster_queue
+        for fr, much in after.usage.items():
+            if much and naive.exceeds(queue, fr, self.queues, self.cohorts, self.usage):
+                raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
 
     def _step(self, key: str, before: Seen, after: Seen) -> None:
         old, new = before.workload, after.workload
@@ -199,7 +212,9 @@ class Invariants:
         evicted = find(before.workload, Type.EVICTED) if before.workload is not None else None
         if evicted is None or evicted.status != "True" or evicted.last_transition_time is None:
             return False
-        return self._kernel.time() + self._slack >= evicted.last_transition_time + self._drain
+        return (
+            self._kernel.time() + self._slack >= evicted.last_transition_time + self._limits.drain
+        )
 
     def _charge(self, key: str, before: Seen, after: Seen) -> None:
         if before.usage == after.usage:

@@ -22,3 +22,5 @@ class Mechanisms(NamedTuple):
     """What follows from several workloads at once is written as a whole or not at all."""
     claims: bool = True
     """An admission is started by who has its claim."""
+    timers_compared: bool = True
+    """The schedules that stand are compared with those that should, now and then."""

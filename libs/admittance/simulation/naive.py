@@ -76,6 +76,41 @@ def available(
     usage: Mapping[str, Usage],
 ) -> int:
     """What may still be used in that queue; negative: it is over. Cohorts without a cycle."""
+    mine = _built(queue, fr, queues, cohorts, usage)
+    return mine.available() if mine is not None else 0
+
+
+def exceeds(
+    queue: str,
+    fr: FR,
+    queues: Mapping[str, Any],
+    cohorts: Mapping[str, Any],
+    usage: Mapping[str, Usage],
+) -> bool:
+    """The queue, or a cohort that it takes from, uses more than it may."""
+    node = _built(queue, fr, queues, cohorts, usage)
+    while node is not None:
+        limit = node.subtree
+        if node.parent is not None:
+            if node.borrow is None:
+                limit = node.usage
+            else:
+                limit += node.borrow
+        if node.usage > limit:
+            return True
+        if node.usage <= node.guaranteed():
+            return False
+        node = node.parent
+    return False
+
+
+def _built(
+    queue: str,
+    fr: FR,
+    queues: Mapping[str, Any],
+    cohorts: Mapping[str, Any],
+    usage: Mapping[str, Usage],
+) -> _Node | None:
     nodes: dict[str, _Node] = {}
 
     def cohort(name: str) -> _Node:
@@ -102,9 +137,9 @@ def available(
         if name == queue:
             mine = node
     if mine is None:
-        return 0
+        return None
     root = mine
     while root.parent is not None:
         root = root.parent
     root.build()
-    return mine.available()
+    return mine

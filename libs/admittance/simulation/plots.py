@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -172,4 +173,9 @@ def scenario(rng: Random) -> Scenario:
     return Scenario(manifests, sayings, applyings, faults_of(rng), skews(rng))
 
 
-__all__ = ["checked", "contested", "preempting", "reconfigured", "scenario"]
+PLOTS: Final[dict[str, Callable[[Random], Scenario]]] = {
+    plot.__name__: plot for plot in (scenario, checked, contested, preempting, reconfigured)
+}
+"""By name."""
+
+__all__ = ["PLOTS", "checked", "contested", "preempting", "reconfigured", "scenario"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from admittance.simulation.actors.checks import Checks
 from admittance.simulation.actors.controller import WorkloadController
 from admittance.simulation.actors.jobs import Folder, silence
+from admittance.simulation.actors.retry_timer import RetryTimer
 from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
 from admittance.simulation.actors.service import Service
@@ -55,7 +56,7 @@ class World:
         self.story = Story(lambda: self.kernel.now, keep=keep)
         self.server = Server(self.kernel, mechanisms)
         self.plan = plot(self.rng)
-        self.invariants = Invariants(self.kernel, self.plan.slack(), self.plan.limits.drain)
+        self.invariants = Invariants(self.kernel, self.plan.slack(), self.plan.limits)
         self.users = Publisher(self.kernel, self.server, self.story)
         self.admin = Admin(self.kernel, self.server, self.story)
         plan = self.plan
@@ -118,6 +119,7 @@ class World:
             "wc": WorkloadController,
             "s": SchedulerService,
             "r": Runner,
+            "t": RetryTimer,
         }
         kind = kinds[name.partition("-")[0]]
         service = kind(
@@ -136,7 +138,7 @@ class World:
             service.on_end_of_job = self.invariants.ended
         if isinstance(service, SchedulerService):
             service.config = self.plan.config
-        if isinstance(service, WorkloadController):
+        if isinstance(service, WorkloadController | RetryTimer):
             service.limits = self.plan.limits
         self._mute[name] = self._mute.get(name, 0) + 1
         self.services[name] = service

@@ -21,7 +21,7 @@ from admittance.workload.limits import Limits
 
 ACTIVE_SECONDS: Final = 60.0
 """For so long users act and faults strike."""
-SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b")
+SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
 
 
 class Saying(NamedTuple):
@@ -110,7 +110,7 @@ def workload_of(
 
 def faults(rng: Random) -> list[Fault]:
     found = []
-    who = ("leader", "leader", "wc-a", "wc-b", "s-a", "s-b", "s-a", "s-b", "r-a", "r-b")
+    who = ("leader", "leader", *SERVICES, "s-a", "s-b")
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
         what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
         seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
