@@ -1,0 +1,209 @@
+"""The sample checks' own decisions, as functions of what they are asked. No bus."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from admittance.checks import Pending, Ready, Reference, Request, Retry
+
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples" / "checks"
+BUDGET = {
+    "prometheus": "http://127.0.0.1:1",
+    "query": 'spent{namespace="$namespace"}[$elapsed]',
+    "limits": {"default": 100},
+}
+
+
+@pytest.fixture
+def loaded(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """Imports a module of one sample, fresh, as its program does."""
+    before = set(sys.modules)
+    monkeypatch.setenv("ADMIT_DATA_DIR", str(tmp_path))
+
+    def load(sample: str, module: str) -> ModuleType:
+        monkeypatch.syspath_prepend(str(SAMPLES / sample))
+        return import_module(module)
+
+    yield load
+    for name in set(sys.modules) - before:
+        if str(SAMPLES) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "turn", "begin", "end"),
+    [
+        pytest.param(
+            "2026-11-18T10:00",
+            ("Monday", "00:00", "UTC"),
+            "2026-11-16T00:00",
+            "2026-11-23T00:00",
+            id="in the middle of a week",
+        ),
+        pytest.param(
+            "2026-11-16T00:00",
+            ("Monday", "00:00", "UTC"),
+            "2026-11-16T00:00",
+            "2026-11-23T00:00",
+            id="its first moment is the new week's",
+        ),
+        pytest.param(
+            "2026-11-15T23:59:59",
+            ("monday", "00:00", "UTC"),
+            "2026-11-09T00:00",
+            "2026-11-16T00:00",
+            id="its last second is the old week's",
+        ),
+        pytest.param(
+            "2026-11-20T16:00",
+            ("Friday", "17:30", "UTC"),
+            "2026-11-13T17:30",
+            "2026-11-20T17:30",
+            id="on its day, before its time",
+        ),
+        pytest.param(
+            "2026-10-27T12:00",
+            ("Sunday", "00:00", "Europe/Berlin"),
+            "2026-10-24T22:00",
+            "2026-10-31T23:00",
+            id="a week in which clocks are moved is an hour longer",
+        ),
+    ],
+)
+def test_a_week_turns_on_its_day_at_its_time(
+    loaded: Any, now: str, turn: tuple[str, str, str], begin: str, end: str
+) -> None:
+    week_of = loaded("budget", "weeks").week_of
+    assert week_of(at(now), *turn) == (at(begin), at(end))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param({"resetWeekday": "Mittwoch"}, "Mittwoch", id="a day that is none"),
+        pytest.param({"resetTime": "noon"}, "noon", id="a time that is none"),
+        pytest.param({"timezone": "Mars/Olympus"}, "Mars/Olympus", id="a zone that is none"),
+        pytest.param({"prometheus": "file:///etc/passwd"}, "no URL", id="no URL"),
+        pytest.param({"lookEverySeconds": 0}, "more than 0", id="looking all the time"),
+        pytest.param({"limit": 5}, "limit", id="a field that is unknown"),
+    ],
+)
+async def test_a_wrong_budget_is_told_and_judges_nobody(
+    loaded: Any, wrong: dict[str, Any], said: str
+) -> None:
+    controller = loaded("budget", "budget").controller
+    with pytest.raises(ValueError, match=said):
+        await controller.judge(Request(parameters=BUDGET | wrong))
+
+
+async def test_while_prometheus_does_not_answer_nobody_starts_on_a_guess(loaded: Any) -> None:
+    controller = loaded("budget", "budget").controller
+    verdict = await controller.judge(Request(name="w", parameters=BUDGET))
+    assert isinstance(verdict, Retry)
+    assert (verdict.seconds(), "does not tell" in verdict.message) == (60, True)
+
+
+async def test_a_namespace_without_a_limit_is_let_through(loaded: Any) -> None:
+    controller = loaded("budget", "budget").controller
+    verdict = await controller.judge(Request(namespace="free", name="w", parameters=BUDGET))
+    assert isinstance(verdict, Ready)
+
+
+@pytest.mark.parametrize(
+    ("amount", "more", "seconds"),
+    [
+        pytest.param(99.9, {}, None, id="within budget"),
+        pytest.param(100.0, {}, 43_200, id="just spent: until the week turns"),
+        pytest.param(500.0, {"maxDelaySeconds": 3600}, 3600, id="asks again after an hour"),
+    ],
+)
+async def test_over_budget_the_delay_is_the_time_until_the_week_turns(
+    loaded: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    amount: float,
+    more: dict[str, Any],
+    seconds: int | None,
+) -> None:
+    budget = loaded("budget", "budget")
+    asked: list[str] = []
+    monkeypatch.setattr(budget, "_ask", lambda url: asked.append(url) or amount)
+    monkeypatch.setattr(budget, "now", lambda: at("2026-11-22T12:00"))
+    verdict = await budget.controller.judge(Request(name="w", parameters=BUDGET | more))
+    # Six and a half days of this week have passed.
+    assert "spent%7Bnamespace%3D%22default%22%7D%5B561600s%5D" in asked[0]
+    if seconds is None:
+        assert isinstance(verdict, Ready)
+    else:
+        assert isinstance(verdict, Retry)
+        assert verdict.seconds() == seconds
+        assert "next week begins 2026-11-23T00:00:00Z" in verdict.message
+
+
+def test_who_was_let_through_is_known_after_a_restart(loaded: Any, tmp_path: Path) -> None:
+    Running = loaded("budget", "running").Running
+    path = tmp_path / "state" / "running.jsonl"
+    first = Running(path)
+    first.compact()
+    for name in ("a", "b", "c"):
+        reference = Reference(namespace="ns", name=name, uid=f"u-{name}", check="budget", cycle=1)
+        first.keep(reference, b"{}")
+    first.forget("u-b", "budget", 1)
+    first.forget("u-c", "budget", 0)  # of another cycle: not the one that runs
+    with path.open("ab") as file:
+        file.write(b'{"reference":{"namespa')  # it died in the middle of a line
+    again = Running(path)
+    assert [reference.name for reference, _ in again.all()] == ["a", "c"]
+    again.compact()
+    assert len(path.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("probe", "delays"),
+    [
+        pytest.param({}, [30, 60, 120, 240], id="30 s, doubled"),
+        pytest.param({"maxSeconds": 100}, [30, 60, 100, 100], id="up to a limit"),
+        pytest.param({"baseSeconds": 5, "factor": 3}, [5, 15, 45, 135], id="another factor"),
+    ],
+)
+@pytest.mark.scenario("L25")
+async def test_delays_grow_with_the_retries_that_the_check_is_told(
+    loaded: Any, probe: dict[str, Any], delays: list[int]
+) -> None:
+    controller = loaded("backoff", "backoff").controller
+    parameters = {"url": "http://127.0.0.1:1/", **probe}
+    found = []
+    for count in range(4):
+        verdict = await controller.judge(Request(retry_count=count, parameters=dict(parameters)))
+        assert isinstance(verdict, Retry)
+        assert f"attempt {count + 1}" in verdict.message
+        found.append(verdict.seconds())
+    assert found == delays
+
+
+def test_jitter_only_adds_and_a_huge_count_is_no_trouble(loaded: Any) -> None:
+    module = loaded("backoff", "backoff")
+    probe = module.Probe(url="http://x", jitter=0.5)
+    assert module.delay_seconds(probe, 0, 0.0) == 30
+    assert module.delay_seconds(probe, 0, 1.0) == 45
+    assert module.delay_seconds(probe, 100_000, 0.0) == 3600
+
+
+async def test_who_has_to_approve_is_told_how(loaded: Any) -> None:
+    approval = loaded("approval", "approval").approval
+    verdict = await approval.judge(Request(namespace="lab", name="train", check="approval"))
+    assert isinstance(verdict, Pending)
+    assert "admit approve workload train -n lab --check approval" in verdict.message
