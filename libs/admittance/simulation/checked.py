@@ -13,6 +13,7 @@ from admittance.simulation.actors.checks import Outage, Tempers
 from admittance.simulation.configuration import NAMESPACE, Queues, manifest
 from admittance.simulation.courses import Courses
 from admittance.simulation.scenario import (
+    CALM_SECONDS,
     Applying,
     Saying,
     Scenario,
@@ -82,8 +83,27 @@ class Checked(Queues):
             found["maxRetries"] = rng.choice((0, 1, 3))
         return found
 
+    def healed(self) -> list[dict[str, Any]]:
+        """Everything as good as it can be: nothing is stopped, and there is room for all."""
+        for spec in self.queues.values():
+            spec.pop("stopPolicy", None)
+            spec["admissionChecks"] = spec["admissionChecks"][:1]
+            offered = spec["resourceGroups"][0]["flavors"]
+            have = {flavor["name"] for flavor in offered}
+            offered += [{"name": name} for name in self.flavors if name not in have]
+            for flavor in offered:
+                if len(flavor.get("admissionChecks", ())) > 1:
+                    flavor["admissionChecks"] = ["k1"]
+                flavor["resources"] = [{"name": "cpu", "nominalQuota": 40}]
+        for local in self.locals.values():
+            local.pop("stopPolicy", None)
+        self.trees = {"c0": {}}
+        return self.all()
+
     def edit(self) -> list[dict[str, Any]]:
         rng = self.rng
+        if rng.random() < 0.05:
+            return [{"delete": f"admissioncheck.{rng.choice(self.checks)}"}]
         if rng.random() < 0.6:
             return super().edit()
         if rng.random() < 0.5:
@@ -109,11 +129,11 @@ def checked(rng: Random) -> Scenario:
     queues = Checked(rng)
     span = rng.choice((0.5, 6.0, 20.0))
     sayings: list[Saying] = []
-    for number in range(rng.randint(1, 5)):
-        name = f"w{number}"
+    names = [f"w{number}" for number in range(rng.randint(1, 5))]
+    for name in names:
         at = 1.0 + rng.random() * span
         local = rng.choice(sorted(queues.locals))
-        raw = workload_of(rng, name, local, most=rng.choice((None, None, None, 3, 8)))
+        raw = workload_of(rng, name, local, most=rng.choice((None, None, None, 3, 8)), sides=0.2)
         sayings.append(Saying(at, facts.Submitted(namespace=NAMESPACE, name=name, workload=raw)))
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             at += rng.random() * rng.choice((0.05, 1.0, 15.0))
@@ -124,6 +144,11 @@ def checked(rng: Random) -> Scenario:
     for _ in range(rng.choice((0, 0, 1, 1, 2, 4))):
         at += rng.random() * rng.choice((0.3, 2.0, 15.0))
         applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
+    applyings.append(Applying(CALM_SECONDS, json.loads(json.dumps(queues.healed()))))
+    for name in names:
+        me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
+        sayings.append(Saying(CALM_SECONDS + 2.0, facts.Released(**me)))
+        sayings.append(Saying(CALM_SECONDS + 4.0, facts.Activated(**me)))
     outages = [
         Outage(rng.random() * 30.0, rng.choice((0, 1)), rng.random() * 15.0)
         for _ in range(rng.choice((0, 0, 1, 3)))
@@ -135,6 +160,7 @@ def checked(rng: Random) -> Scenario:
         faults(rng)[: rng.choice((0, 1, 2, 6))],
         skews(rng),
         limits=_limits(rng),
+        heals=True,
         tempers=Tempers(
             rejected=rng.choice((0.2, 1.5)),
             never=rng.choice((0.3, 2.0)),

@@ -28,8 +28,16 @@ class Ending:
     """Runs time on until nothing happens any more, then looks at everything."""
 
     def __init__(
-        self, server: Server, invariants: Invariants, kernel: Kernel, users: Publisher
+        self,
+        server: Server,
+        invariants: Invariants,
+        kernel: Kernel,
+        users: Publisher,
+        *,
+        heals: bool = False,
     ) -> None:
+        """``heals``: whatever may end has ended, since nothing is in its way any more."""
+        self._heals = heals
         self._server = server
         self._inv = invariants
         self._kernel = kernel
@@ -120,8 +128,17 @@ class Ending:
                 raise Broken(f"{key} is admitted and does not run")
             case "off" if seen.usage:
                 raise Broken(f"{key} is off and holds quota for ever")
+            case "waiting" if self._heals:
+                raise Broken(f"{key} waits, and everything is there")
+            case "off" if self._heals and not self._may_be_off(workload):
+                raise Broken(f"{key} is off, and nobody wants that")
             case "waiting":
                 self._waits(key, workload)
+
+    def _may_be_off(self, workload: StoredWorkload) -> bool:
+        """What was turned on again may be off once more, by a clock or a late word."""
+        evicted = find(workload, Type.EVICTED)
+        return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
 
     def _waits(self, key: str, workload: StoredWorkload) -> None:
         """It waits for a reason that truly holds."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.manifest import decode_object
-from admittance.events.subjects import OUTPUTS
+from admittance.events.subjects import DEADLETTER, OUTPUTS
 from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption
 from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
@@ -244,6 +244,8 @@ class Invariants:
 
     def logged(self, stored: Stored) -> None:
         """A message on the log."""
+        if stored.subject.startswith(DEADLETTER):
+            raise Broken(f"a message is dead: {stored.data.decode()}")
         _, thing, what, rest = stored.subject.split(".", 3)
         self.effects.logged(stored)
         if thing == "object":

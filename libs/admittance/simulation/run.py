@@ -22,14 +22,12 @@ from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.plots import scenario
-from admittance.simulation.scenario import SERVICES, Fault, Scenario
+from admittance.simulation.scenario import CALM_SECONDS, SERVICES, Fault, Scenario
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story
 from admittance.simulation.stream import Stored
 
 LEASE_SECONDS = 10.0
-CALM_SECONDS = 90.0
-"""From here on nothing goes wrong any more."""
 END_SECONDS = 3600.0
 
 
@@ -283,7 +281,7 @@ def run(
     try:
         world.begin()
         kernel.run(CALM_SECONDS)
-        ending = Ending(world.server, invariants, kernel, world.users)
+        ending = Ending(world.server, invariants, kernel, world.users, heals=world.plan.heals)
         ending.settle()
         ending.check()
         for name, service in sorted(world.services.items()):

@@ -21,6 +21,8 @@ from admittance.workload.limits import Limits
 
 ACTIVE_SECONDS: Final = 60.0
 """For so long users act and faults strike."""
+CALM_SECONDS: Final = 90.0
+"""From here on nothing goes wrong any more."""
 SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
 
 
@@ -51,7 +53,8 @@ class Fault(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """``lost_timers``: when the server forgets every schedule that it has."""
+    """``lost_timers``: when the server forgets every schedule that it has. ``heals``: in the end
+    there is room for all, and nothing is stopped or turned off, so that everything must end."""
 
     manifests: list[dict[str, Any]]
     sayings: list[Saying]
@@ -64,6 +67,7 @@ class Scenario(NamedTuple):
     outages: tuple[Outage, ...] = ()
     lost_timers: tuple[float, ...] = ()
     courses: Courses = Courses()
+    heals: bool = False
 
     def slack(self) -> timedelta:
         """By how much any clock may be ahead."""
@@ -77,8 +81,9 @@ def workload_of(
     *,
     priorities: tuple[int, ...] = (),
     most: int | None = None,
+    sides: float = 0.0,
 ) -> msgspec.Raw:
-    """``most``: seconds that it may run."""
+    """``most``: seconds that it may run. ``sides``: how likely a second pod set is."""
     container = {
         "name": "c",
         "image": "i",
@@ -104,6 +109,10 @@ def workload_of(
     (pod_set,) = spec["podSets"]
     if rng.random() < 0.1:
         pod_set["count"], pod_set["minCount"] = 3, 1
+    if rng.random() < sides:
+        spec["podSets"].append(
+            {"name": "side", "count": 1, "template": json.loads(json.dumps(pod_set["template"]))}
+        )
     made = manifest("Workload", name, spec, namespace=NAMESPACE)
     return msgspec.Raw(json.dumps(made).encode())
 

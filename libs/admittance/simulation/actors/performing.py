@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from admittance.events.subjects import DEADLETTER
 from admittance.simulation.actors.puts import Puts
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Killed
@@ -18,6 +19,7 @@ from admittance.simulation.stream import MESSAGE_ID, Outgoing, Refused, Stored
 from admittance.workload_controller.commit import Commit, Heard, Message
 from admittance.workload_controller.decide import Controller, echo_put
 
+DEAD: Final = f"{DEADLETTER}workload-controller"
 ATTEMPTS: Final = 20
 
 
@@ -43,7 +45,7 @@ class Performing:
                 yield from persist(partial(self.reload, key))
             commit = controller.fold(rest, now)
             self._told(commit)
-            dead = [Outgoing("admit.deadletter.workload-controller", b"{}") for _ in commit.dead]
+            dead = [Outgoing(DEAD, one.reason.encode()) for one in commit.dead]
             yield from self.say(commit.notes, dead)
             done, unsure = yield from self._put(commit, now)
             if unsure:
