@@ -26,6 +26,7 @@ from servers import LIMIT, within
 MODULES = {
     "workload-controller": "admittance.workload_controller",
     "scheduler": "admittance.scheduler",
+    "retry-timer": "admittance.retry_timer",
     "runner": "admittance.runner",
 }
 

@@ -55,6 +55,7 @@ ANSWERED_BY: Final = {
     "queues": "scheduler",
     "simulate": "scheduler",
     "logs": "runner",
+    "timers": "retry-timer",
 }
 """Which service answers ``admit.api.<what>``."""
 

@@ -28,6 +28,7 @@ SERVICES: Final = {
     for service in (
         Service("workload-controller", "admittance.workload_controller.shell", "settled"),
         Service("scheduler", "admittance.scheduler.shell", "queues"),
+        Service("retry-timer", "admittance.retry_timer.shell", "timers"),
         Service("runner", "admittance.runner.service"),
     )
 }

@@ -279,6 +279,26 @@ class LogsReply(Reply, frozen=True, kw_only=True):
     complete: bool = True
 
 
+# The retry-timer answers. ---------------------------------------------------------------
+
+
+class Timers(Request, frozen=True, kw_only=True):
+    """``admit.api.timers``: how the schedules stand."""
+
+
+class TimersReply(Reply, frozen=True, kw_only=True):
+    """``wanted``: times that workloads wait for. ``pending``: schedules that are not yet as they
+    should be. ``mended``: how many were lost, wrong or nobody's, since this instance leads, and
+    ``again``: how many came due without an effect and were set anew. ``compared``: when the stream
+    was last read."""
+
+    wanted: int = 0
+    pending: int = 0
+    mended: int = 0
+    again: int = 0
+    compared: datetime | None = None
+
+
 # Every service answers. -----------------------------------------------------------------
 
 

@@ -66,7 +66,11 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("apply -f /nowhere.yaml", "/nowhere.yaml: No such file", id="no such file"),
         pytest.param("delete cq", "name is missing", id="nothing to delete"),
         pytest.param("delete wl/a cq", "no kind|names no object", id="half an object to delete"),
-        pytest.param("serve frob", "workload-controller, scheduler, runner", id="no such service"),
+        pytest.param(
+            "serve frob",
+            "workload-controller, scheduler, retry-timer, runner",
+            id="no such service",
+        ),
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),
         pytest.param("bench /nowhere.yaml", "no such file", id="no generator"),
         pytest.param("token", "Missing argument", id="no name to escape"),

@@ -31,7 +31,7 @@ PHASES: Final = (
     "Rejected",
     "Finished",
 )
-SERVICES: Final = ("workload-controller", "scheduler", "runner")
+SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "runner")
 
 
 def _kinds(incomplete: str) -> list[str]:

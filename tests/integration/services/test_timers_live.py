@@ -1,0 +1,413 @@
+"""The retry-timer as a process, beside the others, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import subjects
+from admittance.events.requests import Timers, TimersReply
+from admittance.runtime import clock, timers
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.puller import Puller
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload
+
+from processes import Fleet, apply, ask, eventually, health, queues, submit, workload
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+VERSION = "kueue.x-k8s.io/v1beta2"
+
+
+def a_check(name: str = "budget", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": f"example.com/{name}", **spec},
+    }
+
+
+def a_job(name: str = "w", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
+    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": VERSION,
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"podSets": [pods], "queueName": "lq-q", **spec},
+    }
+
+
+class Town:
+    """One queue with one check, and the services."""
+
+    def __init__(self, bus: Bus, fleet: Fleet) -> None:
+        self.bus = bus
+        self.fleet = fleet
+
+    async def start(self, *extra: str, check: dict[str, Any] | None = None, cpu: int = 4) -> None:
+        for service in ("workload-controller", "scheduler", "retry-timer", *extra):
+            await self.fleet.start(service)
+        made = queues("q", cpu=cpu, admissionChecks=["budget"])
+        await apply(self.bus, check or a_check(), *made)
+        await self.serving()
+
+    async def serving(self) -> TimersReply:
+        """Waits until an instance keeps the timers; what it says."""
+        found: TimersReply = await ask(self.bus, "admit.api.timers", Timers(), TimersReply)
+        return found
+
+    async def reserved(self, name: str = "w") -> StoredWorkload:
+        return await self._until(name, lambda one: phase(one, clock.now()) is Phase.QUOTA_RESERVED)
+
+    async def _until(self, name: str, claim: Any) -> StoredWorkload:
+        found: list[StoredWorkload] = []
+
+        async def so() -> bool:
+            one = await workload(self.bus, name)
+            found[:] = [one] if one is not None else []
+            return one is not None and bool(claim(one))
+
+        await eventually(so)
+        return found[0]
+
+    async def says(self, state: str, name: str = "w", **more: Any) -> None:
+        """The check's verdict on the current cycle."""
+        one = await workload(self.bus, name)
+        assert one is not None
+        said = {
+            "namespace": "ns",
+            "name": name,
+            "controller": "example.com/budget",
+            "check": "budget",
+            "cycle": one.status.admission_cycle,
+            "state": state,
+            **more,
+        }
+        subject = f"admit.check.reported.example_com=2Fbudget.ns.{name}"
+        await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
+
+    async def put_off(self, seconds: int, name: str = "w") -> datetime:
+        """The check says Retry; until when the workload waits then."""
+        before = await workload(self.bus, name)
+        assert before is not None
+        await self.says("Retry", name, requeueAfterSeconds=seconds)
+        one = await self._until(
+            name, lambda one: waits_until(one) not in (None, waits_until(before))
+        )
+        until = waits_until(one)
+        assert until is not None
+        return until
+
+    async def back(self, name: str = "w", cycle: int = 1) -> StoredWorkload:
+        """Waits until it has quota again."""
+        return await self._until(
+            name,
+            lambda one: (
+                one.status.admission_cycle >= cycle
+                and phase(one, clock.now()) is Phase.QUOTA_RESERVED
+            ),
+        )
+
+    async def standing(self) -> list[timers.Schedule]:
+        return (await timers.schedules(self.bus))[0]
+
+    async def stands(self, kind: str = "requeue", name: str = "w") -> datetime:
+        """Waits until the schedule stands; for when."""
+        found: list[datetime] = []
+
+        async def so() -> bool:
+            found[:] = [
+                one.at
+                for one in await self.standing()
+                if (one.kind, one.name) == (kind, name) and one.at is not None
+            ]
+            return bool(found)
+
+        await eventually(so)
+        return found[0]
+
+    async def stories(self, what: str, name: str = "w") -> list[datetime]:
+        """When the log took facts of that name about the workload."""
+        puller = Puller(self.bus, f"story-{what}", [f"admit.workload.{what}.ns.{name}"])
+        found: list[datetime] = []
+        try:
+            while True:
+                batch = await asyncio.wait_for(puller.batch(), 0.5)
+                found += [one.time for one in batch]
+        except TimeoutError:
+            return found
+        finally:
+            await puller.close()
+
+
+def waits_until(one: StoredWorkload) -> datetime | None:
+    state = one.status.requeue_state
+    return state.requeue_at if state is not None and one.status.admission is None else None
+
+
+def retries(one: StoredWorkload) -> int:
+    return one.status.admission_checks[0].retry_count
+
+
+@pytest.fixture
+def town(bus: Bus, fleet: Fleet) -> Town:
+    return Town(bus, fleet)
+
+
+async def test_a_workload_that_is_put_off_competes_again_then_and_not_before(town: Town) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(2)
+    assert await town.stands() == until
+    one = await town.back()
+    assert retries(one) == 1
+    requeued = await town.stories("requeued")
+    assert len(requeued) == 1
+    assert requeued[0] >= until
+    assert await town.standing() == []
+
+
+async def test_a_wait_that_is_moved_has_one_end(town: Town) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    await town.put_off(600)
+    await town.stands()
+    until = await town.put_off(2)
+    await eventually(lambda: _is(town.stands(), until))
+    one = await town.back()
+    assert retries(one) == 1
+    assert (await town.stories("requeued"))[0] >= until
+
+
+async def _is(coming: Any, expected: datetime) -> bool:
+    return bool(await coming == expected)
+
+
+async def test_deleted_during_the_wait_no_timer_is_left(town: Town) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    await town.put_off(600)
+    await town.stands()
+    said = {"namespace": "ns", "name": "w"}
+    await town.bus.publish(Outgoing("admit.workload.deleted.ns.w", msgspec.json.encode(said)))
+    await eventually(lambda: _empty(town))
+
+
+async def _empty(town: Town) -> bool:
+    return not await town.standing()
+
+
+@pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
+async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_end(
+    town: Town, who: str
+) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(3)
+    await town.stands()
+    killed = [one for one in town.fleet.processes if who in (one.service, "all of them")]
+    for one in killed:
+        await one.kill()
+    for one in killed:
+        await one.start()
+    again = await town.back()
+    assert retries(again) == 1
+    requeued = await town.stories("requeued")
+    assert len(requeued) == 1
+    assert requeued[0] >= until
+
+
+async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end(
+    town: Town, nats_server: TestServer
+) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(3)
+    await town.stands()
+    await nats_server.restart_after_kill()
+    again = await town.back()
+    assert retries(again) == 1
+    requeued = await town.stories("requeued")
+    assert len(requeued) == 1
+    assert requeued[0] >= until
+
+
+async def test_what_came_due_while_nobody_was_there_is_dealt_with_once(town: Town) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(1)
+    await town.stands()
+    for one in town.fleet.processes:
+        await one.kill()
+    await within(_past(until))
+    for one in town.fleet.processes:
+        await one.start()
+    assert retries(await town.back()) == 1
+    assert len(await town.stories("requeued")) == 1
+
+
+async def _past(until: datetime) -> None:
+    await asyncio.sleep(max(0.0, (until - clock.now()).total_seconds()) + 0.3)
+
+
+async def test_a_wait_that_began_while_no_retry_timer_was_there_ends_all_the_same(
+    town: Town,
+) -> None:
+    await town.start()
+    (timer,) = [one for one in town.fleet.processes if one.service == "retry-timer"]
+    await timer.kill()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(1)
+    await within(_past(until))
+    assert await town.standing() == []
+    await timer.start()
+    await town.back()
+    assert (await town.stories("requeued"))[0] >= until
+
+
+async def test_a_schedule_that_was_purged_is_mended(town: Town) -> None:
+    await town.start(check=a_check())
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(4)
+    await town.stands()
+    await timers.purge(town.bus, f"{subjects.TIMER_AT}>")
+    # The comparison comes once a minute; a new leader compares at once.
+    await _replaced(town)
+    assert await town.stands() == until
+    await town.back()
+    assert (await town.stories("requeued"))[0] >= until
+
+
+async def _replaced(town: Town) -> None:
+    (timer,) = [one for one in town.fleet.processes if one.service == "retry-timer"]
+    await timer.kill()
+    await timer.start()
+    await town.serving()
+
+
+async def test_a_purged_schedule_whose_time_comes_is_missed_and_set_anew(town: Town) -> None:
+    """Before any comparison: a time that came, and nothing followed."""
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(2)
+    await town.stands()
+    await timers.purge(town.bus, f"{subjects.TIMER_AT}>")
+    one = await town.back()
+    assert retries(one) == 1
+    assert (await town.stories("requeued"))[0] >= until
+    assert (await town.serving()).again == 1
+
+
+async def test_a_schedule_of_nobody_is_taken_away_and_one_that_says_otherwise_is_put_right(
+    town: Town,
+) -> None:
+    await town.start()
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+    until = await town.put_off(600)
+    await town.stands()
+    later = clock.now() + timedelta(hours=1)
+    for name in ("w", "nobody"):
+        await town.bus.publish(timers.schedule_message("requeue", "ns", name, later, b"{}"))
+    strange = timers.schedule_message("requeue", "ns", "w", later, b"{}")
+    await town.bus.publish(strange._replace(subject=f"{subjects.TIMER_AT}odd"))
+    await _replaced(town)
+    await eventually(lambda: _stands_alone(town, until))
+    info = await town.bus.api(
+        f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
+    )
+    assert list(info["state"]["subjects"]) == [f"{subjects.TIMER_AT}requeue.ns.w"]
+
+
+async def _stands_alone(town: Town, until: datetime) -> bool:
+    return [(one.name, one.at) for one in await town.standing()] == [("w", until)]
+
+
+async def test_of_two_instances_one_keeps_the_timers_and_the_other_takes_over(town: Town) -> None:
+    await town.start("retry-timer")
+    await submit(town.bus, [a_job()])
+    await town.reserved()
+
+    async def leaders() -> list[str]:
+        return [
+            one.instance
+            for one in await health(town.bus)
+            if one.leads and one.service == ("retry-timer")
+        ]
+
+    (first,) = await leaders()
+    (leader,) = [one for one in town.fleet.processes if one.instance == first]
+    await leader.kill()
+    until = await town.put_off(4)
+
+    async def taken_over() -> bool:
+        return await leaders() not in ([], [first])
+
+    await eventually(taken_over)
+    assert await town.stands() == until
+    await town.back()
+    assert (await town.stories("requeued"))[0] >= until
+
+
+async def test_a_check_that_may_judge_for_longer_moves_the_timers_of_whom_it_judges(
+    town: Town,
+) -> None:
+    await town.start(check=a_check(checkTimeoutSeconds=600))
+    await submit(town.bus, [a_job()])
+    one = await town.reserved()
+    (since,) = [c.last_transition_time for c in one.status.conditions if c.type == "QuotaReserved"]
+    assert since is not None
+    assert await town.stands("checks") == since + timedelta(seconds=600)
+    await apply(town.bus, a_check(checkTimeoutSeconds=900))
+    await eventually(lambda: _is(town.stands("checks"), since + timedelta(seconds=900)))
+
+
+async def test_a_thousand_that_are_due_at_once_all_come_back(town: Town) -> None:
+    await town.start(cpu=5000)
+    names = [f"w{number}" for number in range(1000)]
+    await submit(town.bus, [a_job(name) for name in names])
+    for name in (names[0], names[-1]):
+        await town.reserved(name)
+    verdicts = [
+        Outgoing(
+            f"admit.check.reported.example_com=2Fbudget.ns.{name}",
+            msgspec.json.encode(
+                {
+                    "namespace": "ns",
+                    "name": name,
+                    "controller": "example.com/budget",
+                    "check": "budget",
+                    "cycle": 0,
+                    "state": "Retry",
+                    "requeueAfterSeconds": 3,
+                }
+            ),
+        )
+        for name in names
+    ]
+    await town.bus.publish_all(verdicts)
+    for name in names:
+        one = await town.back(name)
+        assert retries(one) == 1
+    assert (await town.serving()).again == 0
+    info = await town.bus.api(
+        f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": "admit.timer.at.>"}
+    )
+    assert not info["state"].get("subjects")
