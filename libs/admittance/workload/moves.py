@@ -13,19 +13,18 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload import requests, reserve
 from admittance.workload.arrive import Arrived, arrive
-from admittance.workload.change import Change, Outcome, applied, ignored
+from admittance.workload.change import Change, ignored
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.verdicts import again_at_its_end, wake, wake_if_over, weigh
+from admittance.workload.verdicts import wake, wake_if_over, weigh
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 """Any: the key of the table has settled the type."""
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
-    change = wake_if_over(reserve.stopped(workload, fact, at), at)
-    return again_at_its_end(change, change)
+    return wake_if_over(reserve.stopped(workload, fact, at), at)
 
 
 def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
@@ -43,12 +42,8 @@ def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change
 def _wake(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change:
     if fact.kind != "requeue":
         return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind}")
-    change = wake(workload, at)
-    if change.outcome is Outcome.APPLIED:
-        return change
-    # Too early: somebody who had slept through a takeover set an old timer, and there is one
-    # schedule for a workload, so the right one is gone.
-    return again_at_its_end(applied(workload), change)
+    # Too early, it changes nothing: the retry-timer sees that the time still stands.
+    return wake(workload, at)
 
 
 _WAITING: Final = (Phase.PENDING, Phase.BACKOFF)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
-from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
+from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
 from admittance.workload.leave import deactivate, evict, no_wait
 from admittance.workload.occasion import Occasion
@@ -101,15 +101,14 @@ def _retry(
     until = deadline(held)
     state = held.status.requeue_state or RequeueState()
     held = with_status(held, requeue_state=replace(state, requeue_at=until))
-    says = (_timer(until),) if until is not None else ()
     if holds_quota(held) and not is_stopping(held):
         message = f"AdmissionCheck in Retry state: {spoken(rows)}"
         change = evict(held, "AdmissionCheck", message, at, keep_rows=True)
-        return wake_if_over(change._replace(says=(*change.says, *says)), at)
+        return wake_if_over(change, at)
     conditions = put(
         held.status.conditions, Type.REQUEUED, False, "AdmissionCheck", fact.message, now=at.now
     )
-    return applied(with_status(held, conditions=conditions), *says)
+    return applied(with_status(held, conditions=conditions))
 
 
 def spoken(rows: Rows) -> str:
@@ -120,10 +119,6 @@ def spoken(rows: Rows) -> str:
         if row.state == "Retry"
     )
     return said[:MESSAGE_MAX]
-
-
-def _timer(until: datetime) -> Say:
-    return Say(what="timer", reason="requeue", detail=until.isoformat())
 
 
 def deadline(workload: StoredWorkload) -> datetime | None:
@@ -195,19 +190,3 @@ def wake_if_over(change: Change, at: Occasion) -> Change:
     if woken.workload is None or woken.workload is workload:
         return change
     return woken._replace(says=(*change.says, *woken.says))
-
-
-def again_at_its_end(change: Change, otherwise: Change) -> Change:
-    """The change with the timer of its wait set once more; otherwise, if it waits for no time.
-
-    For a release: while the job stopped the timer may have come due, and by our clock, which may be
-    behind the server's, the wait is not over yet.
-    """
-    workload = change.workload
-    if workload is None or change.outcome is not Outcome.APPLIED:
-        return otherwise
-    state = workload.status.requeue_state
-    until = state.requeue_at if state is not None else None
-    if until is None or not is_false(workload, Type.REQUEUED):
-        return otherwise
-    return change._replace(says=(*change.says, _timer(until)))

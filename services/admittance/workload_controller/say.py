@@ -16,9 +16,8 @@ from admittance.api.workload import Kept, noted_completions
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.names import token
 from admittance.events.shapes import Admission, PodSetToRun
-from admittance.events.subjects import TIMER_AT, TIMER_DUE, subject_of
+from admittance.events.subjects import subject_of
 from admittance.workload.stored import Say, StoredWorkload, head
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.objects import Objects
@@ -65,9 +64,6 @@ class Speaker:
         for say in workload.status.log.says:
             what = f"{uid}/{revision}/{say.what}/{say.detail}"
             identity = self.identity(what)
-            if say.what == "timer":
-                yield self._timer(workload, say, revision, identity, trace)
-                continue
             fact = self._fact(workload, say, revision, now)
             if fact is not None:
                 yield Message(subject_of(fact), encode(fact), identity, trace)
@@ -193,22 +189,3 @@ class Speaker:
             admission=workload.status.admission,
             workload=msgspec.Raw(encode(shown)),
         )
-
-    def _timer(
-        self, workload: StoredWorkload, say: Say, revision: int, identity: str, trace: str
-    ) -> Message:
-        meta = workload.metadata
-        tail = f"{token(say.reason)}.{token(meta.namespace)}.{token(meta.name)}"
-        due = facts.TimerDue(
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            kind=say.reason,
-            at=datetime.fromisoformat(say.detail),
-            revision=revision,
-        )
-        headers = {
-            "Nats-Schedule": f"@at {say.detail}",
-            "Nats-Schedule-Target": f"{TIMER_DUE}{tail}",
-        }
-        return Message(f"{TIMER_AT}{tail}", encode(due), identity, trace, headers)
