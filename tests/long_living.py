@@ -6,30 +6,30 @@ workload's life, and every reservation for being counted once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.applying import SettledReply
-from admittance.events.codec import encode
 from admittance.events.requests import Queues
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import workload_key
+from admittance.retry_timer.decide import Timers
+from admittance.retry_timer.say import due
+from admittance.retry_timer.slots import SetTimer, Slot
 from admittance.scheduler.config import Config
 from admittance.workload.conditions import find
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
-from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit import Message
+from admittance.workload.stored import StoredWorkload, encode
+from admittance.workload_controller.commit import Heard, Message
+from admittance.workload_controller.decide import Controller
 from lifecycle_invariants import Watch, booked
 from living import NS, Life
 
 from builders import NOON
 from scheduling import groups
-
-Due = tuple[datetime, str, str, str]
-"""Time, key, uid and kind."""
 
 
 class LongLife(Life):
@@ -39,13 +39,41 @@ class LongLife(Life):
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.story: list[tuple[str, str, float]] = []
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
-        self._due: dict[str, list[Due]] = {}
-        self._rung: set[Due] = set()
+        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._stored: dict[str, tuple[StoredWorkload | None, int]] = {}
+        self._bus: dict[Slot, SetTimer] = {}
+        self._limits = limits or Limits()
+        self._start_clock()
+        self._clock.looking()
+        self._clock.found({}, NOON)
         self.watch = Watch(self._is_stopped)
         super().__init__(config, limits)
 
+    def _start_clock(self) -> None:
+        self._clock = Timers(self._limits)
+
     def _is_stopped(self, namespace: str, queue: str) -> bool:
         return self.controller.around.hindrance(namespace, queue) is not None
+
+    def _hear(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        heard = Heard(self.sequence + 1, subject, data, headers or {}, at or self.now)
+        for key in self.controller.missing([heard]):
+            workload, revision = self._stored.get(key, (None, 0))
+            if workload is not None:
+                self.controller.load(key, encode(workload), revision, {})
+        super()._hear(subject, data, headers, at)
+
+    def stored(self, name: str) -> StoredWorkload:
+        """The workload as it is kept; the controller forgets whom it need not know."""
+        workload, _ = self._stored[workload_key(self.namespace, name)]
+        assert workload is not None
+        return workload
 
     # What happens. --------------------------------------------------------------------------
 
@@ -56,7 +84,8 @@ class LongLife(Life):
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
         name = key.rpartition(".")[2]
         self.revisions.append((name, workload))
-        self._set_timers(key, workload)
+        self._stored[key] = workload, self.revision
+        self._clock.apply(key, workload, self.revision, self.now)
         before = self.controller.workloads.get(key).workload
         self.watch.saw(key, workload, self.now)
         held = before is not None and before.status.admission is not None
@@ -102,6 +131,26 @@ class LongLife(Life):
         """How often the job was told to start."""
         return sum(1 for what, who, _ in self.story if (what, who) == ("started", name))
 
+    def restart_all(self) -> None:
+        """All three cores start anew from what is stored."""
+        before = self.controller
+        self.controller = Controller(b"secret", self._limits)
+        for key, kept in before.objects:
+            self.controller.load(key, kept.value, kept.revision, {})
+        for key, (workload, revision) in self._stored.items():
+            if workload is not None:
+                self.controller.load(key, encode(workload), revision, {})
+        self.controller.settle_load(self.sequence)
+        self._start_clock()
+        for kind, _, name in self.objects:
+            if kind == "AdmissionCheck":
+                self._clock.rule(name, self.controller.around.check(name), self.now)
+        for key, (workload, revision) in self._stored.items():
+            self._clock.apply(key, workload, revision, self.now)
+        self._clock.looking()
+        self._clock.found({slot: one.want.stands for slot, one in self._bus.items()}, self.now)
+        self.restart()
+
     # Time. ----------------------------------------------------------------------------------
 
     def seconds(self) -> float:
@@ -112,8 +161,9 @@ class LongLife(Life):
         """All that happens now, and takes no time."""
         for _ in range(10_000):
             self.core.wake(now=self.now)
+            self._set_timers()
             soon = self._next_due()
-            if soon is not None and soon[0] <= self.now:
+            if soon is not None and soon.want.at <= self.now:
                 self._ring(soon)
             elif self.core.has_work():
                 self.cycle(later=0)
@@ -149,38 +199,45 @@ class LongLife(Life):
 
     def _times(self) -> Iterator[datetime | None]:
         soon = self._next_due()
-        yield soon[0] if soon is not None else None
+        yield soon.want.at if soon is not None else None
         yield self.core.next_wake()
+        yield self._clock.wake()
+        yield self._clock.overdue()
 
     def timers(self, name: str) -> dict[str, datetime]:
         """What the workload waits for by the clock."""
         found = due_times(self.stored(name), self.now, self.controller.around)
         return {str(kind): at for kind, at in found.items()}
 
-    def _set_timers(self, key: str, workload: StoredWorkload | None) -> None:
-        self._due.pop(key, None)
-        if workload is not None:
-            times = due_times(workload, self.now, self.controller.around)
-            uid = workload.metadata.uid
-            found = [(at, key, uid, str(kind)) for kind, at in times.items()]
-            self._due[key] = [due for due in found if due not in self._rung]
+    def schedules(self, name: str) -> set[str]:
+        """The kinds of its schedules on the bus, a little later."""
+        self.advance(1)
+        return {slot.kind for slot in self._bus if slot.name == name}
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
         super().put(kind, name, spec, namespace, **more)
+        self.objects[kind, namespace, name] = dict(spec or {})
         if kind == "AdmissionCheck":
-            for key, known in self.controller.workloads.items():
-                self._set_timers(key, known.workload)
+            self._clock.rule(name, self.controller.around.check(name), self.now)
 
-    def _next_due(self) -> Due | None:
-        return min((due for found in self._due.values() for due in found), default=None)
+    def _set_timers(self) -> None:
+        """What the retry-timer orders stands on the bus at once."""
+        for order in self._clock.orders(self.now):
+            if isinstance(order, SetTimer):
+                self._bus[order.slot] = order
+            else:
+                self._bus.pop(order.slot, None)
+            self._clock.done(order, self.now)
+        self._clock.again(self.now)
 
-    def _ring(self, due: Due) -> None:
-        at, key, uid, kind = due
-        _, namespace, name = key.split(".")
-        self._rung.add(due)
-        self._due[key].remove(due)
-        fact = facts.TimerDue(namespace=namespace, name=name, uid=uid, kind=kind, at=at)
-        self._hear(subject_of(fact), encode(fact))
+    def _next_due(self) -> SetTimer | None:
+        return min(self._bus.values(), key=lambda order: (order.want.at, order), default=None)
+
+    def _ring(self, order: SetTimer) -> None:
+        """The bus says that a time has come, and its schedule is gone."""
+        del self._bus[order.slot]
+        name = order.slot.name
+        self._hear(f"admit.timer.due.{order.slot.kind}.{order.slot.namespace}.{name}", due(order))
 
     # Looking. -------------------------------------------------------------------------------
 
@@ -229,6 +286,12 @@ class LongLife(Life):
             one.reason for one in self.said if isinstance(one, facts.Evicted) and one.name == name
         ]
 
+    def noted(self, name: str) -> list[str]:
+        """What people were told of it beside its story, in order."""
+        return [
+            one.reason for one in self.said if isinstance(one, facts.Noted) and one.name == name
+        ]
+
     def requests(self, check: str, name: str = "") -> list[facts.CheckRequested]:
         """What the check was asked, about one workload or all."""
         return [
@@ -248,6 +311,11 @@ class LongLife(Life):
             and one.check == check
             and name in ("", one.name)
         ]
+
+    def spec(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
+        """What an object says, as it was written."""
+        found = self.objects[kind, namespace, name]
+        return dict(found)
 
     def usage(self, queue: str, flavor: str = "default") -> int:
         """What is reserved of the flavor's cpu, in thousandths, by the scheduler's books."""

@@ -1,0 +1,93 @@
+"""Every acceptance scenario has a test that carries its id: on the pure cores all of them, against
+real services and a real nats-server the essential ones.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+ALL = (
+    *(f"A{number}" for number in range(1, 31)),
+    *(f"B{number}" for number in range(11)),
+    *(f"L{number}" for number in range(1, 27)),
+    *(f"F{number}" for number in range(1, 16)),
+)
+KNOWN = {*ALL, *(f"D{number}" for number in range(1, 35)), *(f"E{n}" for n in range(1, 15))}
+"""Those of families and of provisioning are played elsewhere."""
+ESSENTIAL = (
+    *(f"A{number}" for number in (*range(1, 14), 26, 29)),
+    *(f"B{number}" for number in range(1, 6)),
+    *(f"L{number}" for number in (3, 4, 5, 6, 7, 12, 16, 19, 23, 24)),
+)
+REAL = ("integration", "system", "deploy")
+"""Folders of tests that start services and a server."""
+
+
+def marked() -> Iterator[tuple[str, Path, str]]:
+    """Id, file and test of everything that is marked with a scenario, read and not run."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text()
+        if "scenario(" not in text:
+            continue
+        tree = ast.parse(text)
+        of_module = set(_of_module(tree))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if not node.name.startswith("test_"):
+                continue
+            ids = {one for decorator in node.decorator_list for one in _ids(decorator)}
+            for one in ids | of_module:
+                yield one, path.relative_to(TESTS), node.name
+
+
+def _of_module(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets
+        ):
+            values = node.value.elts if isinstance(node.value, ast.List) else [node.value]
+            for value in values:
+                yield from _ids(value)
+
+
+def _ids(mark: ast.expr) -> Iterator[str]:
+    """Of ``@pytest.mark.scenario(…)``, or of ``@scenario(…)`` where that is its short name."""
+    if not isinstance(mark, ast.Call) or ast.unparse(mark.func) not in (
+        "scenario",
+        "pytest.mark.scenario",
+    ):
+        return
+    for argument in mark.args:
+        assert isinstance(argument, ast.Constant), f"{ast.unparse(mark)}: ids are written out"
+        yield str(argument.value)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, set[str]]:
+    """Id to the top folders of the tests that carry it."""
+    folders: dict[str, set[str]] = {}
+    for one, path, _ in marked():
+        folders.setdefault(one, set()).add(path.parts[0])
+    return folders
+
+
+def test_every_scenario_is_played_on_the_pure_cores(found: dict[str, set[str]]) -> None:
+    missing = [one for one in ALL if not found.get(one, set()) - set(REAL)]
+    assert missing == []
+
+
+@pytest.mark.xfail(strict=True, reason="not all are written yet")
+def test_the_essential_scenarios_are_played_for_real(found: dict[str, set[str]]) -> None:
+    missing = [one for one in ESSENTIAL if not found.get(one, set()) & set(REAL)]
+    assert missing == []
+
+
+def test_no_test_carries_the_id_of_a_scenario_that_is_not_there() -> None:
+    unknown = [(one, str(path), name) for one, path, name in marked() if one not in KNOWN]
+    assert unknown == []
