@@ -30,8 +30,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bucket; its story stays on the log. ``checkpoint_seconds``: how often a checkpoint is written,
     if anything happened since the last one. ``drain_seconds``: after so long without a word from
     the runner the quota of an evicted job is free all the same. ``check_delay_seconds``: the
-    longest that a check may put a workload off. ``beat_seconds``: how often check controllers that
-    send heartbeats send one.
+    longest that a check may put a workload off. ``compare_seconds``: about how often the schedules
+    on the bus are compared with what workloads wait for. ``beat_seconds``: how often check
+    controllers that send heartbeats send one.
     """
 
     service: str
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_seconds: float = 4 * 3600.0
     drain_seconds: float = 300.0
     check_delay_seconds: float = 7 * 86_400.0
+    compare_seconds: float = 60.0
     beat_seconds: float = 10.0
     json_logs: bool | None = None
     log_level: str = "info"
@@ -83,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             drain_seconds=_number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
             check_delay_seconds=_number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
             beat_seconds=_number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
+            compare_seconds=_number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
             json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
             configuration=configuration,

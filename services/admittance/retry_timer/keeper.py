@@ -25,12 +25,11 @@ from admittance.runtime import clock, history, micro, timers
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.settings import Settings
 from admittance.workload import stored
 from admittance.workload.surroundings import CheckRules, rules_of
 
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
-COMPARE_SECONDS: Final = 60.0
-"""Between two comparisons, give or take a fifth: several deployments on one server keep apart."""
 SHARE: Final = 30
 """A comparison that took long is not made sooner than so many times as long after it."""
 AGAIN_SECONDS: Final = 1.0
@@ -50,9 +49,9 @@ class Keeper:
     """Keeps the schedules equal to what the workloads wait for. ``mended`` and ``repeated`` count
     what a comparison mended, and what came due without an effect."""
 
-    def __init__(self, bus: Bus, instance: str, core: Timers) -> None:
+    def __init__(self, bus: Bus, settings: Settings, core: Timers) -> None:
         self._bus = bus
-        self._instance = instance
+        self._settings = settings
         self.core = core
         self.mended = 0
         self.repeated = 0
@@ -193,7 +192,8 @@ class Keeper:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
-            pause = max(COMPARE_SECONDS, SHARE * took)
+            # Give or take a fifth: several deployments on one machine keep apart.
+            pause = max(self._settings.compare_seconds, SHARE * took)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
     async def _compare(self) -> None:
@@ -217,7 +217,7 @@ class Keeper:
         await timers.sweep(self._bus)
         if first:
             self._serving = await micro.serve(
-                self._bus, "retry-timer", self._instance, {"admit.api.timers": self._told}
+                self._bus, "retry-timer", self._settings.instance, {"admit.api.timers": self._told}
             )
             self.ready = True
             log.info("serving", standing=len(found), wanted=len(self.core.wanted))

@@ -45,7 +45,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         )
 
     def begin(_: int) -> Keeper:
-        keepers[:] = [Keeper(bus, settings.instance, Timers(limits))]
+        keepers[:] = [Keeper(bus, settings, Timers(limits))]
         return keepers[-1]
 
     service = await micro.serve(
