@@ -117,8 +117,8 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
         case "absent":
             raise AnswerIsNo(f'{kind.qualified} "{name}" not found')
         case "deferred":
-            why = reply.error or "it is still in use"
-            raise AnswerIsNo(f'{kind.qualified} "{name}" is not deleted: {why}')
+            output.outcome(f"{kind.qualified}/{name}", "deleting")
+            output.note(f"{name} disappears as soon as nothing needs it: {reply.error}")
         case other:
             raise AnswerIsNo(reply.error or f'{kind.qualified} "{name}": {other or "no answer"}')
 

@@ -43,7 +43,8 @@ class Delete(Request, frozen=True, kw_only=True):
 
 
 class DeleteReply(Reply, frozen=True, kw_only=True):
-    """``outcome``: deleted, absent, or deferred (still in use; ``error`` says by whom)."""
+    """``outcome``: deleted, absent, or deferred (still in use; ``error`` says by whom): marked, it
+    disappears once nothing needs it."""
 
     outcome: str = ""
 

@@ -50,6 +50,10 @@ class Queues:
             return Hindrance(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
             )
+        if behind.metadata.deletion_timestamp is not None:
+            return Hindrance(
+                "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} is being deleted"
+            )
         # A stopped ClusterQueue is named before a stopped LocalQueue: its drain is the wider one.
         name = behind.metadata.name
         if behind.spec.stop_policy in STOPPING:

@@ -23,6 +23,7 @@ from admittance.runtime import clock, micro
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
+from admittance.workload_controller.deletions import marked
 from admittance.workload_controller.objects import plan
 from admittance.workload_controller.proposals import objections, proposal, users
 
@@ -119,6 +120,8 @@ class Endpoints:
             )
             if needed:
                 sentence = f"still in use by {', '.join(needed[:5])}"
+                if key not in self._controller.objects.terminating:
+                    await self._active.manifests.write([marked(key, kept, clock.now())])
                 return DeleteReply(outcome="deferred", error=sentence)
             await self._active.manifests.remove(key, kept)
         return DeleteReply(outcome="deleted")

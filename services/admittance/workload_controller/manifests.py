@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 class Manifests:
     """The writing of one leader. Whoever calls holds its lock: manifests are written between two
-    batches of facts. ``on_checks`` is called when AdmissionChecks came, went or changed."""
+    batches of facts. ``on_written`` is called after each write."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class Manifests:
         controller: Controller,
         guard: Guard,
         durables: Durables,
-        on_checks: Callable[[], None],
+        on_written: Callable[[], None],
     ) -> None:
         self._bus = bus
         self._controller = controller
         self._guard = guard
         self._durables = durables
-        self._on_checks = on_checks
+        self._on_written = on_written
 
     async def write(self, planned: list[Planned]) -> list[Applied]:
         """Writes what is planned; what to tell of each, with its revision. Raises StaleRevision,
@@ -70,8 +70,7 @@ class Manifests:
                 if kept.revision > self._controller.objects.expected(one.key):
                     self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
                 log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
-        if any(one.kind == "AdmissionCheck" for _, one in todo):
-            self._on_checks()
+        self._on_written()
         return results
 
     async def remove(self, key: str, kept: Kept) -> None:
@@ -82,7 +81,7 @@ class Manifests:
         await state(self._bus, [said])
         self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
-        self._on_checks()
+        self._on_written()
         try:
             await self._durables.after(self._controller.objects)
         except Unavailable as error:

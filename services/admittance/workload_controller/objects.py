@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from admittance.api.queues import ClusterQueue, LocalQueue, ResourceFlavor
 from admittance.events.applying import Applied
 from admittance.events.names import uid_of
 from admittance.events.subjects import object_key
+
+NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"})
+"""First parts of the keys of what is not deleted before nobody needs it."""
 
 
 class Kept(NamedTuple):
@@ -59,6 +62,8 @@ class Objects:
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
         self._gone: dict[str, int] = {}
+        self.terminating: set[str] = set()
+        """Keys of those that are to go once nobody needs them."""
 
     def __iter__(self) -> Iterator[tuple[str, Kept]]:
         return iter(self._kept.items())
@@ -71,10 +76,16 @@ class Objects:
         """The object at that key from now on."""
         self._kept[key] = kept
         self._gone.pop(key, None)
+        waits = key.partition(".")[0] in NEEDED_BY_OTHERS
+        if waits and kept.object.metadata.deletion_timestamp is not None:
+            self.terminating.add(key)
+        else:
+            self.terminating.discard(key)
 
     def gone(self, key: str, revision: int) -> None:
         """The object at that key was deleted, at that revision."""
         self._kept.pop(key, None)
+        self.terminating.discard(key)
         self._gone[key] = revision
 
     def markers(self) -> Iterator[tuple[str, int]]:
@@ -153,13 +164,15 @@ def _content(manifest: Any) -> Any:
             managed_fields=None,
         ),
     )
+    # The time of its deletion is compared: what was to go stays when it is applied again.
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
 def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> Iterator[Planned]:
     """What applying the manifests would write, in their order."""
     for manifest in manifests:
-        meta = manifest.metadata
+        meta = replace(manifest.metadata, deletion_timestamp=None)
+        manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
         key = key_of(manifest)
         old = objects.get(key)
         told = Applied(

@@ -32,11 +32,12 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 async def open_controller(
-    bus: Bus, floor: int, limits: Limits, durables: Durables, on_checks: Callable[[], None]
+    bus: Bus, floor: int, limits: Limits, durables: Durables, on_written: Callable[[], None]
 ) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
     """The controller with the bucket read, the keys of workloads with something unsaid, a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
-    and what nobody told of. ``on_checks`` is called when that task reads of AdmissionChecks."""
+    and what nobody told of. ``on_written`` is called when that task reads some
+    that were not known."""
     controller = Controller(await deployment_secret(bus), limits)
     told = await told_so_far(bus)
     adopted: list[Adopted] = []
@@ -67,7 +68,8 @@ async def open_controller(
                 if any(one.subject.startswith(_CHECKS) for one in said):
                     # Written by hand, past our door.
                     await durables.settle(controller.objects)
-                    on_checks()
+                if said:
+                    on_written()
         finally:
             await manifests.close()
 

@@ -31,6 +31,7 @@ from admittance.workload.limits import limits_of
 from admittance.workload_controller.alive import Alive
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.deletions import Deletions
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
@@ -142,6 +143,7 @@ class Active:
         self._manifests: Manifests | None = None
         self._endpoints: Endpoints | None = None
         self._alive: Alive | None = None
+        self._deletions: Deletions | None = None
         self._config: asyncio.Task[None] | None = None
         self._memory: Memory | None = None
         self._performing: Performing | None = None
@@ -172,9 +174,9 @@ class Active:
         await self.guard.take()
         durables = Durables(self._bus)
         controller, unsaid, self._config, found = await open_controller(
-            self._bus, self._puller.floor, self._limits, durables, self._on_checks
+            self._bus, self._puller.floor, self._limits, durables, self._on_written
         )
-        self._manifests = Manifests(self._bus, controller, self.guard, durables, self._on_checks)
+        self._manifests = Manifests(self._bus, controller, self.guard, durables, self._on_written)
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
         self._config.add_done_callback(partial(self._on_deaf, leading))
@@ -207,6 +209,7 @@ class Active:
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         self._alive = Alive(self._bus, self, self._settings.beat_seconds)
         await self._alive.start()
+        self._deletions = Deletions(self)
         await self._endpoints.start()
         self.ready = True
         log.info("serving", workloads=len(controller.workloads), floor=self._puller.floor)
@@ -217,14 +220,17 @@ class Active:
             self._puller.note(batch[-1])
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
+            self._deletions.look()
             if self._puller.idle or controller.read >= end:
                 self.caught_up.set()
             self._progress.set()
             self._progress.clear()
 
-    def _on_checks(self) -> None:
+    def _on_written(self) -> None:
         if self._alive is not None:
             self._alive.look()
+        if self._deletions is not None:
+            self._deletions.look()
 
     def _on_deaf(self, leading: asyncio.Task[None], hearing: asyncio.Task[None]) -> None:
         if not hearing.cancelled() and hearing.exception() is not None:
@@ -238,6 +244,8 @@ class Active:
             await self._endpoints.stop()
         if self._alive is not None:
             await self._alive.stop()
+        if self._deletions is not None:
+            await self._deletions.stop()
         if self._config is not None:
             self._config.cancel()
             await asyncio.gather(self._config, return_exceptions=True)

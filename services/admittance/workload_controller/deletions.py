@@ -1,0 +1,103 @@
+"""What is deleted while others need it goes as soon as nobody does any more.
+
+Such an object is marked (``metadata.deletionTimestamp``) and stays as it is: a check or a flavor
+until no ClusterQueue names it, a ClusterQueue, which takes nobody in from then on, until no
+workload holds its quota. Applying it again takes the mark off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from msgspec.structs import replace
+
+from admittance.api.manifest import encode
+from admittance.events.applying import Applied
+from admittance.runtime.ending import end
+from admittance.runtime.errors import AdmittanceError, Superseded
+from admittance.workload_controller.objects import Kept, Planned
+from admittance.workload_controller.proposals import users
+
+if TYPE_CHECKING:
+    from admittance.workload_controller.decide import Controller
+    from admittance.workload_controller.shell import Active
+
+PAUSE_SECONDS: Final = 0.25
+"""Between two looks: a ClusterQueue's users are counted over all workloads."""
+
+log = structlog.get_logger()
+
+
+def marked(key: str, kept: Kept, now: datetime) -> Planned:
+    """The object as one that is to go."""
+    meta = replace(kept.object.metadata, deletion_timestamp=now)
+    going = replace(kept.object, metadata=meta)
+    told = Applied(kind=going.kind, namespace=meta.namespace, name=meta.name, outcome="terminating")
+    return Planned(
+        key, going.kind, meta.namespace, meta.name, going, encode(going), kept.revision, told
+    )
+
+
+def unneeded(controller: Controller) -> list[tuple[str, Kept]]:
+    """The marked objects that nobody needs any more."""
+    found = []
+    for key in sorted(controller.objects.terminating):
+        kept = controller.objects.get(key)
+        prefix = key.partition(".")[0]
+        if kept is None or users(
+            controller.objects, controller.workloads, prefix, kept.object.metadata.name
+        ):
+            continue
+        found.append((key, kept))
+    return found
+
+
+class Deletions:
+    """Removes what is marked, for one leader, once nobody needs it."""
+
+    def __init__(self, active: Active) -> None:
+        self._active = active
+        self._dirty = asyncio.Event()
+        self._task = asyncio.create_task(self._keep(), name="deletions")
+
+    def look(self) -> None:
+        """Something changed that a marked object may have waited for."""
+        if self._controller.objects.terminating:
+            self._dirty.set()
+
+    async def stop(self) -> None:
+        """Removes nothing any more."""
+        await end(self._task)
+
+    @property
+    def _controller(self) -> Controller:
+        assert self._active.controller is not None, "a leader has read the bucket"
+        return self._active.controller
+
+    async def _keep(self) -> None:
+        await self._active.caught_up.wait()
+        # A predecessor may have died in the middle of it.
+        self.look()
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._remove()
+            except Superseded:
+                return
+            except AdmittanceError as error:
+                log.info("deletion_not_written", error=str(error))
+                self._dirty.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _remove(self) -> None:
+        if not unneeded(self._controller):
+            return
+        async with self._active.lock:
+            # A queue that goes may have been the last one that named a check.
+            while free := unneeded(self._controller):
+                for key, kept in free:
+                    await self._active.manifests.remove(key, kept)

@@ -1,0 +1,148 @@
+"""What others need is deleted once they do not: a check, a flavor, a queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.manifest import decode_object
+from admittance.events import facts
+from admittance.events.applying import Delete, DeleteReply
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime import check_durables
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
+
+pytestmark = pytest.mark.bus
+CHECK: dict[str, Any] = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "c"},
+    "spec": {"controllerName": "ctl"},
+}
+
+
+async def delete(bus: Bus, kind: str, name: str) -> DeleteReply:
+    reply: DeleteReply = await ask(
+        bus, "admit.api.delete", Delete(kind=kind, name=name), DeleteReply
+    )
+    return reply
+
+
+async def stands(bus: Bus, key: str) -> str:
+    """``kept``, ``going`` or ``gone``."""
+    entry = await get(bus, key)
+    if entry is None or entry.value is None:
+        return "gone"
+    meta = decode_object(entry.value).manifest.metadata
+    return "kept" if meta.deletion_timestamp is None else "going"
+
+
+async def becomes(bus: Bus, key: str, want: str) -> None:
+    async def so() -> bool:
+        return await stands(bus, key) == want
+
+    await eventually(so)
+
+
+def without_checks(*names: str) -> list[dict[str, Any]]:
+    return queues(*names, cpu=1)
+
+
+@pytest.mark.scenario("A20")
+async def test_a_check_disappears_after_the_last_queue_that_names_it(
+    fleet: Fleet, bus: Bus
+) -> None:
+    first = await fleet.start("workload-controller")
+    await apply(bus, CHECK, *queues("one", "two", cpu=1, admissionChecks=["c"]))
+    reply = await delete(bus, "AdmissionCheck", "c")
+    assert reply.outcome == "deferred"
+    assert "ClusterQueue one, ClusterQueue two" in reply.error
+    assert await stands(bus, "admissioncheck.c") == "going"
+    assert (await delete(bus, "AdmissionCheck", "c")).outcome == "deferred"
+    await apply(bus, *without_checks("one"))
+    assert await stands(bus, "admissioncheck.c") == "going"
+    # Whoever leads next goes on where this one stood.
+    await first.kill()
+    await fleet.start("workload-controller")
+    assert (await delete(bus, "ClusterQueue", "two")).outcome == "deleted"
+    await becomes(bus, "admissioncheck.c", "gone")
+
+    async def unasked() -> bool:
+        return await check_durables.there(bus) == {}
+
+    await eventually(unasked)
+
+
+async def test_it_goes_at_once_when_the_last_one_drops_it(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
+    await delete(bus, "AdmissionCheck", "c")
+    await delete(bus, "ResourceFlavor", "default")
+    await apply(bus, *without_checks("one"))
+    await becomes(bus, "admissioncheck.c", "gone")
+    # Applied with the queue, the flavor was wanted again.
+    assert await stands(bus, "flavor.default") == "kept"
+
+
+async def test_what_is_applied_again_stays(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
+    await delete(bus, "AdmissionCheck", "c")
+    reply = await apply(bus, CHECK)
+    assert [one.outcome for one in reply.results] == ["changed"]
+    await apply(bus, *without_checks("one"))
+    assert await stands(bus, "admissioncheck.c") == "kept"
+    forged = {**CHECK, "metadata": {"name": "d", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    await apply(bus, forged)
+    assert await stands(bus, "admissioncheck.d") == "kept"
+
+
+async def test_a_queue_is_kept_while_workloads_run_and_takes_nobody_in(
+    fleet: Fleet, bus: Bus
+) -> None:
+    """The reservation of who does not run yet is taken back."""
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, *queues("cq", cpu=2))
+    await submit(bus, [a_manifest("runs", queue="lq-cq")])
+
+    async def admitted() -> bool:
+        found = await workload(bus, "runs")
+        return found is not None and is_true(found, Type.ADMITTED)
+
+    await eventually(admitted)
+    await apply(bus, CHECK, *queues("cq", cpu=2, admissionChecks=["c"]))
+    await submit(bus, [a_manifest("waits", queue="lq-cq")])
+
+    async def holds(want: bool) -> bool:
+        found = await workload(bus, "waits")
+        return found is not None and holds_quota(found) == want
+
+    await eventually(lambda: holds(True))
+    reply = await delete(bus, "ClusterQueue", "cq")
+    assert reply.outcome == "deferred"
+    assert "Workload ns/runs" in reply.error
+    await eventually(lambda: holds(False))
+    waiting = await workload(bus, "waits")
+    assert waiting is not None
+    condition = find(waiting, Type.QUOTA_RESERVED)
+    assert condition is not None
+    assert (condition.reason, condition.message) == (
+        "Misconfigured",
+        "ClusterQueue cq is being deleted",
+    )
+    assert await stands(bus, "clusterqueue.cq") == "going"
+    running = await workload(bus, "runs")
+    assert running is not None
+    assert is_true(running, Type.ADMITTED)
+    ended = facts.Finished(namespace="ns", name="runs")
+    await settled(bus, await bus.publish(Outgoing(subject_of(ended), encode(ended))))
+    await becomes(bus, "clusterqueue.cq", "gone")
