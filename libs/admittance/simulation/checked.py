@@ -100,6 +100,10 @@ class Checked(Queues):
         self.trees = {"c0": {}}
         return self.all()
 
+    def beat(self, *, active: bool) -> list[dict[str, Any]]:
+        """The controller of a check is heard again, or no more."""
+        return [{"beat": {"check": self.rng.choice(self.checks), "active": active}}]
+
     def edit(self) -> list[dict[str, Any]]:
         rng = self.rng
         if rng.random() < 0.05:
@@ -144,7 +148,15 @@ def checked(rng: Random) -> Scenario:
     for _ in range(rng.choice((0, 0, 1, 1, 2, 4))):
         at += rng.random() * rng.choice((0.3, 2.0, 15.0))
         applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
+    if rng.random() < 0.3:
+        at = 1.0 + rng.random() * 15.0
+        for active in rng.choice(((False, True), (False,), (True, False, True))):
+            applyings.append(Applying(at, queues.beat(active=active)))
+            at += rng.random() * 8.0
     applyings.append(Applying(CALM_SECONDS, json.loads(json.dumps(queues.healed()))))
+    for check in queues.checks:
+        beat = {"beat": {"check": check, "active": True}}
+        applyings.append(Applying(CALM_SECONDS + 1.0, [beat]))
     for name in names:
         me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
         sayings.append(Saying(CALM_SECONDS + 2.0, facts.Released(**me)))

@@ -25,6 +25,7 @@ class Manifests(NamedTuple):
     queues: Mapping[str, Any]
     checks: Mapping[str, Any]
     flavors: Mapping[str, Any]
+    locals: Mapping[tuple[str, str], Any]
 
 
 def broken(
@@ -98,6 +99,7 @@ def _reservation(
     if until is not None and now < until:
         yield f"it was reserved before {until.isoformat()} (3.2)"
     assert after.status.admission is not None
+    yield from _inactive(after, after.status.admission.cluster_queue, around)
     names = required(after.status.admission, around)
     rows = {row.name: row for row in after.status.admission_checks}
     if names is not None and set(names) != set(rows):
@@ -105,6 +107,27 @@ def _reservation(
     for row in rows.values():
         if row.state != "Pending":
             yield f"{row.name} is {row.state} as the reservation begins (2.3)"
+
+
+def _inactive(workload: StoredWorkload, queue: str, around: Manifests) -> Iterator[str]:
+    """Why the queues made no new reservation at that time. 2.1."""
+    about = around.queues.get(queue)
+    local = around.locals.get((workload.metadata.namespace, head(workload).queue_name))
+    if about is None or local is None or local.spec.cluster_queue != queue:
+        yield f"it was reserved in {queue}, where its queue does not lead"
+        return
+    for one in (about, local):
+        if one.spec.stop_policy not in ("", "None"):
+            yield f"it was reserved in {one.metadata.name}, which is stopped"
+    flavors = [flavor for group in about.spec.resource_groups for flavor in group.flavors]
+    for name in {*about.spec.admission_checks, *(c for f in flavors for c in f.admission_checks)}:
+        check = around.checks.get(name)
+        status = check.status if check is not None else None
+        lost = status is not None and any(
+            one.type == "Active" and one.status == "False" for one in status.conditions
+        )
+        if check is None or lost:
+            yield f"it was reserved in {queue}, and {name} is {'lost' if check else 'missing'}"
 
 
 def _admission(

@@ -89,7 +89,7 @@ class Invariants:
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
         self.effects = Effects(self.checks)
-        self._around = gates.Manifests(self.queues, self.checks, self.flavors)
+        self._around = gates.Manifests(self.queues, self.checks, self.flavors, self.locals)
         self.owed: dict[Saying, str] = {}
         self.said: set[Saying] = set()
         self.stated: set[tuple[str, int]] = set()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from admittance.api.manifest import accept
+from admittance.api.manifest import accept, encode
+from admittance.api.meta import Condition
+from admittance.events.applying import Applied
 from admittance.simulation.actors.log_reader import Superseded
 from admittance.simulation.actors.performing import Performing, persist
 from admittance.simulation.actors.service import Service
@@ -14,6 +16,7 @@ from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import EXPECTED, OPERATION, Outgoing, Refused
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.heartbeats import with_condition
 from admittance.workload_controller.objects import Kept, Planned, plan, users_of
 from admittance.workload_controller.statement import statement
 
@@ -59,7 +62,9 @@ class Manifests:
     def _apply(self, manifests: list[dict[str, Any]], answer: Future) -> Any:
         yield from self.lock()
         try:
-            if "metadata" in manifests[0]:
+            if "beat" in manifests[0]:
+                outcome = yield from self._note_activity(**manifests[0]["beat"])
+            elif "metadata" in manifests[0]:
                 outcome = yield from self._write(manifests)
             else:
                 outcome = yield from self._remove(manifests[0]["delete"])
@@ -73,6 +78,28 @@ class Manifests:
         read = [accept(manifest).manifest for manifest in manifests]
         planned = list(plan(self._controller.objects, read, now=service.process.now()))
         todo: list[Planned] = [one for one in planned if one.value is not None]
+        return (yield from self._put_all(todo))
+
+    def _note_activity(self, check: str, active: bool) -> Any:
+        """What heartbeats of its controller, or their absence, say of an AdmissionCheck."""
+        key = f"admissioncheck.{check}"
+        kept = self._controller.objects.get(key)
+        if kept is None:
+            return "absent"
+        condition = Condition(
+            type="Active",
+            status="True" if active else "False",
+            reason="Active" if active else "ControllerLost",
+            last_transition_time=self._service.process.now(),
+        )
+        about = with_condition(kept.object, condition)
+        told = Applied(kind=about.kind, namespace="", name=check, outcome="changed")
+        expected = self._controller.objects.expected(key)
+        planned = Planned(key, about.kind, "", check, about, encode(about), expected, told)
+        return (yield from self._put_all([planned]))
+
+    def _put_all(self, todo: list[Planned]) -> Any:
+        service = self._service
         if not todo:
             return "unchanged"
         puts = [Outgoing(one.key, one.value or b"", {EXPECTED: str(one.expected)}) for one in todo]

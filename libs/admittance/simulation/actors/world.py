@@ -106,6 +106,8 @@ class Admin:
 
 
 def _name(manifest: dict[str, Any]) -> str:
+    if "beat" in manifest:
+        return f"a note: {manifest['beat']}"
     if "metadata" not in manifest:
         return f"an end of {manifest['delete']}"
     return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['spec']}"
