@@ -119,8 +119,14 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
     if woke and after.admission_cycle == before.admission_cycle:
         yield "it woke and its cycle stayed (3.4, step 7)"
     until = before.requeue_state.requeue_at if before.requeue_state is not None else None
-    if woke and was is not None and was.status == "False" and until is not None and now < until:
-        yield f"it woke at {now.isoformat()}, before {until.isoformat()} (3.2)"
+    # A check may take its delay back, or shorten it, and the same write ends the wait: what is left
+    # to see here is a wait that no check has a part in.
+    checks = any(
+        row.state == "Retry" and row.requeue_after_seconds for row in before.admission_checks
+    )
+    early = until is not None and now < until and not checks
+    if woke and was is not None and was.status == "False" and early:
+        yield f"it woke at {now.isoformat()}, before {until} (3.2)"
     rows = {row.name: row for row in before.admission_checks}
     for row in after.admission_checks:
         same = rows.get(row.name)
@@ -138,6 +144,7 @@ class AdmittedSeconds:
     def __init__(self) -> None:
         self._ended = 0
         self._since: datetime | None = None
+        self._wiped: datetime | None = None
 
     def saw(self, workload: StoredWorkload) -> list[str]:
         """The next revision of the workload: what is wrong with what it says."""
@@ -146,11 +153,13 @@ class AdmittedSeconds:
             self._since = admitted.last_transition_time
         elif admitted is not None and self._since is not None:
             assert admitted.last_transition_time is not None
-            self._ended += int((admitted.last_transition_time - self._since).total_seconds())
+            if self._wiped != self._since:
+                self._ended += int((admitted.last_transition_time - self._since).total_seconds())
             self._since = None
         told = workload.status.accumulated_past_execution_time_seconds or 0
-        if not told and not head(workload).active:
-            self._ended = 0  # Turned off, it may start over (6).
+        if not head(workload).active:
+            # Turned off, it starts over (6), and what still runs is of the account before.
+            self._ended, self._wiped = 0, self._since
         if told != self._ended:
             return [f"it was admitted for {self._ended} s and says {told} (vi)"]
         return []

@@ -12,6 +12,7 @@ from admittance.workload.change import Change, applied, ignored, refused, with_s
 from admittance.workload.conditions import Type, put
 from admittance.workload.occasion import Occasion
 from admittance.workload.rows import synced
+from admittance.workload.standing import hindered
 from admittance.workload.stored import Say, StoredWorkload, head
 
 
@@ -64,12 +65,12 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
     spec = head(new)
     queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
     required = at.around.required_checks(queue, None) if queue else ()
-    hindrance = at.around.hindrance(fact.namespace, spec.queue_name)
+    standing = hindered(new, at)
     says: tuple[Say, ...] = ()
     if not spec.active:
         reason, message = "Deactivated", "The workload is deactivated"
-    elif hindrance is not None:
-        reason, message = hindrance.reason, hindrance.message
+    elif standing is not None:
+        reason, message = standing
         says = (Say(what="pending", reason=reason, message=message),)
     else:
         reason, message = "PendingEvaluation", ""
@@ -77,7 +78,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
         with_status(
             new,
             conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=at.now),
-            admission_checks=synced((), required, now=at.now),
+            admission_checks=synced((), {}, required, now=at.now).rows,
         ),
         *says,
     )

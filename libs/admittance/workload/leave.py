@@ -1,4 +1,4 @@
-"""Losing a reservation: evictions, the release that ends them, deactivation. LIFECYCLE T09-T19.
+"""Losing a reservation: evictions, and the release that ends them. LIFECYCLE T09-T19.
 
 Eviction has two phases. First Evicted=True is written with the quota still booked, and the runner
 stops the job; only what it reports then releases the quota. A workload that never started a job
@@ -7,22 +7,18 @@ is evicted and released in one write.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from msgspec.structs import replace
-
-from admittance.api.workload import (
-    EvictionCount,
-    GatePosition,
-    RequeueState,
-    SchedulingStats,
-)
-from admittance.workload.change import Change, applied, with_spec, with_status
+from admittance.api.workload import EvictionCount, GatePosition, SchedulingStats
+from admittance.workload.change import Change, applied, with_status
 from admittance.workload.conditions import Type, find, is_true, put, without
+from admittance.workload.execution import accumulated
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import is_reserved, is_stopping
-from admittance.workload.rows import Rows, cleared, without_counts
+from admittance.workload.rows import cleared, frozen, synced, without_counts, without_updates
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.surroundings import RequiredCheck
+from admittance.workload.waits import recomputed
 
 COMES_BACK_AT_ONCE: Final = frozenset(
     {"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"}
@@ -35,6 +31,9 @@ RESTARTED: Final = {
     "Suspended": "ClusterQueueRestarted",
 }
 """Eviction reasons that end when the queue runs again, and as what."""
+
+DEACTIVATED: Final = "Deactivated"
+"""Reason of an eviction that a user asked for; ``DeactivatedDueTo`` and a cause otherwise."""
 
 
 def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
@@ -52,18 +51,38 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
     )
 
 
-def fresh_rows(workload: StoredWorkload, at: Occasion) -> Rows:
-    """The rows of a workload without a reservation, all Pending."""
+def required_now(workload: StoredWorkload, at: Occasion) -> tuple[RequiredCheck, ...]:
+    """The checks of the workload as long as no flavor is assigned to it."""
     queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-    required = at.around.required_checks(queue, None) if queue else ()
-    return cleared(workload.status.admission_checks, required, now=at.now)
+    return at.around.required_checks(queue, None) if queue else ()
 
 
-def _counted(workload: StoredWorkload, reason: str) -> SchedulingStats:
+def fresh_rows(workload: StoredWorkload, at: Occasion, *, forget: bool = False) -> dict[str, Any]:
+    """Fields of the status: the rows of a workload without a reservation, all Pending, in a cycle
+    that no check was asked about. forget: what was retried counts no more."""
+    status = workload.status
+    cycle = status.admission_cycle + 1
+    required = required_now(workload, at)
+    fresh = cleared(status.admission_checks, status.check_retry_counts, required, now=at.now)
+    return {
+        "admission_checks": without_counts(fresh.rows) if forget else fresh.rows,
+        "check_retry_counts": {} if forget else fresh.counts,
+        "admission_cycle": cycle,
+        "rounds_since": cycle,
+    }
+
+
+def _counted(workload: StoredWorkload, reason: str, cause: str) -> SchedulingStats:
     stats = workload.status.scheduling_stats or SchedulingStats()
-    rest = tuple(row for row in stats.evictions if row.reason != reason)
-    before = sum(row.count for row in stats.evictions if row.reason == reason)
-    return SchedulingStats(evictions=(*rest, EvictionCount(reason=reason, count=before + 1)))
+    if reason.startswith(DEACTIVATED):
+        reason = DEACTIVATED
+    which = reason, cause
+    rest = tuple(row for row in stats.evictions if (row.reason, row.underlying_cause) != which)
+    before = sum(
+        row.count for row in stats.evictions if (row.reason, row.underlying_cause) == which
+    )
+    new = EvictionCount(reason=reason, underlying_cause=cause, count=before + 1)
+    return SchedulingStats(evictions=(*rest, new))
 
 
 def evict(
@@ -74,28 +93,28 @@ def evict(
     *,
     preempted_as: str = "",
     keep_rows: bool = False,
+    cause: str = "",
 ) -> Change:
     """The workload begins to lose its reservation. What is released at once says so, too.
 
-    keep_rows: a check's Retry keeps the rows as they are until the wait is over.
+    keep_rows: a check's Retry keeps the rows as they are until the wait is over. cause: what is
+    behind the reason, for the counters.
     """
     says = withdrawals(workload, reason)
     conditions = put(workload.status.conditions, Type.EVICTED, True, reason, message, now=at.now)
     if preempted_as:
         conditions = put(conditions, Type.PREEMPTED, True, preempted_as, message, now=at.now)
     conditions = without(conditions, Type.REQUEUED)
-    fields = {
+    fields: dict[str, Any] = {
         "conditions": conditions,
-        "scheduling_stats": _counted(workload, reason),
+        "scheduling_stats": _counted(workload, reason, cause),
         "preemption_gates": closed(workload.status.preemption_gates, at),
         "evicted_revision": 0,
     }
     if not keep_rows:
-        fields["admission_checks"] = fresh_rows(workload, at)
-        fields["admission_cycle"] = workload.status.admission_cycle + 1
-        fields["rounds_since"] = workload.status.admission_cycle + 1
+        fields |= fresh_rows(workload, at)
     evicted = with_status(workload, **fields)
-    evicted_say = Say(what="evicted", reason=reason, message=message)
+    evicted_say = Say(what="evicted", reason=reason, message=message, detail=cause)
     if is_true(workload, Type.ADMITTED):
         return applied(evicted, evicted_say, *says)
     released = release(evicted, at)
@@ -110,17 +129,24 @@ def release(workload: StoredWorkload, at: Occasion) -> Change:
     reason = evicted.reason if evicted is not None and evicted.status == "True" else "Pending"
     message = evicted.message if evicted is not None else ""
     spec = head(workload)
-    status = workload.status
-    conditions = status.conditions
-    admitted = find(workload, Type.ADMITTED)
-    spent = status.accumulated_past_execution_time_seconds or 0
-    if admitted is not None and admitted.status == "True" and admitted.last_transition_time:
-        spent += int((at.now - admitted.last_transition_time).total_seconds())
     waits_why = "Deactivated" if not spec.active else "PendingEvaluation"
     hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
     if spec.active and hindrance is not None:
         waits_why, message = hindrance.reason, hindrance.message
-    conditions = put(conditions, Type.QUOTA_RESERVED, False, waits_why, message, now=at.now)
+    freed = _freed(workload, waits_why, message, at)
+    back, why = _may_come_back(freed, reason, at)
+    conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=at.now)
+    what = "requeued" if back and spec.active else "pending"
+    return applied(
+        with_status(freed, conditions=conditions), Say(what=what, reason=why, message=message)
+    )
+
+
+def _freed(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> StoredWorkload:
+    """Without its reservation. Rows of a wait that a check has asked for stay frozen; others are
+    those of a workload without a flavor. What a runner could apply goes in any case."""
+    status = workload.status
+    conditions = put(status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now)
     conditions = put(
         conditions,
         Type.ADMITTED,
@@ -129,24 +155,35 @@ def release(workload: StoredWorkload, at: Occasion) -> Change:
         "The workload has no reservation",
         now=at.now,
     )
-    conditions = without(conditions, Type.PODS_READY)
-    back, why = _may_come_back(workload, reason, at)
-    conditions = put(conditions, Type.REQUEUED, back, why, message, now=at.now)
-    # What a runner could apply goes with the reservation, whatever becomes of the rows.
-    rows = tuple(
-        replace(row, pod_set_updates=()) if row.pod_set_updates else row
-        for row in status.admission_checks
-    )
-    released = with_status(
+    rows, counts = status.admission_checks, status.check_retry_counts
+    required = required_now(workload, at)
+    if is_frozen(workload):
+        queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
+        named = at.around.named_checks(queue)
+        kept = frozen(rows, counts, named, required, now=at.now)
+    else:
+        kept = synced(rows, counts, required, now=at.now)
+    state = status.requeue_state
+    if kept.rows != rows:
+        state = recomputed(workload, kept.rows)
+    return with_status(
         workload,
-        conditions=conditions,
+        conditions=without(conditions, Type.PODS_READY),
         admission=None,
-        admission_checks=rows,
+        admission_checks=without_updates(kept.rows),
+        check_retry_counts=kept.counts,
+        requeue_state=state,
         admitted_revision=0,
-        accumulated_past_execution_time_seconds=spent or None,
+        accumulated_past_execution_time_seconds=accumulated(workload, at.now),
     )
-    what = "requeued" if back and spec.active else "pending"
-    return applied(released, Say(what=what, reason=why, message=message))
+
+
+def is_frozen(workload: StoredWorkload) -> bool:
+    """A check's Retry took the reservation, or holds the workload: its rows stay until T20."""
+    if any(row.state == "Retry" for row in workload.status.admission_checks):
+        return True
+    evicted = find(workload, Type.EVICTED)
+    return is_stopping(workload) and evicted is not None and evicted.reason == "AdmissionCheck"
 
 
 def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple[bool, str]:
@@ -171,79 +208,13 @@ def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple
 def withdraw(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> Change:
     """A reservation without a job is dropped without an eviction: T09, T18."""
     says = withdrawals(workload, reason)
-    cycle = workload.status.admission_cycle + 1
-    dropped = with_status(
-        workload,
-        admission_checks=fresh_rows(workload, at),
-        admission_cycle=cycle,
-        rounds_since=cycle,
-    )
-    change = release(
-        with_status(dropped, conditions=without(dropped.status.conditions, Type.EVICTED)), at
-    )
-    assert change.workload is not None, "only an evicted workload disappears"
-    conditions = put(
-        change.workload.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now
-    )
-    requeued = find(change.workload, Type.REQUEUED)
-    if reason in COMES_BACK_AT_ONCE and requeued is not None and requeued.status == "True":
-        conditions = put(conditions, Type.REQUEUED, True, reason, message, now=at.now)
-    return applied(
-        with_status(change.workload, conditions=conditions),
-        *says,
-        Say(what="pending", reason=reason, message=message),
-    )
-
-
-def deactivate(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> Change:
-    """The workload is turned off: T16, and what T11, T14 and T15 end in.
-
-    An earlier eviction keeps its reason, unless it is itself one that was reactivated since.
-    """
-    cycle = workload.status.admission_cycle + 1
-    off = with_spec(workload, active=False)
-    if is_stopping(workload):
-        evicted = find(workload, Type.EVICTED)
-        assert evicted is not None, "it is stopping"
-        keep = reason == "Deactivated" and not evicted.reason.startswith("Deactivated")
-        conditions = off.status.conditions
-        if not keep:
-            conditions = put(conditions, Type.EVICTED, True, reason, message, now=at.now)
-        conditions = without(conditions, Type.REQUEUED)
-        change = applied(with_status(off, conditions=conditions))
-    elif is_reserved(workload):
-        change = evict(off, reason, message, at)
-    else:
-        evicted = find(workload, Type.EVICTED)
-        before = evicted is not None and evicted.status == "True"
-        keep = (
-            before
-            and evicted is not None
-            and reason == "Deactivated"
-            and not evicted.reason.startswith("Deactivated")
+    dropped = _freed(with_status(workload, **fresh_rows(workload, at)), reason, message, at)
+    if reason in COMES_BACK_AT_ONCE:
+        conditions = put(
+            dropped.status.conditions, Type.REQUEUED, True, reason, message, now=at.now
         )
-        conditions = off.status.conditions
-        if not keep:
-            conditions = put(conditions, Type.EVICTED, True, reason, message, now=at.now)
-        conditions = put(conditions, Type.QUOTA_RESERVED, False, "Deactivated", message, now=at.now)
-        conditions = put(conditions, Type.REQUEUED, False, reason, message, now=at.now)
-        change = applied(
-            with_status(off, conditions=conditions),
-            Say(what="pending", reason="Deactivated", message=message),
-        )
-    assert change.workload is not None, "nothing was deleted"
-    fresh = without_counts(fresh_rows(change.workload, at))
-    return change._replace(
-        workload=with_status(
-            change.workload,
-            admission_checks=fresh,
-            admission_cycle=cycle,
-            rounds_since=cycle,
-            requeue_state=None,
-            check_retry_counts={},
-            preemption_gates=closed(change.workload.status.preemption_gates, at),
-        )
-    )
+        dropped = with_status(dropped, conditions=conditions)
+    return applied(dropped, *says, Say(what="pending", reason=reason, message=message))
 
 
 def closed(gates: tuple[GatePosition, ...], at: Occasion) -> tuple[GatePosition, ...]:
@@ -254,10 +225,3 @@ def closed(gates: tuple[GatePosition, ...], at: Occasion) -> tuple[GatePosition,
         else GatePosition(name=gate.name, position="Closed", last_transition_time=at.now)
         for gate in gates
     )
-
-
-def no_wait(state: RequeueState | None) -> RequeueState | None:
-    """The requeue state without its time; the count stays."""
-    if state is None or state.count is None:
-        return None
-    return RequeueState(count=state.count)

@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload import requests, reserve
+from admittance.workload import activity, queues, requests, reserve, times
 from admittance.workload.arrive import Arrived, arrive
 from admittance.workload.change import Change, ignored
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.verdicts import wake, wake_if_over, weigh
+from admittance.workload.verdicts import drop, weigh
+from admittance.workload.waits import wake_if_over
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 """Any: the key of the table has settled the type."""
@@ -37,13 +38,6 @@ def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change
     if fact.reason != "NodeFailures":
         return ignored(workload, "NotEvicted", "nobody asked to stop it")
     return reserve.lost(workload, fact, at)
-
-
-def _wake(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change:
-    if fact.kind != "requeue":
-        return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind}")
-    # Too early, it changes nothing: the retry-timer sees that the time still stands.
-    return wake(workload, at)
 
 
 _WAITING: Final = (Phase.PENDING, Phase.BACKOFF)
@@ -67,7 +61,8 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Move]] = {
     (Phase.QUOTA_RESERVED, facts.Revoked): reserve.revoke_reservation,
     **_rows(_JOB, facts.Revoked, reserve.evict_for_cut),
     # checks judge
-    **_rows((*_LIVING,), facts.CheckReported, weigh),
+    **_rows(_LIVING, facts.CheckReported, weigh),
+    **_rows((*_OFF, Phase.FINISHED), facts.CheckReported, drop),
     # runners report
     **_rows((*_JOB, Phase.EVICTING), facts.Started, requests.started),
     **_rows(_JOB, facts.PodsReady, requests.pods_ready),
@@ -77,17 +72,15 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Move]] = {
     **_rows(_OFF, facts.Stopped, _stopped_while_off),
     **_rows(_JOB, facts.Stopped, _lost),
     # users ask
-    **_rows((*_LIVING, *_OFF), facts.Deactivated, requests.turn_off),
-    **_rows((*_LIVING, *_OFF), facts.Activated, requests.turn_on),
+    **_rows((*_LIVING, *_OFF), facts.Deactivated, activity.turn_off),
+    **_rows((*_LIVING, *_OFF), facts.Activated, activity.turn_on),
     **_rows(_LIVING, facts.Held, requests.hold),
     **_rows(_WAITING, facts.Released, requests.let_go),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize),
     **_rows(_ALL, facts.Deleted, requests.remove),
     # queues and clocks
-    **_rows((*_LIVING, *_OFF), QueueChanged, requests.queue_changed),
-    (Phase.BACKOFF, facts.TimerDue): _wake,
-    # Past the wake time the phase is Pending by the clock, though Requeued is still False.
-    (Phase.PENDING, facts.TimerDue): _wake,
+    **_rows((*_LIVING, *_OFF), QueueChanged, queues.queue_changed),
+    **_rows((*_LIVING, *_OFF), facts.TimerDue, times.look),
 }
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, put, revoke
-from admittance.workload.leave import evict, no_wait, release, withdraw
+from admittance.workload.leave import evict, release, withdraw
 from admittance.workload.occasion import Occasion
 from admittance.workload.repeats import counted
-from admittance.workload.rows import Rows, all_ready, without_counts
+from admittance.workload.rows import all_ready, listed, without_counts
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.waits import no_wait
 
 
 def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Change:
@@ -28,12 +28,14 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
     )
     for old in (Type.EVICTED, Type.PREEMPTED, Type.BLOCKED_ON_PREEMPTION_GATES):
         conditions = revoke(conditions, old, now=now)
-    rows = _rows_for(workload, tuple(check.name for check in required), at)
+    status = workload.status
+    fresh = listed(status.admission_checks, status.check_retry_counts, required, now=now)
     reserved = with_status(
         workload,
         admission=admission,
         conditions=conditions,
-        admission_checks=rows,
+        admission_checks=fresh.rows,
+        check_retry_counts=fresh.counts,
         requeue_state=no_wait(workload.status.requeue_state),
         evicted_revision=0,
         preempted_by=None,
@@ -52,17 +54,6 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
     )
     says += [Say(what="check_requested", detail=check.name) for check in required]
     return applied(with_status(reserved, conditions=conditions), *says)
-
-
-def _rows_for(workload: StoredWorkload, required: tuple[str, ...], at: Occasion) -> Rows:
-    # States are not carried into a reservation: what a check said of an earlier one proves
-    # nothing of this. Only the counts go on.
-    counts = dict(workload.status.check_retry_counts)
-    counts |= {row.name: row.retry_count for row in workload.status.admission_checks}
-    return tuple(
-        CheckState(name=name, last_transition_time=at.now, retry_count=counts.get(name, 0))
-        for name in required
-    )
 
 
 def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:

@@ -1,192 +1,356 @@
-"""What a verdict of a check makes of a workload. LIFECYCLE 2.5, 2.6, 3.2."""
+"""What a verdict of a check makes of a workload. LIFECYCLE 2.5, 2.6, 3.2.
+
+A verdict names the cycle that it judged, and counts if that is the current one. Of earlier cycles
+two kinds are taken late: a Rejected of the one that has just ended, and a Retry with a delay, both
+only as long as the check has been asked nothing that this verdict would be no answer to. Whatever
+does not count is answered with one of these words, which metrics count by: UnknownState, BadDelay,
+BadUpdates (refused), NoSuchCheck, OtherController, Stale, NoReservation, Repeated, and the phase of
+a workload that wants no verdicts any more.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from admittance.api.workload import CheckState, RequeueState
+from admittance.api.validate_status import UpdateOf, check_updates
+from admittance.api.workload import CheckState
 from admittance.events import facts
+from admittance.workload.activity import deactivate
 from admittance.workload.change import Change, applied, ignored, refused, with_status
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
-from admittance.workload.leave import deactivate, evict, no_wait
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
+from admittance.workload.leave import evict
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
-from admittance.workload.rows import Rows, cleared, replaced
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.retries import DELAY_END, Asked, asked
+from admittance.workload.rows import Rows, all_ready, placed, row_of
+from admittance.workload.stored import Say, StoredWorkload
+from admittance.workload.surroundings import CheckRules
+from admittance.workload.updates import merged, pod_set_names
+from admittance.workload.waits import check_deadline, recomputed, spoken, told, wake_if_over
 
 STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
-DELAY_MAX: Final = timedelta(days=7)
-"""A longer delay is cut to this, as LIFECYCLE 3.6 recommends."""
+PREEMPTION_REQUIRED: Final = "PreemptionRequired"
+"""Reason of a Pending: the check can say Ready only once the planned victims are gone."""
 
 
 def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
-    """A verdict on one row. Whatever is not of the current cycle, or not of a row that the
-    workload has, is stale and changes nothing."""
-    if fact.state not in STATES:
-        return refused(workload, "UnknownState", f"no check state is called {fact.state!r}")
-    if fact.requeue_after_seconds is not None and fact.requeue_after_seconds < 0:
-        return refused(workload, "BadDelay", "requeueAfterSeconds is negative")
-    row = next((r for r in workload.status.admission_checks if r.name == fact.check), None)
-    if row is None:
-        return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
-    if fact.cycle != workload.status.admission_cycle:
-        return ignored(
-            workload,
-            "Stale",
-            f"cycle {fact.cycle}, now {workload.status.admission_cycle}",
-        )
+    """A verdict on one row."""
+    wrong = _unfit(workload, fact)
+    if wrong is not None:
+        return wrong
+    rules = at.around.check(fact.check)
+    if rules is None:
+        return ignored(workload, "NoSuchCheck", f"there is no AdmissionCheck {fact.check}")
+    if fact.controller != rules.controller:
+        return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
+    row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
-            return _reject(workload, fact, at)
+            return _rejected(workload, row, fact, at)
         case "Retry":
-            return _retry(workload, row, fact, at)
-        case "Ready":
-            return _ready(workload, row, fact, at)
-    return _store(workload, row, fact, at)
+            return _retry(workload, row, fact, rules, at)
+    if row is None:
+        return _unlisted(workload, fact)
+    if fact.cycle != workload.status.admission_cycle:
+        return _stale(workload, fact)
+    return _stored(workload, row, fact, at)
 
 
-def _store(
+def drop(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
+    """A verdict on a workload that is turned off or finished."""
+    return ignored(workload, str(phase(workload, at.now)), f"it wants no verdict of {fact.check}")
+
+
+def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
+    """Why a verdict makes no sense whatever the workload does; None when it does."""
+    if fact.state not in STATES:
+        return refused(workload, "UnknownState", f"no check state is called {fact.state[:64]!r}")
+    delay = fact.requeue_after_seconds
+    if delay is not None and not 0 <= delay < DELAY_END:
+        return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}: no 32-bit number")
+    if fact.pod_set_updates and fact.state == "Ready":
+        try:
+            updates = msgspec.convert(
+                msgspec.to_builtins(fact.pod_set_updates), tuple[UpdateOf, ...]
+            )
+        except msgspec.ValidationError as error:
+            return refused(workload, "BadUpdates", f"podSetUpdates: {error}")
+        problems = check_updates(updates, pod_set_names(workload), "podSetUpdates")
+        if problems:
+            first = problems[0]
+            return refused(workload, "BadUpdates", f"{first.field}: {first.message}")
+    return None
+
+
+def _unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+    return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
+
+
+def _stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+    now = workload.status.admission_cycle
+    return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
+
+
+def _is_reserved_anew(workload: StoredWorkload) -> bool:
+    return holds_quota(workload) and not is_stopping(workload)
+
+
+def _is_known(workload: StoredWorkload, row: CheckState | None, check: str) -> bool:
+    """The check has a row, or had one and nothing was reserved since."""
+    return row is not None or (
+        check in workload.status.check_retry_counts and not _is_reserved_anew(workload)
+    )
+
+
+def _waits_for_checks(workload: StoredWorkload) -> bool:
+    """Evicting or Backoff by AdmissionCheck: the rows are frozen, and verdicts are welcome."""
+    if is_stopping(workload):
+        evicted = find(workload, Type.EVICTED)
+        return evicted is not None and evicted.reason == "AdmissionCheck"
+    requeued = find(workload, Type.REQUEUED)
+    return (
+        not holds_quota(workload)
+        and requeued is not None
+        and (requeued.status, requeued.reason) == ("False", "AdmissionCheck")
+    )
+
+
+# Pending and Ready. ---------------------------------------------------------------------
+
+
+def _stored(
     workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
 ) -> Change:
+    frozen = _waits_for_checks(workload)
+    anew = _is_reserved_anew(workload)
+    ready = fact.state == "Ready"
+    competes = phase(workload, at.now) is Phase.PENDING
+    if not frozen and not anew and (ready or not competes):
+        # A Ready that is given before the flavor is known proves nothing.
+        return ignored(workload, "NoReservation", "it holds no quota that could be judged")
+    admitted = anew and is_true(workload, Type.ADMITTED)
+    if admitted and ready and row.state == "Ready":
+        return ignored(workload, "Repeated", "what it says of pods comes too late")
     moved = row.state != fact.state
-    # Back to Pending after admission is no eviction: only False suspends.
+    taken_back = row.state == "Retry" and not ready
     new = CheckState(
         name=row.name,
         state=fact.state,
-        message=fact.message,
-        reason=fact.reason if fact.state == "Pending" else "",
+        message=fact.message[:MESSAGE_MAX],
+        reason=PREEMPTION_REQUIRED if not ready and fact.reason == PREEMPTION_REQUIRED else "",
         last_transition_time=at.now if moved else row.last_transition_time,
-        retry_count=0 if fact.state == "Ready" else row.retry_count,
-        pod_set_updates=fact.pod_set_updates if fact.state == "Ready" else (),
+        retry_count=0 if ready else row.retry_count + taken_back,
+        pod_set_updates=_plain(fact) if ready and anew else (),
+        verdict_cycle=fact.cycle,
     )
     if new == row:
         return ignored(workload, "Repeated")
-    rows = replaced(workload.status.admission_checks, new)
-    return applied(with_status(workload, admission_checks=rows))
+    rows = placed(workload.status.admission_checks, new)
+    if frozen:
+        return _held(workload, rows, at)
+    kept = with_status(workload, admission_checks=rows)
+    says: tuple[Say, ...] = ()
+    if admitted and moved and not ready:
+        # Only False suspends: what runs goes on.
+        says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
+    elif new.reason and not row.reason and workload.status.pending_preemption is None:
+        says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
+    if not admitted and anew:
+        conflict = contradiction(kept, at)
+        if conflict is not None:
+            return conflict
+    # Also the last Ready is only written down: the scheduler looks again before it admits.
+    return applied(kept, *says)
 
 
-def _ready(
-    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
-) -> Change:
-    where = phase(workload, at.now)
-    if where is Phase.PENDING:
-        # Given before the flavor is known, it proves nothing.
-        return ignored(workload, "NoReservation", "a Ready without a reservation counts nothing")
-    # Also the last one is only written down: the scheduler looks again before it admits.
-    return _store(workload, row, fact, at)
+def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
+    return tuple(msgspec.to_builtins(update) for update in fact.pod_set_updates)
+
+
+def _note(reason: str, row: CheckState, text: str) -> Say:
+    said = f'AdmissionCheck "{row.name}": {text}'
+    return Say(what="noted", reason=reason, message=said[:MESSAGE_MAX], detail=row.name)
+
+
+def contradiction(workload: StoredWorkload, at: Occasion) -> Change | None:
+    """Once all checks of a reservation are Ready: what becomes of it if what they add to its pods
+    cannot be (T11 of the last one by name); None: it can."""
+    admission = workload.status.admission
+    if admission is None:
+        return None
+    required = at.around.required_checks(admission.cluster_queue, admission)
+    if not required or not all_ready(workload.status.admission_checks, required):
+        return None
+    _, conflicts = merged(workload, at.around.flavor)
+    if not conflicts:
+        return None
+    check = max(one.check for one in conflicts)
+    why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
+    change = _reject(workload, check, why, at)
+    note = Say(what="noted", reason="ConflictingChecks", message=why, detail=check)
+    return change._replace(says=(note, *change.says))
+
+
+# Retry. ---------------------------------------------------------------------------------
 
 
 def _retry(
-    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
+    workload: StoredWorkload,
+    row: CheckState | None,
+    fact: facts.CheckReported,
+    rules: CheckRules,
+    at: Occasion,
 ) -> Change:
-    delay = fact.requeue_after_seconds or None
-    if delay is not None:
-        delay = min(delay, int(DELAY_MAX.total_seconds()))
-    if not holds_quota(workload) and delay is None:
-        return ignored(workload, "NoReservation", "a Retry without a delay holds nobody")
-    same = row.state == "Retry" and delay == row.requeue_after_seconds
-    new = CheckState(
-        name=row.name,
+    count = _count(workload, row, fact.check)
+    uid = workload.metadata.uid
+    limits = at.around.limits
+    want = asked(fact.requeue_after_seconds, rules, count=count, uid=uid, limits=limits)
+    if fact.cycle != workload.status.admission_cycle:
+        holds = want.delay is not None or want.spent
+        if not holds or not _is_late_and_welcome(workload, row, fact):
+            return _stale(workload, fact) if row is not None else _unlisted(workload, fact)
+    elif row is None:
+        return _unlisted(workload, fact)
+    elif not _waits_for_checks(workload) and not _is_reserved_anew(workload):
+        if phase(workload, at.now) is not Phase.PENDING:
+            return ignored(workload, "NoReservation", "it holds no quota that could be judged")
+        if want.delay is None:
+            # It was asked nothing, and holds nobody.
+            said = replace(row, message=fact.message[:MESSAGE_MAX])
+            if said == row:
+                return ignored(workload, "Repeated")
+            rows = placed(workload.status.admission_checks, said)
+            return applied(with_status(workload, admission_checks=rows))
+    if want.spent:
+        return _reject(workload, fact.check, _joined(fact.message, want.remark), at)
+    new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
+    if new == row:
+        return ignored(workload, "Repeated", "a Retry said again moves nothing")
+    return retried(workload, (new,), want.notes, at)
+
+
+def _is_late_and_welcome(
+    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported
+) -> bool:
+    """A Retry of an earlier cycle still holds the workload: since then only the waits of other
+    checks ended, or nothing at all was reserved; and the check has said nothing newer."""
+    status = workload.status
+    if fact.cycle > status.admission_cycle or not _is_known(workload, row, fact.check):
+        return False
+    if row is not None and row.verdict_cycle is not None and row.verdict_cycle > fact.cycle:
+        return False
+    just_ended = fact.cycle == status.admission_cycle - 1 and not _is_reserved_anew(workload)
+    return just_ended or fact.cycle >= status.rounds_since
+
+
+def _in_retry(
+    row: CheckState | None,
+    check: str,
+    message: str,
+    cycle: int,
+    want: Asked,
+    count: int,
+    at: Occasion,
+) -> CheckState:
+    same = row is not None and row.state == "Retry" and row.requeue_after_seconds == want.delay
+    return CheckState(
+        name=check,
         state="Retry",
-        message=fact.message,
-        last_transition_time=row.last_transition_time if same else at.now,
-        requeue_after_seconds=delay,
-        retry_count=row.retry_count,
+        message=_joined(message, want.remark),
+        last_transition_time=row.last_transition_time if same and row is not None else at.now,
+        requeue_after_seconds=want.delay,
+        retry_count=count,
+        verdict_cycle=cycle,
     )
-    rows = replaced(workload.status.admission_checks, new)
-    held = with_status(workload, admission_checks=rows)
-    until = deadline(held)
-    state = held.status.requeue_state or RequeueState()
-    held = with_status(held, requeue_state=replace(state, requeue_at=until))
-    if holds_quota(held) and not is_stopping(held):
-        message = f"AdmissionCheck in Retry state: {spoken(rows)}"
+
+
+def _joined(message: str, remark: str) -> str:
+    return "; ".join(part for part in (message, remark) if part)[:MESSAGE_MAX]
+
+
+def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
+    return row.retry_count if row is not None else workload.status.check_retry_counts.get(check, 0)
+
+
+def retried(
+    workload: StoredWorkload, new: tuple[CheckState, ...], notes: tuple[Say, ...], at: Occasion
+) -> Change:
+    """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
+    rows = workload.status.admission_checks
+    for row in new:
+        rows = placed(rows, row)
+    listed = {row.name for row in new}
+    counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
+    change = _held(with_status(workload, check_retry_counts=counts), rows, at)
+    return change._replace(says=(*notes, *change.says))
+
+
+def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Change:
+    """Checks that took too long to judge: as if each had said Retry without a delay."""
+    new: list[CheckState] = []
+    notes: list[Say] = []
+    for name in late:
+        row, rules = row_of(workload.status.admission_checks, name), at.around.check(name)
+        if row is None or rules is None:
+            continue
+        message = f"no verdict within {rules.timeout_seconds} s of the reservation"
+        want = asked(
+            None, rules, count=row.retry_count, uid=workload.metadata.uid, limits=at.around.limits
+        )
+        if want.spent:
+            return _reject(workload, name, _joined(message, want.remark), at)
+        notes += want.notes
+        cycle = workload.status.admission_cycle
+        new.append(_in_retry(row, name, message, cycle, want, row.retry_count, at))
+    return retried(workload, tuple(new), tuple(notes), at)
+
+
+def _held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
+    """With these rows, some of them in Retry, as long as they ask for it."""
+    held = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
+    if _is_reserved_anew(held):
+        message = f"Evicted due to {spoken(held)}"
         change = evict(held, "AdmissionCheck", message, at, keep_rows=True)
         return wake_if_over(change, at)
-    conditions = put(
-        held.status.conditions, Type.REQUEUED, False, "AdmissionCheck", fact.message, now=at.now
-    )
-    return applied(with_status(held, conditions=conditions))
+    held = told(held, at)
+    if is_stopping(held):
+        return applied(held)
+    message = spoken(held)
+    said = (Say(what="pending", reason="AdmissionCheck", message=message),) if message else ()
+    return wake_if_over(applied(held, *said), at)
 
 
-def spoken(rows: Rows) -> str:
-    """The rows in Retry, by name, each with what its controller said."""
-    said = "; ".join(
-        f'"{row.name}" ({row.message})'
-        for row in sorted(rows, key=lambda row: row.name)
-        if row.state == "Retry"
-    )
-    return said[:MESSAGE_MAX]
+# Rejected. ------------------------------------------------------------------------------
+
+
+def _rejected(
+    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported, at: Occasion
+) -> Change:
+    cycle = workload.status.admission_cycle
+    if fact.cycle == cycle:
+        if row is None:
+            return _unlisted(workload, fact)
+        return _reject(workload, fact.check, fact.message, at)
+    if not _is_known(workload, row, fact.check):
+        return _unlisted(workload, fact)
+    if fact.cycle != cycle - 1 or _is_reserved_anew(workload):
+        return _stale(workload, fact)
+    return _reject(workload, fact.check, fact.message, at)
+
+
+def _reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Change:
+    """T11, from any phase: it is never lost to an eviction under way."""
+    said = f'Deactivated due to AdmissionCheck in Rejected state: "{check}" ({why})'
+    message = said[:MESSAGE_MAX]
+    change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
+    rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message)
+    return change._replace(says=(rejected, *change.says))
 
 
 def deadline(workload: StoredWorkload) -> datetime | None:
-    """The latest end time over all rows in Retry: not the largest number of seconds."""
-    ends = [
-        row.last_transition_time + timedelta(seconds=row.requeue_after_seconds)
-        for row in workload.status.admission_checks
-        if row.state == "Retry" and row.requeue_after_seconds and row.last_transition_time
-    ]
-    return max(ends, default=None)
-
-
-def _reject(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
-    """T11, from any phase: it is never lost to an eviction under way."""
-    message = f'AdmissionCheck in Rejected state: "{fact.check}" ({fact.message})'
-    change = deactivate(workload, REJECTION, message, at)
-    return change._replace(
-        says=(Say(what="rejected", reason="AdmissionCheckRejected", message=message), *change.says)
-    )
-
-
-def wake(workload: StoredWorkload, at: Occasion) -> Change:
-    """T20: the wait is over; all rows start over in a new cycle."""
-    requeued = find(workload, Type.REQUEUED)
-    waits = requeued is not None and requeued.status == "False"
-    if (
-        not waits
-        or requeued is None
-        or requeued.reason
-        not in (
-            "AdmissionCheck",
-            "PodsReadyTimeout",
-        )
-    ):
-        return ignored(workload, "NotWaiting")
-    state = workload.status.requeue_state
-    until = state.requeue_at if state is not None else None
-    if until is not None and at.now < until:
-        return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
-    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-    required = at.around.required_checks(queue, None) if queue else ()
-    counts = dict(workload.status.check_retry_counts)
-    counts |= {
-        row.name: row.retry_count + (row.state == "Retry")
-        for row in workload.status.admission_checks
-    }
-    rows = tuple(
-        replace(row, retry_count=counts.pop(row.name, 0), requeue_after_seconds=None)
-        for row in cleared(workload.status.admission_checks, required, now=at.now)
-    )
-    conditions = put(workload.status.conditions, Type.REQUEUED, True, "BackoffFinished", now=at.now)
-    woken = with_status(
-        workload,
-        conditions=conditions,
-        admission_checks=rows,
-        admission_cycle=workload.status.admission_cycle + 1,
-        check_retry_counts={name: count for name, count in counts.items() if count},
-        requeue_state=no_wait(state),
-    )
-    return applied(woken, Say(what="requeued", reason="BackoffFinished"))
-
-
-def wake_if_over(change: Change, at: Occasion) -> Change:
-    """A release whose wait is over already goes on to compete in the same write."""
-    workload = change.workload
-    if workload is None or holds_quota(workload) or not is_false(workload, Type.REQUEUED):
-        return change
-    woken = wake(workload, at)
-    if woken.workload is None or woken.workload is workload:
-        return change
-    return woken._replace(says=(*change.says, *woken.says))
+    """The latest end of a delay that a check asks for; None: no check asks for one."""
+    return check_deadline(workload.status.admission_checks)

@@ -95,10 +95,7 @@ class Queues:
         return frozenset(lists.names()) if lists is not None else frozenset()
 
     def flavor(self, name: str) -> FlavorParts:
-        found = self._objects.flavor(name)
-        if found is None:
-            return FlavorParts()
-        return FlavorParts(found.spec.node_labels, found.spec.tolerations)
+        return parts_of(self._objects, name)
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
         queue = self._objects.cluster_queue(admission.cluster_queue)
@@ -120,3 +117,11 @@ class Queues:
                 }
             )
         )
+
+
+def parts_of(objects: Objects, flavor: str) -> FlavorParts:
+    """What that ResourceFlavor adds to pods; nothing where there is none."""
+    found = objects.flavor(flavor)
+    if found is None:
+        return FlavorParts()
+    return FlavorParts(found.spec.node_labels, found.spec.tolerations)

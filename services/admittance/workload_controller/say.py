@@ -19,6 +19,8 @@ from admittance.events.codec import encode
 from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.subjects import subject_of
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.updates import merged
+from admittance.workload_controller.around import parts_of
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.objects import Objects
 
@@ -130,30 +132,12 @@ class Speaker:
 
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:
         assigned = {row.name: row for row in admission.pod_set_assignments}
-        updates: dict[str, list[Any]] = {}
-        for row in workload.status.admission_checks:
-            for update in row.pod_set_updates:
-                # Fresh from a verdict it is a Struct; read from the bucket, a dict.
-                shaped = msgspec.to_builtins(update)
-                updates.setdefault(shaped.get("name", ""), []).append(shaped)
+        added, _ = merged(workload, lambda name: parts_of(self._objects, name))
         for pod_set in _pod_sets.decode(workload.spec).pod_sets:
             got = assigned.get(pod_set.name)
             if got is None:
                 continue
-            labels: dict[str, str] = {}
-            annotations: dict[str, str] = {}
-            selector: dict[str, str] = {}
-            tolerations: list[dict[str, Any]] = []
-            for name in sorted(set(got.flavors.values())):
-                flavor = self._objects.flavor(name)
-                if flavor is not None:
-                    selector |= flavor.spec.node_labels
-                    tolerations += [msgspec.to_builtins(t) for t in flavor.spec.tolerations]
-            for update in updates.get(pod_set.name, []):
-                labels |= update.get("labels", {})
-                annotations |= update.get("annotations", {})
-                selector |= update.get("nodeSelector", {})
-                tolerations += [t for t in update.get("tolerations", []) if t not in tolerations]
+            more = added[pod_set.name]
             yield PodSetToRun(
                 name=pod_set.name,
                 count=got.count,
@@ -161,10 +145,10 @@ class Speaker:
                     _template.decode(pod_set.template).metadata.annotations
                 ),
                 flavors=got.flavors,
-                labels=labels,
-                annotations=annotations,
-                node_selector=selector,
-                tolerations=tuple(tolerations),
+                labels=dict(more.labels),
+                annotations=dict(more.annotations),
+                node_selector=dict(more.node_selector),
+                tolerations=more.tolerations,
                 template=pod_set.template,
             )
 

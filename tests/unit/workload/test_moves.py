@@ -87,7 +87,12 @@ class Life:
         cycle = self.workload.status.admission_cycle - ago
         return self.happens(
             facts.CheckReported(
-                **ME, check=check, cycle=cycle, state=state, requeue_after_seconds=after
+                **ME,
+                controller=f"ctl-{check}",
+                check=check,
+                cycle=cycle,
+                state=state,
+                requeue_after_seconds=after,
             )
         )
 
@@ -436,4 +441,6 @@ def test_the_same_submission_again_changes_nothing_and_another_is_refused() -> N
 
 def test_every_phase_but_the_end_has_a_way_out() -> None:
     left = {where for where, fact in MOVES if fact is not facts.Deleted}
-    assert left == set(Phase) - {Phase.FINISHED}
+    dead = {fact for where, fact in MOVES if where is Phase.FINISHED}
+    assert left == set(Phase)
+    assert dead == {facts.Deleted, facts.CheckReported}  # the latter is only counted

@@ -1,0 +1,139 @@
+"""What changed queues, flavors and checks mean for a workload: T02, T17, T18, T23, T28."""
+
+from __future__ import annotations
+
+from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.conditions import Conditions, Type, find, is_true, put
+from admittance.workload.leave import RESTARTED, evict, required_now, withdraw
+from admittance.workload.occasion import Occasion, QueueChanged
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.reserve import withdraw_if_not_offered
+from admittance.workload.rows import frozen, synced
+from admittance.workload.standing import hindered, is_held
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.verdicts import contradiction
+from admittance.workload.waits import recomputed, spoken, told, wake_if_over
+
+
+def queue_changed(workload: StoredWorkload, _: QueueChanged, at: Occasion) -> Change:
+    """Whatever the queues around the workload now ask for."""
+    if is_stopping(workload):
+        # What has changed meanwhile counts when its quota is released.
+        return ignored(workload, "Settled")
+    spec = head(workload)
+    hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
+    if holds_quota(workload):
+        if hindrance is None:
+            return _checks_changed(workload, at)
+        if not is_true(workload, Type.ADMITTED):
+            return withdraw(workload, hindrance.reason, hindrance.message, at)
+        if hindrance.drains:
+            return evict(workload, hindrance.evicted_as, hindrance.message, at)
+        return _checks_changed(workload, at)
+    if not spec.active:
+        return ignored(workload, "Settled")
+    return _waiting(workload, at)
+
+
+def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
+    """T28 of what holds quota."""
+    status = workload.status
+    admission = status.admission
+    assert admission is not None, "it holds quota"
+    admitted = is_true(workload, Type.ADMITTED)
+    gone = None if admitted else withdraw_if_not_offered(workload, at)
+    if gone is not None:
+        return gone
+    required = at.around.required_checks(admission.cluster_queue, admission)
+    rows, counts = synced(status.admission_checks, status.check_retry_counts, required, now=at.now)
+    if rows == status.admission_checks:
+        return ignored(workload, "Settled")
+    have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
+    says = [
+        Say(
+            what="check_withdrawn",
+            detail=name,
+            reason="CheckRemoved",
+            cycle=status.admission_cycle,
+        )
+        for name in sorted(had - have)
+    ]
+    kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
+    if admitted:
+        # Shown, never asked: a new check does not un-admit.
+        return applied(kept, *says)
+    conflict = contradiction(kept, at)
+    if conflict is not None:
+        return conflict._replace(says=(*says, *conflict.says))
+    # Where nothing is left to wait for, the scheduler sees it and looks again.
+    says += [Say(what="check_requested", detail=name) for name in sorted(have - had)]
+    return applied(kept, *says)
+
+
+def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
+    status = workload.status
+    conditions, says = _standing(workload, at)
+    requeued = find(workload, Type.REQUEUED)
+    spec = head(workload)
+    namespace = workload.metadata.namespace
+    hindrance = at.around.hindrance(namespace, spec.queue_name)
+    retrying = any(row.state == "Retry" for row in status.admission_checks)
+    if (
+        hindrance is None
+        and requeued is not None
+        and requeued.status == "False"
+        and requeued.reason in RESTARTED
+    ):
+        why = "AdmissionCheck" if retrying else RESTARTED[requeued.reason]
+        message = spoken(workload) if retrying else ""
+        conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=at.now)
+        says = (*says, Say(what="pending" if retrying else "requeued", reason=why, message=message))
+    rows, counts = status.admission_checks, status.check_retry_counts
+    queue = at.around.cluster_queue(namespace, spec.queue_name)
+    if queue:
+        required, named = required_now(workload, at), at.around.named_checks(queue)
+        # A flavor's check that no list names any more has nothing to say.
+        counts = {name: n for name, n in counts.items() if name in named}
+        waits = requeued is not None and (requeued.status, requeued.reason) == (
+            "False",
+            "AdmissionCheck",
+        )
+        if retrying or waits:
+            rows, counts = frozen(rows, counts, named, required, now=at.now)
+        else:
+            rows, counts = synced(rows, counts, required, now=at.now)
+    after = with_status(
+        workload, conditions=conditions, admission_checks=rows, check_retry_counts=counts
+    )
+    if after == workload:
+        return ignored(workload, "Settled")
+    if retrying and rows != status.admission_checks:
+        after = with_status(after, requeue_state=recomputed(workload, rows))
+        return wake_if_over(applied(told(after, at), *says), at)
+    return applied(after, *says)
+
+
+def _standing(workload: StoredWorkload, at: Occasion) -> tuple[Conditions, tuple[Say, ...]]:
+    """The conditions with the reason why it is not considered, and what to say of that."""
+    conditions = workload.status.conditions
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    said = (reserved.reason, reserved.message) if reserved is not None else ("", "")
+    if is_held(workload):
+        return conditions, ()
+    standing = hindered(workload, at)
+    if standing is not None:
+        if said == standing:
+            return conditions, ()
+        conditions = put(
+            conditions, Type.QUOTA_RESERVED, False, standing.reason, standing.message, now=at.now
+        )
+        return conditions, (Say(what="pending", reason=standing.reason, message=standing.message),)
+    gate_lifted = said[0] == "AdmissionGated" and not is_true(
+        workload, Type.BLOCKED_ON_PREEMPTION_GATES
+    )
+    if said[0] in ("Suspended", "Misconfigured") or gate_lifted:
+        text = spoken(workload)
+        conditions = put(
+            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=at.now
+        )
+    return conditions, ()

@@ -1,0 +1,171 @@
+"""The wait before a workload competes again: how long, who decides it, and its end. LIFECYCLE 3.
+
+One time is published, ``status.requeueState.requeueAt``, and it has two causes: what the checks in
+Retry ask for, and the backoff after pods that were not ready. The former may be shortened as long
+as the wait lasts, but never below the latter.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from admittance.api.workload import CheckState, RequeueState
+from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
+from admittance.workload.due import WAITS
+from admittance.workload.occasion import Occasion
+from admittance.workload.phase import holds_quota
+from admittance.workload.rows import Rows, cleared
+from admittance.workload.stored import Say, StoredWorkload, head
+
+KEPT_REASONS: Final = frozenset(
+    {"Suspended", "Misconfigured", "OnHold", "AdmissionGated", "Deactivated"}
+)
+"""Reasons of QuotaReserved=False that outlast the wait: they are not hidden behind it."""
+
+
+def rounded_up(at: datetime) -> datetime:
+    """The next whole second: a delay is a minimum, and whoever reads it reads seconds."""
+    return at if not at.microsecond else at.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def end_of(row: CheckState) -> datetime | None:
+    """When the delay that the row asks for is over; None where it asks for none."""
+    if row.state != "Retry" or not row.requeue_after_seconds or row.last_transition_time is None:
+        return None
+    return rounded_up(row.last_transition_time + timedelta(seconds=row.requeue_after_seconds))
+
+
+def check_deadline(rows: Rows) -> datetime | None:
+    """The latest end time over all rows in Retry: not the largest number of seconds."""
+    return max((end for row in rows if (end := end_of(row)) is not None), default=None)
+
+
+def pods_ready_part(workload: StoredWorkload) -> datetime | None:
+    """The part of the wait that is no check's. A time that no row explains is such a one."""
+    state = workload.status.requeue_state
+    if state is None or state.requeue_at is None:
+        return None
+    if state.pods_ready_until is not None:
+        return state.pods_ready_until
+    explained = check_deadline(workload.status.admission_checks)
+    if explained is not None and state.requeue_at <= explained:
+        return None
+    return state.requeue_at
+
+
+def recomputed(before: StoredWorkload, rows: Rows) -> RequeueState | None:
+    """The requeue state of the workload once it has these rows; the count stays."""
+    pods, checks = pods_ready_part(before), check_deadline(rows)
+    state = before.status.requeue_state or RequeueState()
+    until = max((end for end in (pods, checks) if end is not None), default=None)
+    if until is None and state.count is None:
+        return None
+    kept = pods if checks is not None else None
+    return RequeueState(count=state.count, requeue_at=until, pods_ready_until=kept)
+
+
+def no_wait(state: RequeueState | None) -> RequeueState | None:
+    """The requeue state without its time; the count stays."""
+    if state is None or state.count is None:
+        return None
+    return RequeueState(count=state.count)
+
+
+# What people read. ----------------------------------------------------------------------
+
+
+def spoken(workload: StoredWorkload) -> str:
+    """Which checks said Retry and why, until when that holds, and who decides it."""
+    retrying = sorted(
+        (row for row in workload.status.admission_checks if row.state == "Retry"),
+        key=lambda row: row.name,
+    )
+    if not retrying:
+        return _next_attempt(workload)
+    s = "s" if len(retrying) > 1 else ""
+    said = "; ".join(f'"{row.name}" ({row.message})' for row in retrying)
+    until = _next_attempt(workload)
+    why = f"AdmissionCheck{s} in Retry state: {said}"[: MESSAGE_MAX - len(until) - 32]
+    return f"{why}. {until}" if until else why
+
+
+def _next_attempt(workload: StoredWorkload) -> str:
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None:
+        return ""
+    deciding = sorted(row.name for row in workload.status.admission_checks if end_of(row) == until)
+    who = f'"{deciding[0]}"' if deciding else "the backoff after PodsReadyTimeout"
+    time = until.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"Next attempt not before {time}, set by {who}"
+
+
+def told(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
+    """The workload whose conditions tell of its wait as it is now: T21, T21b."""
+    message = spoken(workload)
+    if not message:
+        return workload  # Its end comes in the same write.
+    conditions = workload.status.conditions
+    evicted = find(workload, Type.EVICTED)
+    if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
+        text = f"Evicted due to {message}"
+        conditions = put(conditions, Type.EVICTED, True, evicted.reason, text, now=at.now)
+    if not holds_quota(workload):
+        conditions = put(conditions, Type.REQUEUED, False, "AdmissionCheck", message, now=at.now)
+        reserved = find(workload, Type.QUOTA_RESERVED)
+        if reserved is None or reserved.reason not in KEPT_REASONS:
+            conditions = put(
+                conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", message, now=at.now
+            )
+    return with_status(workload, conditions=conditions)
+
+
+# Its end. -------------------------------------------------------------------------------
+
+
+def wake(workload: StoredWorkload, at: Occasion) -> Change:
+    """T20: the wait is over; all rows start over in a new cycle."""
+    requeued = find(workload, Type.REQUEUED)
+    if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
+        return ignored(workload, "NotWaiting")
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is not None and at.now < until:
+        return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
+    status = workload.status
+    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
+    required = at.around.required_checks(queue, None) if queue else ()
+    fresh = cleared(
+        status.admission_checks, status.check_retry_counts, required, now=at.now, woken=True
+    )
+    conditions = put(status.conditions, Type.REQUEUED, True, "BackoffFinished", now=at.now)
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    if reserved is None or reserved.reason not in KEPT_REASONS:
+        conditions = put(conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=at.now)
+    woken = with_status(
+        workload,
+        conditions=conditions,
+        admission_checks=fresh.rows,
+        admission_cycle=status.admission_cycle + 1,
+        check_retry_counts=fresh.counts,
+        requeue_state=no_wait(state),
+    )
+    return applied(woken, Say(what="requeued", reason="BackoffFinished"))
+
+
+def wake_if_over(change: Change, at: Occasion) -> Change:
+    """A wait that is over already goes on to compete in the same write."""
+    workload = change.workload
+    if (
+        workload is None
+        or holds_quota(workload)
+        or not is_false(workload, Type.REQUEUED)
+        or not head(workload).active
+    ):
+        return change
+    woken = wake(workload, at)
+    if woken.workload is None or woken.workload is workload:
+        return change
+    return woken._replace(says=(*change.says, *woken.says))
