@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -18,7 +17,7 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.subjects import INPUTS
 from admittance.simulation.broken import Broken
 from admittance.simulation.stream import Stored
-from admittance.simulation.twin import Counts, counts
+from admittance.simulation.twin import Around, Counts, counts
 from admittance.workload.stored import StoredWorkload
 
 HEADER_FACT: Final = "Admit-Fact"
@@ -43,8 +42,8 @@ class Heard(NamedTuple):
 class Effects:
     """Facts that are not acknowledged yet, and the versions that they may meet."""
 
-    def __init__(self, checks: Mapping[str, Any]) -> None:
-        self._checks = checks
+    def __init__(self, around: Around) -> None:
+        self._around = around
         self._facts: dict[str, list[Heard]] = defaultdict(list)
         self._versions: dict[str, list[Version]] = defaultdict(list)
         self.verdicts: dict[tuple[str, str], list[tuple[int, facts.CheckReported]]] = defaultdict(
@@ -105,7 +104,7 @@ class Effects:
         said = next((one.fact for one in self._facts[key] if one.sequence == fact), None)
         if said is None or self.read(key, since, fact) != [fact]:
             return  # Another kind of fact, or several in one write.
-        if counts(before, said, self._checks) is Counts.NO:
+        if counts(before, said, self._around) is Counts.NO:
             raise Broken(f"{key}: {_name(said)} moved it, and does not count (2.5)")
 
     def acknowledged(self, through: int) -> None:
@@ -130,7 +129,7 @@ class Effects:
                     return  # Taken, or folded into the same write as what came after it.
                 break
             met = version
-        if counts(met.workload, heard.fact, self._checks) is Counts.YES:
+        if counts(met.workload, heard.fact, self._around) is Counts.YES:
             raise Broken(f"{key}: {_name(heard.fact)} counts, and had no effect")
 
 

@@ -18,6 +18,7 @@ from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.stream import Stored
+from admittance.simulation.twin import Around
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
@@ -88,7 +89,7 @@ class Invariants:
         self.locals: dict[tuple[str, str], Any] = {}
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
-        self.effects = Effects(self.checks)
+        self.effects = Effects(Around(self.checks, limits.requeue_after))
         self._around = gates.Manifests(self.queues, self.checks, self.flavors, self.locals)
         self.owed: dict[Saying, str] = {}
         self.said: set[Saying] = set()

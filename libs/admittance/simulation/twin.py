@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from admittance.api.workload import CheckState
 from admittance.events import facts
@@ -27,8 +27,15 @@ class Counts(Enum):
     """It depends on a clock, or the text leaves it open."""
 
 
-def counts(workload: StoredWorkload | None, fact: Fact, checks: Mapping[str, Any]) -> Counts:
-    """Whether fact changes a workload that is so. ``checks``: the AdmissionChecks by name."""
+class Around(NamedTuple):
+    """The AdmissionChecks by name, and whether a Retry may ask for a delay (ACRequeueAfter)."""
+
+    checks: Mapping[str, Any]
+    delays: bool = True
+
+
+def counts(workload: StoredWorkload | None, fact: Fact, around: Around) -> Counts:
+    """Whether fact changes a workload that is so."""
     if workload is None:
         return Counts.OPEN if isinstance(fact, facts.Submitted) else Counts.NO
     if fact.uid and fact.uid != workload.metadata.uid:
@@ -37,7 +44,7 @@ def counts(workload: StoredWorkload | None, fact: Fact, checks: Mapping[str, Any
     active = head(workload).active
     match fact:
         case facts.CheckReported():
-            return _verdict(workload, fact, checks)
+            return _verdict(workload, fact, around)
         case facts.Deleted():
             return _yes(workload.metadata.deletion_timestamp is None or over)
         case facts.Activated():
@@ -71,34 +78,42 @@ def row_of(workload: StoredWorkload, check: str) -> CheckState | None:
     return next((row for row in workload.status.admission_checks if row.name == check), None)
 
 
-def _verdict(
-    workload: StoredWorkload, said: facts.CheckReported, checks: Mapping[str, Any]
-) -> Counts:
+def _verdict(workload: StoredWorkload, said: facts.CheckReported, around: Around) -> Counts:
     if said.state not in ("Pending", "Ready", "Retry", "Rejected"):
         return Counts.NO
     if said.requeue_after_seconds is not None and said.requeue_after_seconds < 0:
         return Counts.NO
     if is_true(workload, Type.FINISHED) or not head(workload).active:
         return Counts.NO
-    check = checks.get(said.check)
+    check = around.checks.get(said.check)
     if check is None:
         return Counts.OPEN if row_of(workload, said.check) is not None else Counts.NO
     if check.spec.controller_name != said.controller:
         return Counts.NO
     row = row_of(workload, said.check)
+    delays = around.delays and _delays(said, check)
     if said.cycle == workload.status.admission_cycle:
-        return Counts.NO if row is None else _of_this_cycle(workload, row, said, check)
-    return _of_an_older_cycle(workload, row, said, check)
+        return Counts.NO if row is None else _of_this_cycle(workload, row, said, delays)
+    return _of_an_older_cycle(workload, row, said, check, delays)
+
+
+def _delays(said: facts.CheckReported, check: Any) -> bool:
+    """A Retry that has a delay, of its own or by the strategy of its check. 3.7."""
+    if said.state != "Retry":
+        return False
+    if said.requeue_after_seconds is None:
+        return check.spec.retry is not None
+    return said.requeue_after_seconds > 0
 
 
 def _of_this_cycle(
-    workload: StoredWorkload, row: CheckState, said: facts.CheckReported, check: Any
+    workload: StoredWorkload, row: CheckState, said: facts.CheckReported, delays: bool
 ) -> Counts:
     match said.state:
         case "Rejected":
             return Counts.YES
         case "Retry":
-            if _holds(workload) or said.requeue_after_seconds:
+            if _holds(workload) or delays:
                 return Counts.YES  # Also a repetition may bring another message.
             return Counts.OPEN  # Its message, at most.
         case "Ready":
@@ -108,7 +123,6 @@ def _of_this_cycle(
                 return Counts.OPEN if row.state == "Ready" else Counts.YES
             # Of what is stopping or waits for another reason no honest Ready names this cycle.
             return Counts.OPEN if _holds(workload) else Counts.NO
-    del check
     return _unless_repeated(row, said)
 
 
@@ -129,7 +143,11 @@ def _by_check(workload: StoredWorkload) -> bool:
 
 
 def _of_an_older_cycle(
-    workload: StoredWorkload, row: CheckState | None, said: facts.CheckReported, check: Any
+    workload: StoredWorkload,
+    row: CheckState | None,
+    said: facts.CheckReported,
+    check: Any,
+    delays: bool,
 ) -> Counts:
     cycle = workload.status.admission_cycle
     if not 0 <= said.cycle < cycle:
@@ -139,8 +157,10 @@ def _of_an_older_cycle(
         if not just_ended:
             return Counts.NO
         return Counts.OPEN
-    delay = said.requeue_after_seconds
-    if said.state != "Retry" or delay == 0 or (delay is None and check.spec.retry is None):
+    strategy = check.spec.retry
+    if said.state == "Retry" and strategy is not None and strategy.max_retries is not None:
+        return Counts.OPEN  # It may be a rejection.
+    if not delays:
         return Counts.NO
     if not just_ended and said.cycle < workload.status.rounds_since:
         return Counts.NO
