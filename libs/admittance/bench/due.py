@@ -1,0 +1,281 @@
+"""How long from the time that a workload waits for until it competes again.
+
+``python -m admittance.bench.due [--count 10000] [--rate 200] [--seconds 30] [--idle 20]``
+
+A check puts workloads off: first ``--count`` of them so that all are due within one second, then
+``--rate`` a second, evenly. At the end all of the first wait for an hour, and what the system uses
+then is told. Times are the log's: of ``requeued`` and of the fact that the timer became.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.bench import queues
+from admittance.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import submission
+from admittance.bench.measure import Meter, ProcessUse, family
+from admittance.bench.run import loop_factory, main_of
+from admittance.bench.speaker import Speaker
+from admittance.bench.system import embedded
+from admittance.events.requests import Timers, TimersReply
+from admittance.events.subjects import TIMER_DUE
+from admittance.runtime import clock, history
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import SetupError
+
+CHECK: Final = "later"
+REQUEUED: Final = "admit.workload.requeued."
+PATIENCE: Final = 120.0
+LEAD_SECONDS: Final = 15.0
+"""From the first verdict to the second in which all are due: enough to put everybody off."""
+SPREAD_SECONDS: Final = 6
+"""How long each waits where they are spread."""
+HOUR: Final = 3600
+
+_encode = msgspec.json.Encoder().encode
+_timers = msgspec.json.Decoder(TimersReply)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    name: str
+    cycle: int = 0
+    at: datetime | None = None
+
+
+_said = msgspec.json.Decoder(_Said)
+
+
+class Delays(NamedTuple):
+    """Milliseconds, sorted, behind the time that was waited for. ``fired``: until the fact was on
+    the log; ``back``: until the workload competed again. ``took``: seconds from the first time to
+    the last workload."""
+
+    fired: list[float]
+    back: list[float]
+    took: float
+
+    def told(self, what: str) -> str:
+        """One line."""
+        return (
+            f"{what}, {len(self.back)} workloads: back after p50 {_at(self.back, 50):.0f} ms, "
+            f"p99 {_at(self.back, 99):.0f} ms, at most {self.back[-1]:.0f} ms, all within "
+            f"{self.took:.2f} s; the timer fired after p50 {_at(self.fired, 50):.0f} ms, "
+            f"p99 {_at(self.fired, 99):.0f} ms; {sum(d < 0 for d in self.back)} too early"
+        )
+
+
+def _at(values: list[float], percent: int) -> float:
+    return values[min(len(values) - 1, len(values) * percent // 100)]
+
+
+def plan(count: int) -> Plan:
+    """So many workloads on one queue that has room for all, and one check."""
+    queue = PlannedQueue(
+        "due", "cq", "", "default", 1000 * (count + 1), None, None, "Never", "Never", (CHECK,)
+    )
+    return Plan(
+        (queue,),
+        tuple(PlannedWorkload(0.0, 1.0, f"due-{n}", 0, "due", 1000, 0) for n in range(count)),
+    )
+
+
+class Controller:
+    """The check's part: hears requests, and says Retry when it is told to."""
+
+    def __init__(self, bus: Bus, speaker: Speaker) -> None:
+        self._bus = bus
+        self._speaker = speaker
+        self._cycles: dict[str, int] = {}
+        self._back: set[str] = set()
+        self._moved = asyncio.Event()
+
+    async def start(self) -> None:
+        """From here on it hears."""
+        await self._bus.nc.listen("admit.check.requested.>", self._on_request)
+        await self._bus.nc.listen(f"{REQUEUED}>", self._on_requeued)
+
+    def _on_request(self, _s: bytes, _r: bytes, data: bytes, _h: bytes) -> None:
+        said = _said.decode(data)
+        self._cycles[said.name] = said.cycle
+        self._moved.set()
+
+    def _on_requeued(self, subject: bytes, _r: bytes, _d: bytes, _h: bytes) -> None:
+        self._back.add(subject.decode().rpartition(".")[2])
+        self._moved.set()
+
+    async def asked(self, names: list[str], cycle: int) -> None:
+        """Waits until it was asked about all of them, in that cycle."""
+        await self._until(lambda: all(self._cycles.get(name) == cycle for name in names))
+
+    async def back(self, names: list[str]) -> None:
+        """Waits until all of them compete again."""
+        await self._until(lambda: self._back.issuperset(names))
+
+    async def _until(self, claim: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not claim():
+                    self._moved.clear()
+                    await self._moved.wait()
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise SetupError(
+                f"after {PATIENCE:.0f} s it was asked about {len(self._cycles)} workloads, and "
+                f"{len(self._back)} were back"
+            ) from None
+
+    def put_off(self, name: str, seconds: int) -> None:
+        """Says Retry."""
+        said = {
+            "namespace": "default",
+            "name": name,
+            "controller": f"bench/{CHECK}",
+            "check": CHECK,
+            "cycle": self._cycles[name],
+            "state": "Retry",
+            "message": "later",
+            "requeueAfterSeconds": seconds,
+        }
+        self._speaker.say(f"admit.check.reported.bench=2F{CHECK}.default.{name}", _encode(said))
+
+
+async def measured(count: int, rate: int, seconds: int, idle: float) -> list[str]:
+    """The answer, a line each."""
+    async with embedded("--no-runner") as child:
+        bus = await Bus.connect(child.url, name="admit-bench")
+        try:
+            await queues.create(bus, plan(count + rate * seconds))
+            speaker = Speaker(bus)
+            speaking = asyncio.create_task(speaker.run())
+            controller = Controller(bus, speaker)
+            await controller.start()
+            lines = [f"nobody waits: {await _cpu(child.pid, idle)}"]
+            crowd = await _crowd(bus, controller, speaker, count)
+            lines.append(crowd.told("due in one second"))
+            spread = await _spread(bus, controller, speaker, rate, seconds)
+            lines.append(spread.told(f"due at {rate} a second"))
+            names = [f"due-{n}" for n in range(count)]
+            for name in names:
+                controller.put_off(name, HOUR)
+            await speaker.quiet()
+            await _calm(bus, count)
+            lines.append(f"{count} wait for an hour: {await _cpu(child.pid, idle)}")
+            speaking.cancel()
+            return lines
+        finally:
+            await bus.close()
+
+
+async def _submitted(controller: Controller, speaker: Speaker, names: list[str]) -> None:
+    workloads = plan(1).workloads
+    for number, name in enumerate(names):
+        data = submission(workloads[0]._replace(name=name), "default", "due")
+        speaker.say(f"admit.workload.submitted.default.{name}", data)
+        if number % 500 == 499:
+            await speaker.quiet()
+    await controller.asked(names, 0)
+
+
+async def _crowd(bus: Bus, controller: Controller, speaker: Speaker, count: int) -> Delays:
+    names = [f"due-{n}" for n in range(count)]
+    await _submitted(controller, speaker, names)
+    end = clock.monotonic() + LEAD_SECONDS
+    for number, name in enumerate(names):
+        controller.put_off(name, ceil(end - clock.monotonic()))
+        if number % 500 == 499:
+            await speaker.quiet()
+            # They are dealt with about then: the delay counts from there.
+            await asyncio.sleep(0.1)
+    await controller.back(names)
+    await controller.asked(names, 1)
+    return await _delays(bus, set(names))
+
+
+async def _spread(
+    bus: Bus, controller: Controller, speaker: Speaker, rate: int, seconds: int
+) -> Delays:
+    names = [f"spread-{n}" for n in range(rate * seconds)]
+    await _submitted(controller, speaker, names)
+    started = clock.monotonic()
+    for number, name in enumerate(names):
+        pause = started + number / rate - clock.monotonic()
+        if pause > 0.002:
+            await asyncio.sleep(pause)
+        controller.put_off(name, SPREAD_SECONDS)
+    await controller.back(names)
+    return await _delays(bus, set(names))
+
+
+async def _delays(bus: Bus, names: set[str]) -> Delays:
+    """From the log: when each was due, when the timer fired, when it competed again."""
+    due: dict[str, datetime] = {}
+    fired: list[float] = []
+    back: list[float] = []
+    last: datetime | None = None
+    after = 0
+    while page := await history.past(bus, [f"{TIMER_DUE}>", f"{REQUEUED}>"], after=after):
+        after = page[-1].sequence
+        for found in page:
+            said = _said.decode(found.data)
+            if said.name not in names:
+                continue
+            if found.subject.startswith(TIMER_DUE):
+                if said.at is not None and said.name not in due:
+                    due[said.name] = said.at
+                    fired.append(_ms(found.time - said.at))
+            else:
+                back.append(_ms(found.time - due[said.name]))
+                last = found.time
+    if len(back) != len(names) or last is None:
+        raise SetupError(f"{len(back)} of {len(names)} workloads came back")
+    return Delays(sorted(fired), sorted(back), (last - min(due.values())).total_seconds())
+
+
+def _ms(span: timedelta) -> float:
+    return span.total_seconds() * 1000
+
+
+async def _calm(bus: Bus, waiting: int) -> None:
+    """Waits until the schedules of so many stand."""
+    deadline = clock.monotonic() + PATIENCE
+    while clock.monotonic() < deadline:
+        reply = _timers.decode(await bus.request("admit.api.timers", _encode(Timers())))
+        if reply.wanted == waiting and not reply.pending:
+            await asyncio.sleep(5.0)
+            return
+        await asyncio.sleep(0.5)
+    raise SetupError(f"{reply.wanted} of {waiting} wait, {reply.pending} not yet on the bus")
+
+
+async def _cpu(pid: int, seconds: float) -> str:
+    meter = Meter(lambda: family(pid))
+    meter.start()
+    await asyncio.sleep(seconds)
+    used: list[ProcessUse] = meter.stop()
+    return ", ".join(f"{one.name} {100 * one.cpu_seconds / seconds:.1f} % CPU" for one in used)
+
+
+def command() -> list[str]:
+    """The answer, a line each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000, help="due in one second")
+    parser.add_argument("--rate", type=int, default=200, help="due a second, where spread")
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds of doing nothing")
+    found = parser.parse_args()
+    if min(found.count, found.rate, found.seconds) < 1 or found.idle <= 0:
+        raise SetupError("all of them must be greater than 0")
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(measured(found.count, found.rate, found.seconds, found.idle))
+
+
+if __name__ == "__main__":
+    main_of(command)
