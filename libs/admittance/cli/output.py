@@ -47,6 +47,9 @@ STYLES: Final = {
     "yes": GOOD,
     "no": BAD,
     "ok": GOOD,
+    "passed": GOOD,
+    "failed": BAD,
+    "not applicable": DIM,
     "wrong": BAD,
 }
 """Words that are coloured wherever they fill a cell."""

@@ -1,4 +1,4 @@
-"""up, serve, doctor, bench, replay, token, completion: the system itself."""
+"""up, serve, doctor, bench, replay, check-test, token, completion: the system itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from admittance.cli.commands.check_testing import check_test
 from admittance.cli.commands.words import ServiceName
 from admittance.cli.errors import BadInput
 from admittance.cli.options import (
@@ -252,5 +253,5 @@ def completion(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (up, serve, doctor, bench, replay, token, completion):
+    for command in (up, serve, doctor, bench, replay, check_test, token, completion):
         app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,199 @@
+"""The conformance kit against controllers that do well, and others that do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.check_test.report import FAILED, NOT_APPLICABLE, PASSED, TITLES, Report
+from admittance.check_test.run import Wanted, try_out
+from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
+from admittance.cli.main import invoke
+from admittance.runtime.bus import Bus
+from integration.checks import strays
+from integration.checks.strays import STRAY, Stray, at_work
+
+from asking import running
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+CONTROLLERS = Path(__file__).with_name("controllers.py")
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"WATCH": 1.0, "QUIET": 0.3, "GRACE": 0.3, "BEAT": 0.0}.items():
+        monkeypatch.setattr(f"admittance.check_test.cases.{name}", seconds)
+
+
+async def tried(bus: Bus, url: str, **more: Any) -> Report:
+    wanted = Wanted(
+        **{
+            "controller": STRAY,
+            "check": "c",
+            "parameters": {"limit": 5},
+            "timeout": 3.0,
+            "patience": 3.0,
+            **more,
+        }
+    )
+    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
+    return await within(trial, 60.0)
+
+
+def words(report: Report, outcome: str) -> dict[str, str]:
+    """The cases that ended so, each with what was said of it."""
+    return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
+
+
+async def test_a_controller_with_the_helper_does_everything_right(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    controller = AdmissionCheckController(STRAY)
+
+    @controller.check
+    async def decide(request: Request) -> Verdict:
+        await asyncio.sleep(0.5)  # long enough to be withdrawn in between
+        return Ready(f"limit {request.parameters['limit']}")
+
+    async with running(controller, nats_server.url):
+        report = await tried(bus, nats_server.url)
+    assert words(report, FAILED) == {}
+    assert set(words(report, NOT_APPLICABLE)) == {"late-retry", "ends"}
+    assert [one.case for one in report.outcomes] == list(TITLES)
+    assert report.usual == "Ready"
+    assert report.passed
+
+
+@pytest.mark.scenario("L19")
+async def test_the_late_retry_of_the_helper_is_seen(bus: Bus, nats_server: TestServer) -> None:
+    controller = AdmissionCheckController(STRAY)
+
+    @controller.check
+    async def decide(request: Request) -> Verdict:
+        await asyncio.sleep(0.5)
+        return Retry("spent", after=60)
+
+    async with running(controller, nats_server.url):
+        report = await tried(bus, nats_server.url)
+    assert words(report, FAILED) == {}
+    assert "late-retry" in words(report, PASSED)
+    assert report.usual == "Retry"
+
+
+async def test_a_controller_without_the_helper_and_without_the_durable_may_do_right_too(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    async with at_work(strays.Listening, nats_server.url):
+        report = await tried(bus, nats_server.url)
+    assert words(report, FAILED) == {}
+    assert "plain subscription" in words(report, NOT_APPLICABLE)["acknowledges"]
+
+
+@pytest.mark.parametrize(
+    ("make", "case", "sentence"),
+    [
+        pytest.param(strays.Silent, "answers", "silent", id="one that never answers"),
+        pytest.param(
+            strays.Forgetful, "names", "said cycle 1; it was asked about 7", id="a wrong cycle"
+        ),
+        pytest.param(strays.Inventive, "state", "'Approved'", id="a state that does not exist"),
+        pytest.param(strays.Garbled, "json", "no JSON", id="JSON that is none"),
+        pytest.param(
+            strays.Deaf,
+            "withdrawn",
+            "after the request was withdrawn",
+            id="judging on when withdrawn",
+        ),
+        pytest.param(
+            strays.Stubborn, "withdrawn", "said Ready", id="Ready as an answer to a withdrawal"
+        ),
+        pytest.param(
+            strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
+        ),
+        pytest.param(
+            strays.Unescaped, "subject", "answers_1", id="names that are not escaped in subjects"
+        ),
+        pytest.param(strays.Impatient, "delay", "-5 s, which is negative", id="a negative delay"),
+        pytest.param(strays.Endless, "delay", "seven days", id="a delay of three centuries"),
+        pytest.param(
+            strays.Doubting, "twice", "Ready, then Retry", id="two minds about one request"
+        ),
+        pytest.param(
+            strays.Dropping, "late-retry", "said no Retry", id="a late Retry that is dropped"
+        ),
+        pytest.param(
+            strays.Strict, "unknown-parameters", "nothing more", id="dying of unknown parameters"
+        ),
+        pytest.param(strays.Overwhelmed, "flood", "of 200", id="lost in a flood"),
+        pytest.param(
+            strays.Chatty, "repeats", " times about one cycle", id="saying it again and again"
+        ),
+        pytest.param(
+            strays.Overreaching, "updates", "'workers'", id="adding to a pod set that is not there"
+        ),
+        pytest.param(
+            strays.Breathless, "heartbeat", "I am well", id="heartbeats that nobody can read"
+        ),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    bus: Bus, nats_server: TestServer, make: Callable[[Bus], Stray], case: str, sentence: str
+) -> None:
+    async with at_work(make, nats_server.url):
+        report = await tried(bus, nats_server.url, only=(case,), timeout=1.5, patience=1.5)
+    failed = words(report, FAILED)
+    assert not report.passed
+    assert sentence in failed[case]
+    assert set(failed) <= {case, "answers"}
+
+
+def test_the_command_starts_server_and_controller_and_tells_all(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    parameters = tmp_path / "parameters.yaml"
+    parameters.write_text("{apiVersion: a/v1, kind: Budget, metadata: {name: b}, spec: {limit: 5}}")
+    call = ["check-test", STRAY, "--embedded", "-o", "json", "--timeout", "5"]
+    call += ["--case", "withdrawn", "--case", "ends"]
+    call += ["--parameters", str(parameters)]
+    call += ["--", sys.executable, str(CONTROLLERS), "ready", STRAY, str(tmp_path)]
+    assert invoke(call) == 0
+    report = json.loads(capfd.readouterr().out)
+    assert report["passed"]
+    assert {one["case"]: one["outcome"] for one in report["outcomes"]}["ends"] == "passed"
+
+
+def test_the_command_answers_no_where_a_controller_fails(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    call = ["check-test", STRAY, "--embedded", "--timeout", "0.3", "--wait", "0.3"]
+    assert invoke(call) == 1
+    shown = capfd.readouterr()
+    assert "silent" in shown.out
+    assert "start the controller now" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(["a", "--port", "1"], "--embedded", id="a port for no server"),
+        pytest.param(
+            ["a", "--embedded", "--nats", "nats://x"], "--nats", id="a server of ours and of theirs"
+        ),
+        pytest.param(["a", "--parameters", "/nowhere"], "/nowhere", id="no file of parameters"),
+        pytest.param(["a", "--case", "b"], '"b"', id="a case that there is not"),
+        pytest.param(["", "--embedded"], "CONTROLLER is empty", id="no name"),
+    ],
+)
+def test_what_is_typed_wrong_is_told(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert invoke(["check-test", *arguments]) == 2
+    assert sentence in capfd.readouterr().err
