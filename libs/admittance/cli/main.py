@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
-from admittance.cli.commands import changing, objects, system, workloads
+from admittance.cli.commands import approving, changing, objects, system, workloads
 from admittance.cli.errors import CliError, lines_of
 from admittance.cli.options import NamespaceOption, NatsOption, OutputOption, outer_call
 from admittance.runtime.errors import AdmittanceError
@@ -33,6 +33,7 @@ app = typer.Typer(
 objects.register(app)
 workloads.register(app)
 changing.register(app)
+approving.register(app)
 system.register(app)
 
 

@@ -1,0 +1,123 @@
+"""A person approves and denies with the command, and hears what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.runtime.bus import Bus
+from admittance.runtime.history import past
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit, workload
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+ADMIT = Path(sys.executable).parent / "admit"
+
+
+def a_check(name: str, controller: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller},
+    }
+
+
+class Person:
+    """Types commands."""
+
+    def __init__(self, url: str) -> None:
+        self._env = {**os.environ, "ADMIT_NATS_URL": url, "ADMIT_USER": "ada"}
+
+    async def types(self, *words: str) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error."""
+        process = await asyncio.create_subprocess_exec(
+            str(ADMIT),
+            *words,
+            "-n",
+            "ns",
+            env=self._env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await within(process.communicate(), 60)
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+async def person(fleet: Fleet, bus: Bus, nats_server: TestServer) -> Person:
+    """A queue where a person and a budget have to agree, and a workload that waits for both."""
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(
+        bus,
+        a_check("sign-off", "admittance.dev/approval"),
+        a_check("budget", "example.com/budget"),
+        *queues("cq", cpu=2, admissionChecks=["sign-off", "budget"]),
+    )
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await eventually(lambda: reserved(bus, "w"))
+    return Person(nats_server.url)
+
+
+async def reserved(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and holds_quota(found)
+
+
+async def test_both_checks_are_approved_one_after_the_other(person: Person, bus: Bus) -> None:
+    status, out, err = await person.types("approve", "workload", "w", "--message", "looks fine")
+    assert (status, "approved (check sign-off)" in out) == (0, True), err
+    assert "w still waits for budget" in err
+    (last,) = await past(bus, ["admit.check.reported.*.ns.w"])
+    said = msgspec.json.decode(last.data, type=facts.CheckReported)
+    assert (said.controller, said.state) == ("admittance.dev/approval", "Ready")
+    assert said.message.startswith("approved by ada at 2")
+    assert said.message.endswith(": looks fine")
+
+    status, _, err = await person.types("approve", "wl", "w", "--check", "sign-off")
+    assert status == 1
+    assert "is Ready already: approved by ada" in err
+
+    status, out, err = await person.types("approve", "workload", "w")
+    assert (status, "approved (check budget)" in out) == (0, True), err
+    assert "w is Admitted" in err
+    found = await workload(bus, "w")
+    assert found is not None
+    assert is_true(found, Type.ADMITTED)
+
+
+async def test_a_denied_workload_is_rejected(person: Person, bus: Bus) -> None:
+    status, out, err = await person.types("deny", "workload", "w", "-m", "too big", "--as", "eve")
+    assert (status, "denied (check sign-off)" in out) == (0, True), err
+    assert "w is Rejected" in err
+    assert "denied by eve" in err
+    assert not await reserved(bus, "w")
+    status, _, err = await person.types("approve", "workload", "w")
+    assert status == 1
+    assert "waits for no check: it is Rejected" in err
+
+
+async def test_what_cannot_be_approved_is_told_in_one_line(person: Person, bus: Bus) -> None:
+    await submit(bus, [a_manifest("big", queue="lq-cq", requests={"cpu": "2"})])
+    for words, why in (
+        (("nobody",), '"nobody" not found in namespace ns'),
+        (("w", "--check", "none"), 'has no check "none"; it has budget (Pending), sign-off'),
+        (("big",), "has no quota reserved, so none of its checks is asked"),
+    ):
+        status, out, err = await person.types("approve", "workload", *words)
+        assert (status, out) == (1, "")
+        assert why in err
+        assert err.count("\n") == 1

@@ -1,0 +1,111 @@
+"""Which check a person means who approves or denies, and what is in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from admittance.api.workload import CheckState
+from admittance.cli.approving import APPROVAL, barred, chosen, said_by, user_of
+from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+from builders import NOON
+
+CONTROLLERS = {"approval": APPROVAL, "second": APPROVAL, "budget": "example.com/budget"}
+
+
+def rows(**states: str) -> list[CheckState]:
+    return [CheckState(name=name, state=state) for name, state in states.items()]
+
+
+@pytest.mark.parametrize(
+    ("states", "check", "want"),
+    [
+        pytest.param({"approval": "Pending"}, None, "approval", id="the only one"),
+        pytest.param(
+            {"budget": "Pending", "approval": "Pending"},
+            None,
+            "approval",
+            id="of several pending ones the approval",
+        ),
+        pytest.param(
+            {"budget": "Pending", "approval": "Ready"},
+            None,
+            "budget",
+            id="the only pending one, whoever its controller is",
+        ),
+        pytest.param(
+            {"budget": "Pending", "approval": "Pending"}, "budget", "budget", id="the named one"
+        ),
+        pytest.param(
+            {"approval": "Rejected"}, "approval", "approval", id="a named one may be overruled"
+        ),
+    ],
+)
+def test_the_check_that_is_meant(states: dict[str, str], check: str | None, want: str) -> None:
+    assert chosen("w", rows(**states), CONTROLLERS, check, "Ready").name == want
+
+
+@pytest.mark.parametrize(
+    ("states", "check", "why"),
+    [
+        pytest.param({}, None, 'workload "w" has no checks', id="no checks"),
+        pytest.param(
+            {"budget": "Pending"},
+            "approval",
+            'has no check "approval"; it has budget (Pending)',
+            id="no such check",
+        ),
+        pytest.param(
+            {"approval": "Ready"},
+            "approval",
+            'check "approval" of workload "w" is Ready already',
+            id="approved already",
+        ),
+        pytest.param(
+            {"approval": "Ready", "budget": "Ready"},
+            None,
+            "no check of workload",
+            id="none is pending",
+        ),
+        pytest.param(
+            {"approval": "Pending", "second": "Pending", "budget": "Pending"},
+            None,
+            "say --check approval, second",
+            id="several approvals",
+        ),
+        pytest.param(
+            {"budget": "Pending", "gone": "Pending"},
+            None,
+            "say --check budget, gone",
+            id="several others",
+        ),
+    ],
+)
+def test_what_is_in_the_way_is_told(states: dict[str, str], check: str | None, why: str) -> None:
+    with pytest.raises(AnswerIsNo) as caught:
+        chosen("w", rows(**states), CONTROLLERS, check, "Ready")
+    assert why in str(caught.value)
+
+
+def test_a_workload_without_a_reservation_waits_for_no_verdict() -> None:
+    workload = StoredWorkload(api_version="v", kind="Workload")
+    workload = replace(workload, status=WorkloadStatus(admission_checks=tuple(rows(a="Pending"))))
+    with pytest.raises(AnswerIsNo, match="has no quota reserved"):
+        barred(workload, NOON)
+
+
+def test_the_message_says_who_and_when() -> None:
+    assert said_by("approved", "ada", "", NOON) == "approved by ada at 2026-01-01T12:00:00Z"
+    assert said_by("denied", "ada", "too big", NOON).endswith("Z: too big")
+
+
+def test_who_speaks_can_be_said(monkeypatch: Any) -> None:
+    monkeypatch.setenv("ADMIT_USER", "grace")
+    assert user_of(None) == "grace"
+    assert user_of("ada") == "ada"
+    with pytest.raises(BadInput):
+        user_of("  ")
