@@ -1,0 +1,52 @@
+"""The check that waits for a person, as it stands in the samples, and the person."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from sample_programs import SAMPLES, Admit, eventually, program
+
+from admittance.bench.system import embedded
+
+pytestmark = pytest.mark.bus
+
+
+@asynccontextmanager
+async def waiting(folder: Path, *names: str) -> AsyncIterator[Admit]:
+    """Workloads that wait for a person."""
+    command = (sys.executable, SAMPLES / "approval" / "approval.py")
+    async with embedded() as system, program(folder / "log", *command, ADMIT_NATS_URL=system.url):
+        admit = Admit(system)
+        await admit("apply", "-f", SAMPLES / "approval" / "manifests.yaml")
+        await asyncio.gather(
+            *(admit("submit", "-q", "approved", "--name", name, "--", "true") for name in names)
+        )
+        for name in names:
+
+            async def told(name: str = name) -> bool:
+                return "waits for a person" in (await admit.row(name)).get("message", "")
+
+            await eventually(told, lambda: "nobody told what is waited for")
+        yield admit
+
+
+async def test_what_a_person_approves_runs_and_what_is_denied_does_not(tmp_path: Path) -> None:
+    async with waiting(tmp_path, "good", "bad") as admit:
+        row = await admit.row("good")
+        assert row["state"] == "Pending"
+        how = row["message"].partition(": ")[2].split(", or ")
+        # What the user is told to type does what it says.
+        await admit(*how[0].split()[1:], "--as", "ada", "-m", "may be used")
+        await admit.wait("good", "Finished")
+        how = (await admit.row("bad"))["message"].partition(": ")[2].split(", or ")
+        await admit(*how[1].split()[1:], "--as", "eve")
+        await admit.wait("bad", "Rejected")
+        story = await admit("events", "--workload", "good")
+        assert "approved by ada at 2" in story
+        assert "may be used" in story
+        assert "denied by eve at 2" in await admit("events", "--workload", "bad")
