@@ -71,7 +71,10 @@ class LongLife(Life):
 
     def stored(self, name: str) -> StoredWorkload:
         """The workload as it is kept; the controller forgets whom it need not know."""
-        workload, _ = self._stored[workload_key(self.namespace, name)]
+        key = workload_key(self.namespace, name)
+        workload = self.controller.workloads.get(key).workload
+        if workload is None:
+            workload, _ = self._stored[key]
         assert workload is not None
         return workload
 

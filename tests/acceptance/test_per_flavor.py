@@ -248,7 +248,6 @@ def test_leftover_rows_of_another_flavor_admit_nobody(verdict: str) -> None:
     assert life.phase("w") == "Admitted"
 
 
-@pytest.mark.xfail(strict=True, reason="a row that comes back does not take up its count yet")
 @scenario("B5")
 def test_a_flavors_check_goes_on_counting_when_the_flavor_comes_back() -> None:
     life = evicted_from_spot("Pending", reservation=["y"])

@@ -113,7 +113,6 @@ FLAVORS = [
 ]
 
 
-@pytest.mark.xfail(reason="nothing is rechecked before Admitted yet")
 @scenario("A4")
 @pytest.mark.parametrize("ready_first", [True, False], ids=["after Ready", "before Ready"])
 @pytest.mark.parametrize(("offered", "reason"), FLAVORS)

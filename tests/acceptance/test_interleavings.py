@@ -1,0 +1,249 @@
+"""Checks, the scheduler, runners, queues and users at once: whatever the order, the invariants hold
+in every revision, and nobody is stuck. LIFECYCLE 1.4, 3.4, 7.1 A24, 7.3 L7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import combinations_with_replacement, product
+from random import Random
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.stored import head
+from long_living import LongLife, a_long_life
+
+from scheduling import groups
+
+scenario = pytest.mark.scenario
+CHECKS = ("c1", "c2")
+Late = tuple[str, str, int | None, bool]
+"""Check, state, delay, and whether it judged the first cycle rather than the present one."""
+
+STATES: list[tuple[str, int | None]] = [
+    ("Pending", None),
+    ("Ready", None),
+    ("Retry", None),
+    ("Retry", 7),
+    ("Rejected", None),
+]
+LATE: list[Late] = [
+    (check, state, after, first)
+    for check, (state, after), first in product(CHECKS, STATES, (True, False))
+]
+
+
+def steps(life: LongLife, delay: int | None, *, admitted: bool) -> Iterator[str]:
+    """The eight steps of the race, each where something else may come in between."""
+    life.submit("w", "cq", "8")
+    yield "created"
+    decisions = life.cycle(apply=False, later=0)
+    yield "decided"
+    for decision in decisions:
+        life.apply(decision)
+    yield "reserved"
+    if admitted:
+        for check in CHECKS:
+            if life.has("w"):
+                life.answer("w", check, "Ready")
+        life.go()
+        yield "admitted"
+    life.answer("w", "c1", "Retry", after=delay)
+    yield "evicted"
+    life.answer("w", "c1", "Retry", after=delay)
+    yield "said twice"
+    life.stop("w")
+    yield "released"
+    life.now += timedelta(seconds=5)
+    life._set_timers()
+    due = life._next_due()
+    if due is not None and due.want.at <= life.now:
+        life._ring(due)
+    yield "woken"
+    decisions = life.cycle(apply=False, later=0)
+    yield "decided anew"
+    for decision in decisions:
+        life.apply(decision)
+    yield "reserved anew"
+
+
+POINTS = 9
+FIRST_DELAYS = (None, 5)
+
+
+def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None:
+    """The steps with late verdicts after some of them; then everybody says Ready, and it must be
+    admitted, unless a check rejected it."""
+    life = a_long_life(*CHECKS)
+    life.stubborn.add("w")
+    for number, _ in enumerate(steps(life, delay, admitted=admitted)):
+        for check, state, after, first in late.get(number, ()):
+            cycle = {"cycle": 0} if first else {}
+            life.answer("w", check, state, after=after, **cycle)
+    ends_well(life)
+
+
+def ends_well(life: LongLife) -> None:
+    """All checks say Ready from now on: it is admitted in the end, or was rejected."""
+    life.stubborn.clear()
+    for _ in range(6):
+        life.stop("w") if life.phase("w") in ("Evicting", "Rejected", "Deactivated") else None
+        life.go()
+        if life.phase("w") == "QuotaReserved":
+            for check in life.rows("w"):
+                life.judge("w", check, "Ready")
+        if life.phase("w") in ("Admitted", "Running", "Rejected"):
+            return
+        life.advance(200)
+    raise AssertionError(f"stuck: {life.phase('w')}\n{life.stored('w')}")
+
+
+@scenario("L7")
+@pytest.mark.parametrize("admitted", [False, True], ids=["reserved", "admitted"])
+@pytest.mark.parametrize("delay", FIRST_DELAYS, ids=["without delay", "with a delay"])
+def test_a_late_verdict_at_any_point_of_the_race(delay: int | None, admitted: bool) -> None:
+    for point in range(POINTS + admitted):
+        for one in LATE:
+            play(delay, admitted, {point: [one]})
+
+
+@scenario("L7")
+@pytest.mark.parametrize("delay", FIRST_DELAYS, ids=["without delay", "with a delay"])
+def test_two_late_verdicts_at_any_two_points_of_the_race(delay: int | None) -> None:
+    slow = [one for one in LATE if one[0] == "c2" and one[1] != "Pending" and one[3]]
+    for first, second in combinations_with_replacement(range(POINTS), 2):
+        for one, other in product(slow, slow):
+            late: dict[int, list[Late]] = {first: [one]}
+            late.setdefault(second, []).append(other)
+            play(delay, False, late)
+
+
+LIMITS = Limits(
+    pods_ready=PodsReadyLimits(timeout=timedelta(seconds=50), backoff_base=20, backoff_max=40),
+    drain=timedelta(seconds=100),
+)
+
+
+class Chaos:
+    """Everybody does what they may, in an order that nobody chose. Decisions of the scheduler are
+    written some time after they were made, in their order."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.life = a_long_life(*CHECKS, limits=LIMITS, preemption={"withinClusterQueue": "Any"})
+        self.life.queue("cq", **self.a_queue())
+        self.undecided: list[facts.Decision] = []
+        self.others = 0
+        self.life.stubborn.add("w")
+
+    def a_queue(self, nominal: str = "10", **more: Any) -> dict[str, Any]:
+        return {
+            "resourceGroups": groups(default=nominal),
+            "admissionChecks": list(CHECKS),
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            **more,
+        }
+
+    def run(self, moves: int) -> None:
+        self.life.submit("w", "cq", "8")
+        kinds: list[Callable[[], None]] = [
+            *[self.verdict] * 10,
+            *[self.decide] * 5,
+            *[self.write] * 5,
+            *[self.time] * 4,
+            *[self.stop] * 3,
+            self.pods,
+            self.switch,
+            self.configure,
+            self.preempt,
+        ]
+        for _ in range(moves):
+            self.random.choice(kinds)()
+        while self.undecided:
+            self.write()
+        self.life.queue("cq", **self.a_queue())
+        for number in range(self.others):
+            if self.life.has(f"high-{number}"):
+                self.life.say(facts.Deleted, f"high-{number}")
+        self.life.go()
+        if not head(self.life.stored("w")).active:
+            self.life.say(facts.Activated, "w")
+        ends_well(self.life)
+
+    def verdict(self) -> None:
+        cycle = self.life.stored("w").status.admission_cycle
+        check = self.random.choice(CHECKS)
+        state, after = self.random.choice([*STATES[:-1], *STATES])
+        judged = max(0, cycle - self.random.choice((0, 0, 0, 1, 2, 5)))
+        more: dict[str, Any] = {"after": after} if after else {}
+        if state == "Ready" and self.random.random() < 0.5:
+            more["pod_set_updates"] = (PodSetUpdate(name="main", labels={check: "on"}),)
+        self.life.answer("w", check, state, cycle=judged, **more)
+
+    def decide(self) -> None:
+        if self.life.core.has_work():
+            self.undecided += self.life.cycle(apply=False, later=0)
+
+    def write(self) -> None:
+        if self.undecided:
+            self.life.apply(self.undecided.pop(0))
+
+    def time(self) -> None:
+        """Timers that come due are heard; the scheduler and what it has decided lag behind."""
+        life = self.life
+        life.now += timedelta(seconds=self.random.choice((1, 5, 7, 20, 60)))
+        life.core.wake(now=life.now)
+        life._set_timers()
+        due = life._next_due()
+        if due is not None and due.want.at <= life.now:
+            life._ring(due)
+
+    def stop(self) -> None:
+        if self.life.phase("w") in ("Evicting", "Rejected", "Deactivated"):
+            self.life.stop("w")
+            self.life.stubborn.add("w")
+
+    def pods(self) -> None:
+        if self.life.phase("w") == "Admitted":
+            self.life.ready("w")
+        elif self.life.phase("w") == "Running":
+            self.life.not_ready("w")
+
+    def switch(self) -> None:
+        kind = facts.Deactivated if head(self.life.stored("w")).active else facts.Activated
+        self.life.say(kind, "w")
+
+    def configure(self) -> None:
+        self.life.queue(
+            "cq",
+            **self.random.choice(
+                [
+                    self.a_queue(),
+                    self.a_queue("5"),
+                    self.a_queue(stopPolicy="Hold"),
+                    self.a_queue(stopPolicy="HoldAndDrain"),
+                    self.a_queue(admissionChecks=["c1"]),
+                    self.a_queue(admissionChecks=[]),
+                ]
+            ),
+        )
+
+    def preempt(self) -> None:
+        name = f"high-{self.others}"
+        self.others += 1
+        self.life.submit(name, "cq", "8", priority=self.others)
+
+
+@scenario("A24")
+@pytest.mark.parametrize("hundred", range(10))
+def test_any_order_of_writes_keeps_the_invariants(hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        try:
+            Chaos(seed).run(30)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error

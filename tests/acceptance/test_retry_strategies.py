@@ -1,0 +1,231 @@
+"""Delays that nobody asked for by number: strategies, jitter, counts that controllers are told; and
+what people read of a wait. LIFECYCLE 3.5 to 3.7, 7.3.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
+from admittance.api.manifest import ManifestError, read
+from admittance.workload.limits import Limits
+from long_living import LongLife, a_long_life
+
+scenario = pytest.mark.scenario
+
+
+def with_retry(nominal: str = "10", limits: Limits | None = None, **retry: Any) -> LongLife:
+    """A queue whose check says how long a Retry without a delay waits."""
+    life = a_long_life("c1", nominal=nominal, limits=limits)
+    life.check("c1", retry=retry)
+    return life
+
+
+@scenario("L13")
+def test_a_herd_is_spread_by_jitter() -> None:
+    life = with_retry("100", strategy="static", baseDelay="60s", jitter=0.5)
+    names = [f"w-{number}" for number in range(100)]
+    for name in names:
+        life.submit(name, "cq", "1")
+    life.go()
+    for name in names:
+        life.answer(name, "c1", "Retry")
+    waits = [life.wait(name) for name in names]
+    assert all(wait is not None and 60 <= wait <= 90 and wait == int(wait) for wait in waits)
+    seconds = sorted(int(wait) for wait in waits if wait is not None)
+    # Of a hundred over thirty seconds: few share one, and no stretch of ten stays empty.
+    assert len(set(seconds)) >= 20
+    assert seconds[0] <= 65
+    assert seconds[-1] >= 85
+    assert max(b - a for a, b in pairwise(seconds)) <= 5
+    back: dict[str, float] = {}
+    for second in range(60, 91):
+        life.at(second)
+        for name in names:
+            if name not in back and life.phase(name) == "QuotaReserved":
+                back[name] = second
+    assert sorted(back.values()) == seconds
+    assert {len(life.requests("c1", name)) for name in names} == {2}
+
+
+@scenario("L13")
+def test_chance_is_the_same_at_every_look() -> None:
+    waits = []
+    for _ in range(2):
+        life = with_retry(strategy="static", baseDelay="60s", jitter=0.5)
+        life.submit("w", "cq", "8")
+        life.go()
+        life.answer("w", "c1", "Retry")
+        first = life.wait("w")
+        life.answer("w", "c1", "Retry")
+        assert life.wait("w") == first, "a repeat moves nothing"
+        waits.append(first)
+    assert waits[0] == waits[1]
+
+
+@scenario("L14")
+@pytest.mark.parametrize(
+    ("retry", "waits"),
+    [
+        pytest.param({"strategy": "static", "baseDelay": "60s"}, [60, 60, 60, 60], id="static"),
+        pytest.param(
+            {"strategy": "backoff", "baseDelay": "30s", "factor": 2, "maxDelay": "100s"},
+            [30, 60, 100, 100],
+            id="backoff",
+        ),
+        pytest.param(
+            {"strategy": "backoff", "baseDelay": "10s", "factor": 1.5}, [10, 15, 23, 34],
+            id="rounded up",
+        ),
+        pytest.param(
+            {"strategy": "backoff", "baseDelay": "1m"}, [60, 120, 240, 480], id="by default"
+        ),
+    ],
+)  # fmt: skip
+def test_a_strategy_gives_the_delay_that_the_check_did_not(
+    retry: dict[str, Any], waits: list[int]
+) -> None:
+    life = with_retry(**retry)
+    life.submit("w", "cq", "8")
+    life.go()
+    found = []
+    for wait in waits:
+        life.judge("w", "c1", "Retry")
+        found.append(life.wait("w"))
+        assert life.rows("w")["c1"].requeue_after_seconds == wait
+        life.advance(wait - 0.1)
+        assert life.phase("w") == "Backoff"
+        life.advance(0.1)
+        assert life.phase("w") == "QuotaReserved"
+    assert found == waits
+    assert life.counts("w") == {"c1": 4}
+
+
+@scenario("L14")
+def test_an_explicit_delay_wins_over_the_strategy() -> None:
+    life = with_retry(strategy="static", baseDelay="60s")
+    life.submit("w", "cq", "8")
+    life.go()
+    life.judge("w", "c1", "Retry", after=5)
+    assert life.wait("w") == 5
+
+
+@scenario("L14")
+def test_after_the_last_try_a_retry_is_a_rejection() -> None:
+    life = with_retry(strategy="static", baseDelay="60s", maxRetries=2)
+    life.submit("w", "cq", "8")
+    life.go()
+    for _ in range(2):
+        life.judge("w", "c1", "Retry")
+        assert life.phase("w") == "Backoff"
+        life.advance(60)
+        assert life.phase("w") == "QuotaReserved"
+    life.judge("w", "c1", "Retry", message="still full")
+    assert life.phase("w") == "Rejected"
+
+
+BAD = [
+    pytest.param({"strategy": "static", "baseDelay": "0s"}, "baseDelay", id="no delay"),
+    pytest.param({"strategy": "static"}, "baseDelay", id="no base"),
+    pytest.param({"strategy": "backoff", "baseDelay": "1s", "factor": 0.5}, "factor", id="factor"),
+    pytest.param({"strategy": "static", "baseDelay": "1s", "jitter": 1.1}, "jitter", id="jitter"),
+    pytest.param({"strategy": "static", "baseDelay": "1s", "jitter": -0.1}, "jitter", id="below 0"),
+    pytest.param({"strategy": "often", "baseDelay": "1s"}, "strategy", id="an unknown strategy"),
+]
+
+
+@scenario("L14")
+@pytest.mark.parametrize(("retry", "field"), BAD)
+def test_a_strategy_that_cannot_be_meant_is_refused(retry: dict[str, Any], field: str) -> None:
+    written = (
+        "{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: c}, "
+        f"spec: {{controllerName: k, retry: {retry!r}}}}}"
+    )
+    with pytest.raises(ManifestError, match=rf"retry\.{field}"):
+        read(written, "check.yaml")
+    assert AdmissionCheckSpec().retry is AdmissionCheck().spec.retry is None
+
+
+@scenario("L15")
+def test_people_read_when_it_goes_on_and_who_decides_that() -> None:
+    life = a_long_life("budget", "gpu")
+    life.submit("w", "cq", "8")
+    life.go()
+    life.judge("w", "budget", "Retry", after=43_200, message="daily budget exhausted")
+    for condition in ("Evicted", "QuotaReserved"):
+        message = life.message("w", condition)
+        assert "2026-01-02T00:00:00Z" in message, condition
+        assert '"budget"' in message, condition
+    assert "daily budget exhausted" in life.message("w", "Evicted")
+    assert life.reason("w", "QuotaReserved") == "False: PendingEvaluation"
+    life.advance(60)
+    life.judge("w", "gpu", "Retry", after=86_400, message="no A100")
+    message = life.message("w", "QuotaReserved")
+    assert "2026-01-02T12:01:00Z" in message
+    assert '"gpu"' in message
+    life.advance(60)
+    life.judge("w", "gpu", "Retry", after=60, message="soon")
+    message = life.message("w", "QuotaReserved")
+    assert "2026-01-02T00:00:00Z" in message
+    assert '"budget"' in message
+
+
+@scenario("L15")
+def test_several_checks_in_retry_are_told_sorted_and_in_the_plural() -> None:
+    life = a_long_life("b", "a")
+    life.submit("w", "cq", "8")
+    life.go()
+    for check in ("a", "b"):
+        life.judge("w", check, "Ready")
+    life.stubborn.add("w")
+    life.judge("w", "b", "Retry", after=60, message="second")
+    assert 'AdmissionCheck in Retry state: "b" (second)' in life.message("w", "Evicted")
+    life.judge("w", "a", "Retry", after=90, message="first")
+    message = life.message("w", "Evicted")
+    assert message.index('"a" (first)') < message.index('"b" (second)')
+    assert "AdmissionChecks in Retry state" in message
+
+
+@scenario("L20")
+@pytest.mark.parametrize("by", ["a delay", "a strategy"])
+def test_with_the_gate_closed_every_retry_is_one_without_delay(by: str) -> None:
+    limits = Limits(requeue_after=False)
+    if by == "a delay":
+        life = a_long_life("c1", limits=limits)
+    else:
+        life = with_retry(limits=limits, strategy="static", baseDelay="60s")
+    life.submit("w", "cq", "8")
+    life.go()
+    more = {"after": 60} if by == "a delay" else {}
+    life.judge("w", "c1", "Retry", **more)
+    assert life.evictions("w") == {"AdmissionCheck": 1}
+    assert (life.phase("w"), life.seconds(), life.wait("w")) == ("QuotaReserved", 0, None)
+    assert life.counts("w") == {"c1": 1}
+    if by == "a delay":
+        assert life.noted("w"), "people are told that the delay was dropped"
+
+
+@scenario("L25")
+def test_a_check_that_reckons_by_the_count_that_it_is_told() -> None:
+    life = a_long_life("c1")
+    life.submit("w", "cq", "8")
+    life.go()
+    waits = []
+    for _ in range(4):
+        told = life.requests("c1", "w")[-1].retry_count
+        delay = 30 * 2**told
+        # Whatever else it sends: the count is not the controller's to write.
+        life.judge("w", "c1", "Retry", after=delay)
+        before = life.seconds()
+        life.advance(delay - 0.1)
+        assert life.phase("w") == "Backoff"
+        life.advance(0.1)
+        assert life.phase("w") == "QuotaReserved"
+        waits.append(life.seconds() - before)
+    assert waits == [30, 60, 120, 240]
+    assert [one.retry_count for one in life.requests("c1", "w")] == [0, 1, 2, 3, 4]
+    life.judge("w", "c1", "Ready")
+    assert life.counts("w") == {"c1": 0}

@@ -1,0 +1,348 @@
+"""All services on one real nats-server, shared by many scenarios, each with names of its own.
+
+Checks are plain NATS subscribers: whatever they are asked is noted, and a test answers for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import Undecodable, decode
+from admittance.events.names import token
+from admittance.runtime import clock, streams
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload import stored
+from admittance.workload.conditions import find
+from admittance.workload.phase import phase
+from admittance.workload.stored import StoredWorkload
+from lifecycle_invariants import Watch
+
+from processes import Fleet, apply, submit
+from servers import TestServer, within
+
+API = "kueue.x-k8s.io/v1beta2"
+NS = "ns"
+SERVICES = ("workload-controller", "scheduler", "retry-timer", "runner")
+JOB = """
+trap 'while [ -e {hold} ]; do sleep 0.05; done
+  echo stopped {name} >> {trail}; kill $!; exit 143' TERM
+echo started {name} >> {trail}
+sleep 3600 & wait
+"""
+
+
+class Stage:
+    """``revisions``: every one of every workload, as the bucket took it. ``asked``: what checks
+    were told; ``said``: every other fact about workloads. ``folder``: where jobs leave a trail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = TestServer(folder / "data")
+        self.revisions: dict[str, list[StoredWorkload]] = {}
+        self.asked: list[Fact] = []
+        self.said: list[Fact] = []
+        self.broken: list[str] = []
+        self.trail = folder / "trail"
+        self._watch = Watch()
+        self._moved = asyncio.Event()
+        self._mine: dict[str, None] = {}
+        self._specs: dict[str, dict[str, Any]] = {}
+
+    async def start(self) -> Stage:
+        """Everything serves."""
+        await self.server.start()
+        self.bus = await Bus.connect(self.server.url, name="stage")
+        await streams.ensure(self.bus)
+        await self.bus.nc.subscribe("$KV.admittance.workload.>", cb=self._stored)
+        await self.bus.nc.subscribe("admit.check.>", cb=self._heard)
+        await self.bus.nc.subscribe("admit.workload.>", cb=self._heard)
+        await self.bus.nc.flush()
+        self.fleet = Fleet(self.server.url, self.folder)
+        for service in SERVICES:
+            await self.fleet.start(service)
+        self.trail.touch()
+        return self
+
+    async def end_scenario(self) -> None:
+        """Nothing of it runs on."""
+        for name in self._mine:
+            self.hold(name).unlink(missing_ok=True)
+            await self.say("deleted", name)
+        self._mine.clear()
+
+    async def stop(self) -> None:
+        await self.fleet.stop()
+        await self.bus.close()
+        await self.server.stop()
+
+    # What is heard. -------------------------------------------------------------------------
+
+    async def _stored(self, message: Msg) -> None:
+        key = message.subject.removeprefix("$KV.admittance.")
+        name = key.rpartition(".")[2]
+        workload = stored.decode(message.data) if message.data else None
+        try:
+            self._watch.saw(key, workload, clock.now())
+        except AssertionError as error:
+            self.broken.append(str(error))
+        if workload is not None:
+            self.revisions.setdefault(name, []).append(workload)
+        else:
+            self.revisions.pop(name, None)
+        self._moved.set()
+
+    async def _heard(self, message: Msg) -> None:
+        try:
+            fact = decode(message.subject, message.data)
+        except Undecodable:
+            return
+        (self.asked if message.subject.startswith("admit.check.") else self.said).append(fact)
+        self._moved.set()
+
+    async def until(self, claim: Callable[[], bool], what: str = "") -> None:
+        """Waits until claim holds; fails with what the workloads look like when it does not."""
+
+        async def wait() -> None:
+            while not claim():
+                self._moved.clear()
+                try:
+                    # Some claims come true by the clock alone, or in a file.
+                    await asyncio.wait_for(self._moved.wait(), 0.05)
+                except TimeoutError:
+                    continue
+
+        try:
+            await within(wait())
+        except TimeoutError:
+            shown = "\n".join(f"{one}: {self.now(one).status}" for one in self._mine)
+            raise AssertionError(f"never: {what}\n{shown}") from None
+
+    # Configuration. -------------------------------------------------------------------------
+
+    async def put(self, kind: str, name: str, spec: Any = None, namespace: str = "") -> None:
+        """An object of that kind is now so."""
+        await apply(self.bus, self._object(kind, name, spec, namespace))
+
+    def _object(self, kind: str, name: str, spec: Any, namespace: str = "") -> dict[str, Any]:
+        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+        self._specs[f"{kind}/{name}"] = spec
+        return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+
+    def spec(self, kind: str, name: str) -> dict[str, Any]:
+        """As it was put last."""
+        return dict(self._specs[f"{kind}/{name}"])
+
+    async def queue(
+        self,
+        name: str,
+        flavors: dict[str, tuple[str, ...]] | None = None,
+        *,
+        cpu: int | dict[str, int] = 10,
+        **spec: Any,
+    ) -> None:
+        """A ClusterQueue and its LocalQueue, with these flavors and their checks (one without
+        any, unless said), after the checks that it names."""
+        flavors = flavors if flavors is not None else {f"{name}-f": ()}
+        checks = [*spec.get("admissionChecks", ()), *(c for cs in flavors.values() for c in cs)]
+        made = [
+            self._object("AdmissionCheck", check, {"controllerName": f"ctl-{check}"})
+            for check in checks
+            if f"AdmissionCheck/{check}" not in self._specs
+        ]
+        offered = []
+        for flavor, of_flavor in flavors.items():
+            made.append(self._object("ResourceFlavor", flavor, {}))
+            quota = cpu if isinstance(cpu, int) else cpu[flavor]
+            one: dict[str, Any] = {
+                "name": flavor,
+                "resources": [{"name": "cpu", "nominalQuota": quota}],
+            }
+            if of_flavor:
+                one["admissionChecks"] = list(of_flavor)
+            offered.append(one)
+        group = {"coveredResources": ["cpu"], "flavors": offered}
+        whole = {"namespaceSelector": {}, "resourceGroups": [group], **spec}
+        made.append(self._object("ClusterQueue", name, whole))
+        made.append(self._object("LocalQueue", name, {"clusterQueue": name}, NS))
+        await apply(self.bus, *made)
+
+    async def check(self, name: str, controller: str = "", **spec: Any) -> None:
+        """An AdmissionCheck, answered by ``ctl-<name>`` unless said."""
+        await self.put(
+            "AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec}
+        )
+
+    # Facts. ---------------------------------------------------------------------------------
+
+    def hold(self, name: str) -> Path:
+        """While this file is there, the job does not stop."""
+        return self.folder / f"hold-{name}"
+
+    async def submit(self, name: str, queue: str, cpu: int = 8, **spec: Any) -> None:
+        """A workload that runs until it is stopped, and leaves a trail."""
+        self.revisions.pop(name, None)
+        self._mine[name] = None
+        script = JOB.format(hold=self.hold(name), name=name, trail=self.trail)
+        container = {
+            "name": "main",
+            "image": "none",
+            "command": ["/bin/sh", "-c", script],
+            "resources": {"requests": {"cpu": str(cpu)}},
+        }
+        pod = {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 60,
+        }
+        pods = {"name": "main", "count": 1, "template": {"spec": pod}}
+        manifest = {
+            "apiVersion": API,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": NS},
+            "spec": {"podSets": [pods], "queueName": queue, **spec},
+        }
+        await submit(self.bus, [manifest])
+
+    async def say(self, what: str, name: str, **fields: Any) -> None:
+        """A user or a runner states a fact."""
+        said = {"namespace": NS, "name": name, **fields}
+        subject = f"admit.workload.{what}.{NS}.{token(name)}"
+        await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
+
+    async def answer(
+        self,
+        name: str,
+        check: str,
+        state: str,
+        *,
+        cycle: int | None = None,
+        controller: str = "",
+        after: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """The check's controller posts a verdict, as plain JSON."""
+        controller = controller or f"ctl-{check}"
+        said = {
+            "namespace": NS,
+            "name": name,
+            "controller": controller,
+            "check": check,
+            "cycle": self.cycle(name) if cycle is None else cycle,
+            "state": state,
+            **({"requeueAfterSeconds": after} if after is not None else {}),
+            **fields,
+        }
+        subject = f"admit.check.reported.{token(controller)}.{NS}.{token(name)}"
+        await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
+
+    async def request(self, check: str, name: str, times: int = 1) -> facts.CheckRequested:
+        """Waits until the check was asked so often; the last time."""
+
+        def found() -> list[facts.CheckRequested]:
+            return [
+                one
+                for one in self.asked
+                if isinstance(one, facts.CheckRequested) and (one.check, one.name) == (check, name)
+            ]
+
+        await self.until(lambda: len(found()) >= times, f"{check} is asked about {name}")
+        return found()[times - 1]
+
+    def requests(self, check: str) -> list[str]:
+        """About whom the check was asked so far."""
+        return [
+            one.name
+            for one in self.asked
+            if isinstance(one, facts.CheckRequested) and one.check == check
+        ]
+
+    def withdrawn(self, check: str, name: str) -> list[str]:
+        """With which reasons the check was told to stop."""
+        return [
+            one.reason
+            for one in self.asked
+            if isinstance(one, facts.CheckWithdrawn) and (one.check, one.name) == (check, name)
+        ]
+
+    # Looking. -------------------------------------------------------------------------------
+
+    def now(self, name: str) -> StoredWorkload:
+        """The workload as it is."""
+        return self.revisions[name][-1]
+
+    def has(self, name: str) -> bool:
+        return bool(self.revisions.get(name))
+
+    def cycle(self, name: str) -> int:
+        return self.now(name).status.admission_cycle
+
+    def phase(self, name: str) -> str:
+        """ "" when there is no such workload."""
+        if not self.has(name):
+            return ""
+        return str(phase(self.now(name), clock.now()))
+
+    async def is_in(self, name: str, *phases: str) -> StoredWorkload:
+        """Waits until the workload is in one of these phases."""
+        await self.until(lambda: self.phase(name) in phases, f"{name} is {' or '.join(phases)}")
+        return self.now(name)
+
+    async def has_moved(self, name: str, claim: Callable[[StoredWorkload], bool]) -> StoredWorkload:
+        """Waits until the claim holds of the workload."""
+        await self.until(lambda: self.has(name) and claim(self.now(name)), f"{name} has moved")
+        return self.now(name)
+
+    def states(self, name: str) -> dict[str, str]:
+        return {row.name: row.state for row in self.now(name).status.admission_checks}
+
+    def counts(self, name: str) -> dict[str, int]:
+        return {row.name: row.retry_count for row in self.now(name).status.admission_checks}
+
+    def reason(self, name: str, kind: str) -> str:
+        """``True: Reason`` of a condition; "" when it is absent."""
+        found = find(self.now(name), kind)
+        return f"{found.status}: {found.reason}" if found is not None else ""
+
+    def flavor(self, name: str) -> str:
+        admission = self.now(name).status.admission
+        return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
+
+    def was(self, name: str) -> list[str]:
+        """The phases that it was in, each once in a row."""
+        found: list[str] = []
+        for one in self.revisions[name]:
+            where = str(phase(one, clock.now()))
+            if not found or found[-1] != where:
+                found.append(where)
+        return found
+
+    def waits_until(self, name: str) -> datetime:
+        """When it may come back."""
+        state = self.now(name).status.requeue_state
+        assert state is not None
+        assert state.requeue_at is not None
+        return state.requeue_at
+
+    def trail_of(self, name: str) -> list[str]:
+        """What its jobs left: started, stopped."""
+        lines = self.trail.read_text().splitlines()
+        return [what for what, _, who in (line.partition(" ") for line in lines) if who == name]
+
+    async def runs(self, name: str, times: int = 1) -> None:
+        """Waits until its job was started so often."""
+        await self.until(
+            lambda: self.trail_of(name).count("started") >= times, f"{name} runs {times} times"
+        )
+
+    async def quiet(self, seconds: float = 0.4) -> None:
+        """So long for what must not happen to happen all the same."""
+        await asyncio.sleep(seconds)
