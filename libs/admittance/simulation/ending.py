@@ -150,7 +150,11 @@ class Ending:
         if local is None:
             return
         queue = self._inv.queues.get(local.spec.cluster_queue)
-        stopped = queue is None or queue.spec.stop_policy not in ("", "None")
+        stopped = (
+            queue is None
+            or queue.metadata.deletion_timestamp is not None
+            or queue.spec.stop_policy not in ("", "None")
+        )
         if stopped or local.spec.stop_policy not in ("", "None"):
             return
         assert queue is not None

@@ -119,6 +119,8 @@ def _inactive(workload: StoredWorkload, queue: str, around: Manifests) -> Iterat
     for one in (about, local):
         if one.spec.stop_policy not in ("", "None"):
             yield f"it was reserved in {one.metadata.name}, which is stopped"
+    if about.metadata.deletion_timestamp is not None:
+        yield f"it was reserved in {queue}, which is to go"
     flavors = [flavor for group in about.spec.resource_groups for flavor in group.flavors]
     for name in {*about.spec.admission_checks, *(c for f in flavors for c in f.admission_checks)}:
         check = around.checks.get(name)

@@ -113,8 +113,10 @@ def _of_this_cycle(
         case "Rejected":
             return Counts.YES
         case "Retry":
-            if _holds(workload) or delays:
-                return Counts.YES  # Also a repetition may bring another message.
+            if row.state == "Retry":
+                return Counts.OPEN  # A repetition, or another delay.
+            if reserved(workload) or delays or (_holds(workload) and _by_check(workload)):
+                return Counts.YES
             return Counts.OPEN  # Its message, at most.
         case "Ready":
             if reserved(workload):
@@ -156,7 +158,7 @@ def _of_an_older_cycle(
     if said.state == "Rejected":
         if not just_ended:
             return Counts.NO
-        return Counts.OPEN
+        return Counts.YES if row is not None else Counts.OPEN
     strategy = check.spec.retry
     if said.state == "Retry" and strategy is not None and strategy.max_retries is not None:
         return Counts.OPEN  # It may be a rejection.
@@ -168,7 +170,7 @@ def _of_an_older_cycle(
         return Counts.OPEN  # Perhaps a verdict of this cycle; perhaps what the reset left behind.
     if row is not None and row.state != "Pending":
         return Counts.NO
-    return Counts.OPEN
+    return Counts.YES if row is not None else Counts.OPEN
 
 
 def _due(workload: StoredWorkload, fact: facts.TimerDue) -> Counts:

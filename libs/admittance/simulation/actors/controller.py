@@ -125,6 +125,7 @@ class Active:
         for key in unsaid:
             controller.said(key)
         self._server.endpoints[id(self)] = self._manifests.request
+        self._manifests.look()
         service.tell(f"serves from {self._log.floor + 1}, {len(unsaid)} with something unsaid")
         swept = 0
         while True:
@@ -139,6 +140,7 @@ class Active:
             except Unavailable:
                 service.tell("its acknowledgement was not heard")
             controller.acknowledged(through)
+            self._manifests.look()
             if controller.read - swept > SWEEP_EVERY:
                 controller.workloads.drop_tombstones(self._log.floor)
                 swept = controller.read

@@ -14,13 +14,16 @@ from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Future, Signal
 from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import EXPECTED, OPERATION, Outgoing, Refused
-from admittance.workload.phase import holds_quota
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.deletions import marked, unneeded
 from admittance.workload_controller.heartbeats import with_condition
-from admittance.workload_controller.objects import Kept, Planned, plan, users_of
+from admittance.workload_controller.objects import Kept, Planned, plan
+from admittance.workload_controller.proposals import users
 from admittance.workload_controller.statement import statement
 
 GUARD: Final = "_admittance.manifests"
+SWEEP_PAUSE: Final = 0.25
+"""Seconds between two looks at what is marked."""
 
 
 class Manifests:
@@ -38,6 +41,7 @@ class Manifests:
         self._busy = False
         self._free = Signal()
         self._guard: int | None = None
+        self._sweeping = False
 
     def lock(self) -> Any:
         """Waits until nothing is being committed."""
@@ -71,6 +75,7 @@ class Manifests:
         except (Unavailable, Superseded):
             outcome = "unavailable"
         self.unlock()
+        self.look()
         self._link.outwards(lambda: answer.settle(outcome))
 
     def _write(self, manifests: list[dict[str, Any]]) -> Any:
@@ -159,15 +164,33 @@ class Manifests:
         if kept is None:
             return "absent"
         prefix, _, name = key.partition(".")
-        held = any(
-            known.workload is not None
-            and known.workload.status.admission is not None
-            and known.workload.status.admission.cluster_queue == name
-            and holds_quota(known.workload)
-            for _, known in controller.workloads.items()
-        )
-        if users_of(controller.objects, prefix, name) or (held and prefix == "clusterqueue"):
+        if users(controller.objects, controller.workloads, prefix, name):
+            if key not in controller.objects.terminating:
+                yield from self._put_all([marked(key, kept, self._service.process.now())])
             return "deferred"
+        return (yield from self._purge(key, kept))
+
+    def look(self) -> None:
+        """Something changed that a marked object may have waited for."""
+        if self._controller.objects.terminating and not self._sweeping:
+            self._sweeping = True
+            self._service.process.start(self._sweep())
+
+    def _sweep(self) -> Any:
+        yield SWEEP_PAUSE
+        yield from self.lock()
+        self._sweeping = False
+        try:
+            while free := unneeded(self._controller):
+                for key, kept in free:
+                    if (yield from self._purge(key, kept)) == "stale":
+                        raise Unavailable
+        except (Unavailable, Superseded):
+            self._service.tell("does not know what became of a deletion")
+        self.unlock()
+
+    def _purge(self, key: str, kept: Kept) -> Any:
+        controller = self._controller
         marker = Outgoing(key, b"", {EXPECTED: str(kept.revision), OPERATION: "DEL"})
         outcome = yield from self._guarded([marker])
         if isinstance(outcome, Refused):

@@ -1,0 +1,108 @@
+"""The simulation bites where checks judge: without a mechanism of two-stage admission, what that
+mechanism keeps from happening happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from admittance.events.facts import CheckReported, TimerDue
+from admittance.simulation.mechanisms import Mechanisms
+from admittance.simulation.plots import checked
+from admittance.simulation.run import run
+from admittance.workload.change import Change, ignored, with_status
+from admittance.workload.conditions import Type, find
+from admittance.workload.moves import transition
+from admittance.workload.occasion import Occasion
+from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller import fold
+
+LIMIT = 1500
+"""Seeds tried; a breach is found in the first few hundred."""
+Moves = Callable[[StoredWorkload | None, Any, Occasion], Change]
+
+
+def _of_any_cycle(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+    if isinstance(fact, CheckReported) and workload is not None:
+        fact = replace(fact, cycle=workload.status.admission_cycle)
+    return transition(workload, fact, at)
+
+
+def _without_rounds(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+    if isinstance(fact, CheckReported) and workload is not None:
+        known = workload.status.rounds_since
+        status = replace(workload.status, rounds_since=workload.status.admission_cycle)
+        change = transition(replace(workload, status=status), fact, at)
+        if change.workload is None or change.workload.status.rounds_since != status.rounds_since:
+            return change
+        return change._replace(workload=with_status(change.workload, rounds_since=known))
+    return transition(workload, fact, at)
+
+
+def _without_frost(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+    change = transition(workload, fact, at)
+    if not isinstance(fact, CheckReported) or change.workload is None or workload is None:
+        return change
+    before, after = find(workload, Type.EVICTED), find(change.workload, Type.EVICTED)
+    if after is None or after.reason != "AdmissionCheck" or before == after:
+        return change
+    rows = tuple(
+        replace(row, state="Pending", requeue_after_seconds=None, pod_set_updates=())
+        for row in change.workload.status.admission_checks
+    )
+    return change._replace(workload=with_status(change.workload, admission_checks=rows))
+
+
+def _without_drain(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+    if isinstance(fact, TimerDue) and fact.kind == "drain":
+        return ignored(workload, "NoDrain")
+    return transition(workload, fact, at)
+
+
+@pytest.mark.parametrize(
+    ("moves", "breach"),
+    [
+        pytest.param(
+            _of_any_cycle,
+            "does not count|nobody said",
+            id="a verdict on an earlier reservation would judge this one",
+        ),
+        pytest.param(
+            _without_rounds,
+            "Retry of .* counts, and had no effect",
+            id="a slow check would never be heard beside a fast one",
+        ),
+        pytest.param(
+            _without_frost,
+            "asks for|waits|had no effect",
+            id="delays would be lost with the rows that hold them",
+        ),
+        pytest.param(
+            _without_drain,
+            "stuck in its eviction|never comes to rest|waits",
+            id="a runner that says nothing would hold quota for ever",
+        ),
+    ],
+)
+def test_without(moves: Moves, breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "transition", moves)
+    seed = _broken_as(breach, Mechanisms())
+    monkeypatch.undo()
+    assert not run(seed, plot=checked).broken
+
+
+def test_without_comparing_the_schedules_a_lost_one_would_never_come_due() -> None:
+    without = Mechanisms(timers_compared=False)
+    seed = _broken_as("waits|stuck|never comes to rest|reserved for ever", without)
+    assert not run(seed, plot=checked).broken
+
+
+def _broken_as(breach: str, mechanisms: Mechanisms) -> int:
+    for seed in range(LIMIT):
+        if re.search(breach, run(seed, mechanisms, plot=checked).broken):
+            return seed
+    raise AssertionError(f"nothing happened in {LIMIT} seeds")
