@@ -82,7 +82,6 @@ def test_every_scenario_is_played_on_the_pure_cores(found: dict[str, set[str]]) 
     assert missing == []
 
 
-@pytest.mark.xfail(strict=True, reason="not all are written yet")
 def test_the_essential_scenarios_are_played_for_real(found: dict[str, set[str]]) -> None:
     missing = [one for one in ESSENTIAL if not found.get(one, set()) & set(REAL)]
     assert missing == []

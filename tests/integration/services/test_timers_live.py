@@ -193,6 +193,7 @@ async def _is(coming: Any, expected: datetime) -> bool:
     return bool(await coming == expected)
 
 
+@pytest.mark.scenario("L26")
 async def test_deleted_during_the_wait_no_timer_is_left(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
@@ -208,6 +209,7 @@ async def _empty(town: Town) -> bool:
     return not await town.standing()
 
 
+@pytest.mark.scenario("L16")
 @pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
 async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_end(
     town: Town, who: str
@@ -229,6 +231,7 @@ async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_e
     assert requeued[0] >= until
 
 
+@pytest.mark.scenario("L16")
 async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end(
     town: Town, nats_server: TestServer
 ) -> None:
@@ -245,6 +248,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end
     assert requeued[0] >= until
 
 
+@pytest.mark.scenario("L16")
 async def test_what_came_due_while_nobody_was_there_is_dealt_with_once(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
