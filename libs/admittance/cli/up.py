@@ -51,6 +51,7 @@ class Options(NamedTuple):
     executor: str = "local"
     sync_always: bool = False
     config: Path | None = None
+    metrics: str | None = None
 
 
 async def up(call: Call, options: Options) -> int:
@@ -84,6 +85,7 @@ async def up(call: Call, options: Options) -> int:
                     data_dir=options.data_dir,
                     instance=instance,
                     config=options.config,
+                    metrics=options.metrics,
                 )
                 tasks.append(_task(mine, options.executor))
 
@@ -138,7 +140,12 @@ def embeds(call: Call, options: Options) -> bool:
 
 
 async def serve(
-    call: Call, name: str, data_dir: Path, executor: str, config: Path | None = None
+    call: Call,
+    name: str,
+    data_dir: Path,
+    executor: str,
+    config: Path | None = None,
+    metrics: str | None = None,
 ) -> int:
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
@@ -146,7 +153,9 @@ async def serve(
     stop = _stop_on_signals()
     seldom_collect()
     _warn(config)
-    settings = Settings.from_env(name, url=call.url, data_dir=data_dir, config=config)
+    settings = Settings.from_env(
+        name, url=call.url, data_dir=data_dir, config=config, metrics=metrics
+    )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
     bus = await Bus.connect(call.url, name=f"admit-{name}", creds=settings.creds)
     try:

@@ -14,23 +14,29 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from admittance.api.validate_status import UpdateOf, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts
-from admittance.workload.activity import deactivate
 from admittance.workload.change import Change, applied, ignored, refused, with_status
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
-from admittance.workload.leave import evict
+from admittance.workload.conditions import MESSAGE_MAX, Type, is_true
+from admittance.workload.holding import (
+    held,
+    is_known,
+    is_reserved_anew,
+    reject,
+    retry,
+    stale,
+    unlisted,
+    waits_for_checks,
+)
 from admittance.workload.occasion import Occasion
-from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
-from admittance.workload.retries import DELAY_END, Asked, asked
-from admittance.workload.rows import Rows, all_ready, placed, row_of
+from admittance.workload.phase import Phase, phase
+from admittance.workload.retries import DELAY_END
+from admittance.workload.rows import all_ready, placed, row_of
 from admittance.workload.stored import Say, StoredWorkload
-from admittance.workload.surroundings import CheckRules
 from admittance.workload.updates import merged, pod_set_names
-from admittance.workload.waits import check_deadline, recomputed, spoken, told, wake_if_over
+from admittance.workload.waits import check_deadline
 
 STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
@@ -52,11 +58,11 @@ def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> 
         case "Rejected":
             return _rejected(workload, row, fact, at)
         case "Retry":
-            return _retry(workload, row, fact, rules, at)
+            return retry(workload, row, fact, rules, at)
     if row is None:
-        return _unlisted(workload, fact)
+        return unlisted(workload, fact)
     if fact.cycle != workload.status.admission_cycle:
-        return _stale(workload, fact)
+        return stale(workload, fact)
     return _stored(workload, row, fact, at)
 
 
@@ -86,47 +92,14 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
     return None
 
 
-def _unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
-
-
-def _stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    now = workload.status.admission_cycle
-    return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
-
-
-def _is_reserved_anew(workload: StoredWorkload) -> bool:
-    return holds_quota(workload) and not is_stopping(workload)
-
-
-def _is_known(workload: StoredWorkload, row: CheckState | None, check: str) -> bool:
-    """The check has a row, or had one and nothing was reserved since."""
-    return row is not None or (
-        check in workload.status.check_retry_counts and not _is_reserved_anew(workload)
-    )
-
-
-def _waits_for_checks(workload: StoredWorkload) -> bool:
-    """Evicting or Backoff by AdmissionCheck: the rows are frozen, and verdicts are welcome."""
-    if is_stopping(workload):
-        evicted = find(workload, Type.EVICTED)
-        return evicted is not None and evicted.reason == "AdmissionCheck"
-    requeued = find(workload, Type.REQUEUED)
-    return (
-        not holds_quota(workload)
-        and requeued is not None
-        and (requeued.status, requeued.reason) == ("False", "AdmissionCheck")
-    )
-
-
 # Pending and Ready. ---------------------------------------------------------------------
 
 
 def _stored(
     workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
 ) -> Change:
-    frozen = _waits_for_checks(workload)
-    anew = _is_reserved_anew(workload)
+    frozen = waits_for_checks(workload)
+    anew = is_reserved_anew(workload)
     ready = fact.state == "Ready"
     competes = phase(workload, at.now) is Phase.PENDING
     if not frozen and not anew and (ready or not competes):
@@ -151,7 +124,7 @@ def _stored(
         return ignored(workload, "Repeated")
     rows = placed(workload.status.admission_checks, new)
     if frozen:
-        return _held(workload, rows, at)
+        return held(workload, rows, at)
     kept = with_status(workload, admission_checks=rows)
     says: tuple[Say, ...] = ()
     if admitted and moved and not ready:
@@ -190,138 +163,9 @@ def contradiction(workload: StoredWorkload, at: Occasion) -> Change | None:
         return None
     check = max(one.check for one in conflicts)
     why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
-    change = _reject(workload, check, why, at)
+    change = reject(workload, check, why, at)
     note = Say(what="noted", reason="ConflictingChecks", message=why, detail=check)
     return change._replace(says=(note, *change.says))
-
-
-# Retry. ---------------------------------------------------------------------------------
-
-
-def _retry(
-    workload: StoredWorkload,
-    row: CheckState | None,
-    fact: facts.CheckReported,
-    rules: CheckRules,
-    at: Occasion,
-) -> Change:
-    count = _count(workload, row, fact.check)
-    uid = workload.metadata.uid
-    limits = at.around.limits
-    want = asked(fact.requeue_after_seconds, rules, count=count, uid=uid, limits=limits)
-    if fact.cycle != workload.status.admission_cycle:
-        holds = want.delay is not None or want.spent
-        if not holds or not _is_late_and_welcome(workload, row, fact):
-            return _stale(workload, fact) if row is not None else _unlisted(workload, fact)
-    elif row is None:
-        return _unlisted(workload, fact)
-    elif not _waits_for_checks(workload) and not _is_reserved_anew(workload):
-        if phase(workload, at.now) is not Phase.PENDING:
-            return ignored(workload, "NoReservation", "it holds no quota that could be judged")
-        if want.delay is None:
-            # It was asked nothing, and holds nobody.
-            said = replace(row, message=fact.message[:MESSAGE_MAX])
-            if said == row:
-                return ignored(workload, "Repeated")
-            rows = placed(workload.status.admission_checks, said)
-            return applied(with_status(workload, admission_checks=rows))
-    if want.spent:
-        return _reject(workload, fact.check, _joined(fact.message, want.remark), at)
-    new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
-    if new == row:
-        return ignored(workload, "Repeated", "a Retry said again moves nothing")
-    return retried(workload, (new,), want.notes, at)
-
-
-def _is_late_and_welcome(
-    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported
-) -> bool:
-    """A Retry of an earlier cycle still holds the workload: since then only the waits of other
-    checks ended, or nothing at all was reserved; and the check has said nothing newer."""
-    status = workload.status
-    if fact.cycle > status.admission_cycle or not _is_known(workload, row, fact.check):
-        return False
-    if row is not None and row.verdict_cycle is not None and row.verdict_cycle > fact.cycle:
-        return False
-    just_ended = fact.cycle == status.admission_cycle - 1 and not _is_reserved_anew(workload)
-    return just_ended or fact.cycle >= status.rounds_since
-
-
-def _in_retry(
-    row: CheckState | None,
-    check: str,
-    message: str,
-    cycle: int,
-    want: Asked,
-    count: int,
-    at: Occasion,
-) -> CheckState:
-    same = row is not None and row.state == "Retry" and row.requeue_after_seconds == want.delay
-    return CheckState(
-        name=check,
-        state="Retry",
-        message=_joined(message, want.remark),
-        last_transition_time=row.last_transition_time if same and row is not None else at.now,
-        requeue_after_seconds=want.delay,
-        retry_count=count,
-        verdict_cycle=cycle,
-    )
-
-
-def _joined(message: str, remark: str) -> str:
-    return "; ".join(part for part in (message, remark) if part)[:MESSAGE_MAX]
-
-
-def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
-    return row.retry_count if row is not None else workload.status.check_retry_counts.get(check, 0)
-
-
-def retried(
-    workload: StoredWorkload, new: tuple[CheckState, ...], notes: tuple[Say, ...], at: Occasion
-) -> Change:
-    """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
-    rows = workload.status.admission_checks
-    for row in new:
-        rows = placed(rows, row)
-    listed = {row.name for row in new}
-    counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
-    change = _held(with_status(workload, check_retry_counts=counts), rows, at)
-    return change._replace(says=(*notes, *change.says))
-
-
-def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Change:
-    """Checks that took too long to judge: as if each had said Retry without a delay."""
-    new: list[CheckState] = []
-    notes: list[Say] = []
-    for name in late:
-        row, rules = row_of(workload.status.admission_checks, name), at.around.check(name)
-        if row is None or rules is None:
-            continue
-        message = f"no verdict within {rules.timeout_seconds} s of the reservation"
-        want = asked(
-            None, rules, count=row.retry_count, uid=workload.metadata.uid, limits=at.around.limits
-        )
-        if want.spent:
-            return _reject(workload, name, _joined(message, want.remark), at)
-        notes += want.notes
-        cycle = workload.status.admission_cycle
-        new.append(_in_retry(row, name, message, cycle, want, row.retry_count, at))
-    return retried(workload, tuple(new), tuple(notes), at)
-
-
-def _held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
-    """With these rows, some of them in Retry, as long as they ask for it."""
-    held = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
-    if _is_reserved_anew(held):
-        message = f"Evicted due to {spoken(held)}"
-        change = evict(held, "AdmissionCheck", message, at, keep_rows=True)
-        return wake_if_over(change, at)
-    held = told(held, at)
-    if is_stopping(held):
-        return applied(held)
-    message = spoken(held)
-    said = (Say(what="pending", reason="AdmissionCheck", message=message),) if message else ()
-    return wake_if_over(applied(held, *said), at)
 
 
 # Rejected. ------------------------------------------------------------------------------
@@ -333,22 +177,13 @@ def _rejected(
     cycle = workload.status.admission_cycle
     if fact.cycle == cycle:
         if row is None:
-            return _unlisted(workload, fact)
-        return _reject(workload, fact.check, fact.message, at)
-    if not _is_known(workload, row, fact.check):
-        return _unlisted(workload, fact)
-    if fact.cycle != cycle - 1 or _is_reserved_anew(workload):
-        return _stale(workload, fact)
-    return _reject(workload, fact.check, fact.message, at)
-
-
-def _reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Change:
-    """T11, from any phase: it is never lost to an eviction under way."""
-    said = f'Deactivated due to AdmissionCheck in Rejected state: "{check}" ({why})'
-    message = said[:MESSAGE_MAX]
-    change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
-    rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message)
-    return change._replace(says=(rejected, *change.says))
+            return unlisted(workload, fact)
+        return reject(workload, fact.check, fact.message, at)
+    if not is_known(workload, row, fact.check):
+        return unlisted(workload, fact)
+    if fact.cycle != cycle - 1 or is_reserved_anew(workload):
+        return stale(workload, fact)
+    return reject(workload, fact.check, fact.message, at)
 
 
 def deadline(workload: StoredWorkload) -> datetime | None:

@@ -22,6 +22,7 @@ from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import tell_unreadable
 from admittance.workload_controller.puts import Puts
 from admittance.workload_controller.stating import echo, state
+from admittance.workload_controller.tally import Tally
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
@@ -32,13 +33,17 @@ log = structlog.get_logger()
 
 
 class Performing:
-    """The commits of one leader. ``outcomes``: what became of the newest facts."""
+    """The commits of one leader. ``outcomes``: what became of the newest facts.
+    ``tally`` None: nobody asks for figures."""
 
-    def __init__(self, bus: Bus, controller: Controller, puts: Puts, memory: Memory) -> None:
+    def __init__(
+        self, bus: Bus, controller: Controller, puts: Puts, memory: Memory, tally: Tally | None
+    ) -> None:
         self._bus = bus
         self._controller = controller
         self._puts = puts
         self._memory = memory
+        self._tally = tally
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[Heard]) -> None:
@@ -67,6 +72,8 @@ class Performing:
                 controller.said(key)
             await persist(partial(echo, self._bus, commit.echoes))
             self._note(commit)
+            if self._tally is not None:
+                self._tally.settled(controller, rest, commit.outcomes)
             rest = commit.rest
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
@@ -78,6 +85,9 @@ class Performing:
         for put, outcome in await self._puts.write(commit.puts):
             if isinstance(outcome, int):
                 written.append((put.key, outcome))
+                if self._tally is not None and put.workload is not None:
+                    before = controller.workloads.get(put.key).workload
+                    self._tally.written(controller, before, put.workload)
                 messages += controller.committed(put, outcome, now)
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):

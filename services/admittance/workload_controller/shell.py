@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.ending import end
 from admittance.runtime.errors import SetupError, Superseded, Unavailable
 from admittance.runtime.leading import Leading
+from admittance.runtime.metrics import served
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract
@@ -41,6 +42,7 @@ from admittance.workload_controller.opening import open_controller
 from admittance.workload_controller.performing import SERVICE, Performing
 from admittance.workload_controller.puts import Puts
 from admittance.workload_controller.stating import state
+from admittance.workload_controller.tally import Tally
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
@@ -76,10 +78,15 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
     watch = asyncio.create_task(leading.run(), name="leading")
     stopping = asyncio.create_task(stop.wait(), name="stop")
+    tally = Tally() if settings.metrics is not None else None
     service = await micro.serve(
         bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
     )
+    figures = AsyncExitStack()
     try:
+        await figures.enter_async_context(
+            served(settings.metrics, tally.metrics if tally is not None else ())
+        )
         await leading.watching.wait()
         while not stop.is_set():
             if watch.done():
@@ -91,7 +98,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 await _first(stopping, watch, asyncio.create_task(leading.changed.wait()))
                 continue
             log.info("leading", domain=CONTROLLER, epoch=epoch)
-            leader = Active(bus, settings, epoch)
+            leader = Active(bus, settings, epoch, tally)
             active[:] = [leader]
             work = asyncio.create_task(leader.run(), name="workload-controller")
             await _first(stopping, watch, work)
@@ -108,6 +115,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 with suppress(Superseded):
                     await end(work)
     finally:
+        await figures.aclose()
         await service.stop()
         watch.cancel()
         stopping.cancel()
@@ -125,10 +133,13 @@ async def _first(*tasks: asyncio.Task[object]) -> None:
 class Active:
     """The one that leads: reads the log from where its predecessor stopped."""
 
-    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, epoch: int, tally: Tally | None = None
+    ) -> None:
         self._bus = bus
         self._settings = settings
         self._epoch = epoch
+        self._tally = tally
         self._limits = limits_of(
             settings.configuration,
             drain=settings.drain_seconds,
@@ -204,7 +215,7 @@ class Active:
         )
         self._memory.start(now)
         puts = Puts(self._bus, finished_seconds=self._settings.finished_seconds)
-        performing = Performing(self._bus, controller, puts, self._memory)
+        performing = Performing(self._bus, controller, puts, self._memory, self._tally)
         self._performing = performing
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         self._alive = Alive(self._bus, self, self._settings.beat_seconds)

@@ -42,6 +42,15 @@ ConfigFile = Annotated[
         help="Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
     ),
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Where Prometheus reads the workload-controller's figures. Default: $ADMIT_METRICS, "
+        "or nowhere",
+    ),
+]
 Executor = Annotated[
     str,
     typer.Option(
@@ -72,6 +81,7 @@ def up(
         ),
     ] = False,
     config: ConfigFile = None,
+    metrics: Metrics = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
@@ -93,6 +103,7 @@ def up(
         executor=executor,
         sync_always=sync_always,
         config=config,
+        metrics=metrics,
     )
     run_forever(composition.up(call, options))
 
@@ -103,6 +114,7 @@ def serve(
     data_dir: DataDir = None,
     executor: Executor = "local",
     config: ConfigFile = None,
+    metrics: Metrics = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
@@ -112,7 +124,7 @@ def serve(
 
     call = call_of(ctx, nats, namespace)
     service_named(service)
-    run_forever(composition.serve(call, service, _data_dir(data_dir), executor, config))
+    run_forever(composition.serve(call, service, _data_dir(data_dir), executor, config, metrics))
 
 
 def _data_dir(typed: Path | None) -> Path:

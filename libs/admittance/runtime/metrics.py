@@ -1,0 +1,139 @@
+"""Figures that add up, served as Prometheus reads them.
+
+Counting is a bump in a dict: series are made into Prometheus' text only when somebody asks, in a
+thread of its own. How many series there may be is bounded, whatever labels come in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from admittance.runtime.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PREFIX: Final = "admittance_"
+SERIES_MAX: Final = 2_000
+"""Of one metric; what comes then is counted together under `OTHER`."""
+OTHER: Final = "other"
+SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
+"""Upper bounds of the buckets of a histogram of waits."""
+
+Labels = tuple[str, ...]
+log = structlog.get_logger()
+
+
+class Counter:
+    """A number per combination of labels that only grows."""
+
+    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
+        self.name = f"{PREFIX}{name}"
+        self.about = about
+        self.labels = tuple(labels)
+        self.values: dict[Labels, float] = {}
+        self._other = (OTHER,) * len(self.labels)
+
+    def add(self, labels: Labels, amount: float = 1) -> None:
+        """Counts amount more under these labels."""
+        if labels not in self.values and len(self.values) >= SERIES_MAX:
+            labels = self._other
+        self.values[labels] = self.values.get(labels, 0) + amount
+
+    def families(self) -> Iterator[Any]:
+        """As Prometheus has it."""
+        from prometheus_client.core import CounterMetricFamily
+
+        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, value in dict(self.values).items():
+            family.add_metric(labels, value)
+        yield family
+
+
+class Histogram:
+    """How often something took how many seconds, per combination of labels."""
+
+    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
+        self.name = f"{PREFIX}{name}"
+        self.about = about
+        self.labels = tuple(labels)
+        self.values: dict[Labels, list[float]] = {}
+        self._other = (OTHER,) * len(self.labels)
+
+    def observe(self, labels: Labels, seconds: float) -> None:
+        """It took so long once more."""
+        found = self.values.get(labels)
+        if found is None:
+            if len(self.values) >= SERIES_MAX:
+                labels = self._other
+            # A place per bucket, one for what is longer than all, and the sum.
+            found = self.values.setdefault(labels, [0.0] * (len(SECONDS) + 2))
+        found[bisect_left(SECONDS, seconds)] += 1
+        found[-1] += seconds
+
+    def families(self) -> Iterator[Any]:
+        """As Prometheus has it."""
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, kept in dict(self.values).items():
+            *counts, total = list(kept)
+            buckets = []
+            so_far = 0.0
+            for bound, count in zip([*map(str, SECONDS), "+Inf"], counts, strict=True):
+                so_far += count
+                buckets.append((bound, so_far))
+            family.add_metric(labels, buckets=buckets, sum_value=total)
+        yield family
+
+
+class _Collector:
+    def __init__(self, metrics: Sequence[Counter | Histogram]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Any]:
+        for metric in self._metrics:
+            yield from metric.families()
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, or ``:PORT`` for every address of the machine. Raises SetupError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise SetupError(f"metrics are served at HOST:PORT, not at {text!r}")
+    return host or "0.0.0.0", int(port)
+
+
+@asynccontextmanager
+async def served(
+    where: str | None, metrics: Sequence[Counter | Histogram]
+) -> AsyncIterator[tuple[str, int] | None]:
+    """Serves the metrics over HTTP as long as the context lasts; where None: nowhere. Yields the
+    address. Raises SetupError when it cannot be had."""
+    if where is None:
+        yield None
+        return
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, port = address_of(where)
+    registry = CollectorRegistry()
+    registry.register(_Collector(metrics))
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise SetupError(f"metrics cannot be served at {where}: {error.strerror}") from None
+    address = (host, int(server.server_port))
+    log.info("metrics_served", host=host, port=address[1])
+    try:
+        yield address
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join)

@@ -1,0 +1,179 @@
+"""Counts what the commits of a leader come to: LIFECYCLE 8, as far as a workload's life goes.
+
+Everything is read off what was written anyway, the workload before and after, and off what became
+of verdicts that changed nothing. Labels are names of objects that exist, and words of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from admittance.api.workload import CheckState
+from admittance.events.applying import SettledReply
+from admittance.runtime.metrics import Counter, Histogram
+from admittance.workload.conditions import Type, find
+from admittance.workload.stored import StoredWorkload, head, priority_class
+from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.decide import Controller
+
+REPORTED: Final = "admit.check.reported."
+UNKNOWN: Final = ""
+"""Label of a check that does not exist."""
+
+
+class _Named(msgspec.Struct):
+    check: str = ""
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+class Tally:
+    """The figures of one process, over all times that it leads."""
+
+    def __init__(self) -> None:
+        check = ("check", "controller", "cluster_queue")
+        queue = ("cluster_queue", "priority_class")
+        self.retries = Counter("check_retries", "Verdicts that put a workload off", check)
+        self.delays = Histogram("check_retry_delay_seconds", "How long such a verdict asks", check)
+        self.rejections = Counter("check_rejections", "Verdicts that reject a workload", check)
+        self.stale = Counter(
+            "stale_check_updates", "Verdicts without effect, and why", ("check", "why")
+        )
+        self.forced = Counter(
+            "forced_releases", "Jobs that nobody said had stopped in time", ("cluster_queue",)
+        )
+        self.evicted = Counter(
+            "evicted_workloads",
+            "Evictions",
+            ("cluster_queue", "reason", "underlying_cause", "priority_class"),
+        )
+        self.admitted = Counter("admitted_workloads", "Admissions", queue)
+        self.waits = Histogram(
+            "admission_checks_wait_time_seconds", "From the reservation to the admission", queue
+        )
+        self.metrics = (
+            self.retries,
+            self.delays,
+            self.rejections,
+            self.stale,
+            self.forced,
+            self.evicted,
+            self.admitted,
+            self.waits,
+        )
+
+    def written(
+        self, controller: Controller, before: StoredWorkload | None, after: StoredWorkload
+    ) -> None:
+        """A workload was written."""
+        status = after.status
+        for say in status.log.says:
+            match say.what:
+                case "admitted":
+                    self._admitted(controller, after)
+                case "rejected" if say.detail:
+                    queue = _queue(controller, before, after)
+                    self.rejections.add((say.detail, _controller(controller, say.detail), queue))
+                case "noted" if say.reason == "ForcedRelease":
+                    self.forced.add((_queue(controller, before, after),))
+        if before is None:
+            return
+        if status.scheduling_stats is not before.status.scheduling_stats:
+            self._evicted(controller, before, after)
+        if status.admission_checks is not before.status.admission_checks:
+            self._retried(controller, before, after)
+
+    def settled(
+        self,
+        controller: Controller,
+        batch: Iterable[Heard],
+        outcomes: Mapping[int, SettledReply],
+    ) -> None:
+        """What became of facts that had no effect."""
+        if not outcomes:
+            return
+        for heard in batch:
+            reply = outcomes.get(heard.sequence)
+            if reply is None or not reply.reason or not heard.subject.startswith(REPORTED):
+                continue
+            if reply.outcome == "applied":
+                continue
+            try:
+                check = _named.decode(heard.data).check
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                check = UNKNOWN
+            known = controller.objects.check(check) is not None
+            self.stale.add((check if known else UNKNOWN, reply.reason))
+
+    def _admitted(self, controller: Controller, after: StoredWorkload) -> None:
+        labels = (_queue(controller, None, after), _class(controller, after))
+        self.admitted.add(labels)
+        reserved, admitted = find(after, Type.QUOTA_RESERVED), find(after, Type.ADMITTED)
+        if not after.status.admission_checks or reserved is None or admitted is None:
+            return
+        if reserved.last_transition_time is not None and admitted.last_transition_time is not None:
+            waited = admitted.last_transition_time - reserved.last_transition_time
+            self.waits.observe(labels, max(0.0, waited.total_seconds()))
+
+    def _evicted(
+        self, controller: Controller, before: StoredWorkload, after: StoredWorkload
+    ) -> None:
+        stats, old = after.status.scheduling_stats, before.status.scheduling_stats
+        if stats is None:
+            return
+        counted = {(e.reason, e.underlying_cause): e.count for e in (old.evictions if old else ())}
+        for one in stats.evictions:
+            more = one.count - counted.get((one.reason, one.underlying_cause), 0)
+            if more > 0:
+                queue = _queue(controller, before, after)
+                cause = one.underlying_cause
+                labels = (queue, one.reason, cause, _class(controller, after))
+                self.evicted.add(labels, more)
+
+    def _retried(
+        self, controller: Controller, before: StoredWorkload, after: StoredWorkload
+    ) -> None:
+        old = {row.name: row for row in before.status.admission_checks}
+        counts = after.status.check_retry_counts
+        new = {row.name: row for row in after.status.admission_checks}
+        for name in {**old, **new}:
+            delay = _delay(old.get(name), new.get(name), counts.get(name, 0))
+            if delay is not None:
+                labels = (name, _controller(controller, name), _queue(controller, before, after))
+                self.retries.add(labels)
+                self.delays.observe(labels, delay)
+
+
+def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:
+    """What a Retry between the two asked for; None: there was none."""
+    if new is not None and new.state == "Retry":
+        moved = old is None or old.state != "Retry"
+        if moved or (old is not None and old.last_transition_time != new.last_transition_time):
+            return float(new.requeue_after_seconds or 0)
+        return None
+    # Without a delay it came, and the wait was over, in one write.
+    if old is None or old.state == "Retry":
+        return None
+    return 0.0 if max(count, new.retry_count if new is not None else 0) > old.retry_count else None
+
+
+def _controller(controller: Controller, check: str) -> str:
+    found = controller.objects.check(check)
+    return found.spec.controller_name if found is not None else UNKNOWN
+
+
+def _queue(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> str:
+    """The ClusterQueue whose quota it has or had; else the one that it waits in."""
+    for workload in (after, before):
+        if workload is not None and workload.status.admission is not None:
+            return workload.status.admission.cluster_queue
+    return controller.around.cluster_queue(after.metadata.namespace, head(after).queue_name)
+
+
+def _class(controller: Controller, workload: StoredWorkload) -> str:
+    named = priority_class(workload)
+    return named if named and controller.objects.priority_class(named) is not None else ""

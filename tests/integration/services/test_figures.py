@@ -1,0 +1,133 @@
+"""What the workload-controller counts, scraped as Prometheus would."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import urllib.request
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+
+pytestmark = pytest.mark.bus
+CHECK: dict[str, Any] = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "budget"},
+    "spec": {"controllerName": "ctl"},
+}
+LABELS = 'check="budget",cluster_queue="cq",controller="ctl"'
+
+
+def a_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+async def scrape(port: int) -> dict[str, float]:
+    url = f"http://127.0.0.1:{port}/metrics"
+    answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
+    lines = answer.read().decode().splitlines()
+    answer.close()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, value in pairs}
+
+
+async def reserved(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and holds_quota(found)
+
+
+async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, **more: Any) -> str:
+    """Which reason the verdict was answered with; "" when it had its effect."""
+    found = await workload(bus, name)
+    assert found is not None
+    verdict = facts.CheckReported(
+        namespace="ns",
+        name=name,
+        controller="ctl",
+        check="budget",
+        cycle=found.status.admission_cycle if cycle is None else cycle,
+        state=state,
+        **more,
+    )
+    reply = await settled(bus, await bus.publish(Outgoing(subject_of(verdict), encode(verdict))))
+    return reply.reason
+
+
+async def test_what_happens_is_counted_where_it_happens(fleet: Fleet, bus: Bus) -> None:
+    port = a_free_port()
+    await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await fleet.start("scheduler")
+    await apply(bus, CHECK, *queues("cq", cpu=8, admissionChecks=["budget"]))
+    for name in ("later", "never", "now"):
+        await submit(bus, [a_manifest(name, queue="lq-cq")])
+        await eventually(lambda name=name: reserved(bus, name))  # type: ignore[misc]
+    assert await report(bus, "later", "Retry", requeue_after_seconds=60) == ""
+    assert await report(bus, "never", "Rejected", message="no") == ""
+    assert await report(bus, "now", "Ready", cycle=77) == "Stale"
+    assert await report(bus, "now", "Ready") == ""
+
+    async def counted() -> bool:
+        found = await scrape(port)
+        return any(name.startswith("admittance_admitted_workloads_total") for name in found)
+
+    await eventually(counted)
+    found = await scrape(port)
+    assert found[f"admittance_check_retries_total{{{LABELS}}}"] == 1
+    assert found[f"admittance_check_retry_delay_seconds_sum{{{LABELS}}}"] == 60
+    assert found[f"admittance_check_rejections_total{{{LABELS}}}"] == 1
+    assert found['admittance_stale_check_updates_total{check="budget",why="Stale"}'] == 1
+    queue = 'cluster_queue="cq",priority_class=""'
+    assert found[f"admittance_admitted_workloads_total{{{queue}}}"] == 1
+    assert found[f"admittance_admission_checks_wait_time_seconds_count{{{queue}}}"] == 1
+    evicted = {name: value for name, value in found.items() if "evicted_workloads_total" in name}
+    assert sum(evicted.values()) == 2
+    assert any('reason="AdmissionCheck"' in name for name in evicted)
+
+
+async def test_labels_are_no_door_for_whoever_floods(fleet: Fleet, bus: Bus) -> None:
+    port = a_free_port()
+    await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await apply(bus, CHECK, *queues("cq", admissionChecks=["budget"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    messages = [
+        Outgoing(
+            subject_of(
+                said := facts.CheckReported(
+                    namespace="ns",
+                    name="w",
+                    controller=f"ctl-{number}",
+                    check=f"check-{number}",
+                    cycle=0,
+                    state="Ready",
+                )
+            ),
+            encode(said),
+        )
+        for number in range(500)
+    ]
+    messages += [
+        Outgoing("admit.check.reported.ctl.ns.w", b'{"check": "budget", nonsense'),
+    ]
+    outcomes = await bus.publish_all(messages)
+    last = outcomes[-1]
+    assert isinstance(last, int)
+    assert (await settled(bus, last)).outcome == "dead-lettered"
+    found = await scrape(port)
+    stale = {name: value for name, value in found.items() if "stale_check_updates" in name}
+    assert stale == {
+        'admittance_stale_check_updates_total{check="",why="NoSuchCheck"}': 500,
+        'admittance_stale_check_updates_total{check="",why="Undecodable"}': 1,
+    }

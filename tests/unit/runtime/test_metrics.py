@@ -1,0 +1,82 @@
+"""Figures as Prometheus reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+
+import pytest
+
+from admittance.runtime.errors import SetupError
+from admittance.runtime.metrics import OTHER, SERIES_MAX, Counter, Histogram, address_of, served
+
+
+async def scraped(*metrics: Counter | Histogram) -> list[str]:
+    async with served("127.0.0.1:0", metrics) as address:
+        assert address is not None
+        url = f"http://{address[0]}:{address[1]}/metrics"
+        answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
+        text: str = answer.read().decode()
+        answer.close()
+    return text.splitlines()
+
+
+async def test_counters_and_histograms_are_read_over_http() -> None:
+    counter = Counter("things", "Things", ("kind",))
+    counter.add(("a",))
+    counter.add(("a",), 2)
+    counter.add(('quo"te',))
+    waits = Histogram("wait_seconds", "Waits", ())
+    for seconds in (0.0, 10, 11, 10_000_000):
+        waits.observe((), seconds)
+    lines = await scraped(counter, waits)
+    assert 'admittance_things_total{kind="a"} 3.0' in lines
+    assert 'admittance_things_total{kind="quo\\"te"} 1.0' in lines
+    assert 'admittance_wait_seconds_bucket{le="0.01"} 1.0' in lines
+    assert 'admittance_wait_seconds_bucket{le="10"} 2.0' in lines
+    assert 'admittance_wait_seconds_bucket{le="30"} 3.0' in lines
+    assert 'admittance_wait_seconds_bucket{le="604800"} 3.0' in lines
+    assert 'admittance_wait_seconds_bucket{le="+Inf"} 4.0' in lines
+    assert "admittance_wait_seconds_count 4.0" in lines
+    assert "admittance_wait_seconds_sum 1.0000021e+07" in lines
+
+
+def test_there_are_only_so_many_series() -> None:
+    counter = Counter("things", "Things", ("kind",))
+    waits = Histogram("wait_seconds", "Waits", ("kind",))
+    for number in range(SERIES_MAX + 10):
+        counter.add((str(number),))
+        waits.observe((str(number),), 1)
+    assert len(counter.values) == len(waits.values) == SERIES_MAX + 1
+    assert counter.values[OTHER,] == sum(waits.values[OTHER,][:-1]) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        (":9464", ("0.0.0.0", 9464)),
+        ("[::1]:9464", ("::1", 9464)),
+    ],
+)
+def test_where_they_are_served(text: str, want: tuple[str, int]) -> None:
+    assert address_of(text) == want
+
+
+@pytest.mark.parametrize("text", ["9464", "host", "host:", "host:x", "host:70000"])
+def test_an_address_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(SetupError, match="HOST:PORT"):
+        address_of(text)
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    async with served("127.0.0.1:0", ()) as address:
+        assert address is not None
+        with pytest.raises(SetupError, match="cannot be served"):
+            async with served(f"127.0.0.1:{address[1]}", ()):
+                pass
+
+
+async def test_without_an_address_nothing_is_served() -> None:
+    async with served(None, ()) as address:
+        assert address is None
