@@ -7,7 +7,7 @@ and are answered with why.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -19,6 +19,7 @@ from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.verdicts import drop, weigh
 from admittance.workload.waits import wake_if_over
+from admittance.workload.ways import Way, ways
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 """Any: the key of the table has settled the type."""
@@ -45,42 +46,141 @@ _HOLDING: Final = (Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING, Phase.EV
 _JOB: Final = (Phase.ADMITTED, Phase.RUNNING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 _LIVING: Final = (*_WAITING, *_HOLDING)
-_ALL: Final = tuple(Phase)
 
 
-def _rows(phases: tuple[Phase, ...], fact: type[Fact], move: Move) -> dict[Any, Move]:
-    return {(where, fact): move for where in phases}
+class Legal(NamedTuple):
+    """What is done where a fact comes in a phase, and what may come of it: nothing else does.
+    Whatever is answered without a change is no way."""
+
+    move: Move
+    ways: tuple[Way, ...] = ()
 
 
-MOVES: Final[dict[tuple[Phase, type[Fact]], Move]] = {
+_STAYS: Final = ()
+"""Among the phases of a transition: that in which the fact was heard."""
+
+
+def _rows(
+    phases: tuple[Phase, ...],
+    fact: type[Fact],
+    move: Move,
+    *found: tuple[str, tuple[Phase | None, ...]],
+) -> dict[Any, Legal]:
+    """Rows of the table, one for each phase. found: id and targets; none: it stays."""
+    return {
+        (where, fact): Legal(
+            move, tuple(way for id, to in found for way in ways(id, *(to or (where,))))
+        )
+        for where in phases
+    }
+
+
+_GONE: Final = (None,)
+_P, _B, _QR, _A, _R, _E, _D, _X, _F = (
+    (Phase.PENDING,),
+    (Phase.BACKOFF,),
+    (Phase.QUOTA_RESERVED,),
+    (Phase.ADMITTED,),
+    (Phase.RUNNING,),
+    (Phase.EVICTING,),
+    (Phase.DEACTIVATED,),
+    (Phase.REJECTED,),
+    (Phase.FINISHED,),
+)
+
+MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     # the scheduler decides
-    (Phase.PENDING, facts.Assigned): reserve.assign,
-    (Phase.PENDING, facts.Refused): reserve.refuse,
-    **_rows((Phase.QUOTA_RESERVED, *_JOB), facts.Preempted, reserve.preempt),
-    (Phase.QUOTA_RESERVED, facts.Confirmed): reserve.confirm,
-    (Phase.QUOTA_RESERVED, facts.Revoked): reserve.revoke_reservation,
-    **_rows(_JOB, facts.Revoked, reserve.evict_for_cut),
+    **_rows(_P, facts.Assigned, reserve.assign, ("T03", _QR), ("T04", _A), ("T05", _QR)),
+    **_rows(_P, facts.Refused, reserve.refuse, ("T06", _STAYS)),
+    **_rows(_QR, facts.Preempted, reserve.preempt, ("T12", _P)),
+    **_rows(_JOB, facts.Preempted, reserve.preempt, ("T12", _E)),
+    **_rows(_QR, facts.Confirmed, reserve.confirm, ("T08", _A), ("T09", _P)),
+    **_rows(_QR, facts.Revoked, reserve.revoke_reservation, ("T09", _P)),
+    **_rows(_JOB, facts.Revoked, reserve.evict_for_cut, ("T09", _E)),
     # checks judge
-    **_rows(_LIVING, facts.CheckReported, weigh),
-    **_rows((*_OFF, Phase.FINISHED), facts.CheckReported, drop),
+    **_rows(
+        _P,
+        facts.CheckReported,
+        weigh,
+        ("2.6", _STAYS),
+        ("T11", _X),
+        ("T21b", _B),
+    ),
+    **_rows(
+        _B,
+        facts.CheckReported,
+        weigh,
+        ("T11", _X),
+        ("T20", _P),
+        ("T21", _STAYS),
+        ("T21b", _STAYS),
+    ),
+    **_rows(
+        _QR,
+        facts.CheckReported,
+        weigh,
+        ("2.6", _STAYS),
+        ("T07", _STAYS),
+        ("T10", (*_B, *_P)),
+        ("T11", _X),
+    ),
+    **_rows(_JOB, facts.CheckReported, weigh, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
+    **_rows(_E, facts.CheckReported, weigh, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
+    **_rows((*_OFF, *_F), facts.CheckReported, drop),
     # runners report
-    **_rows((*_JOB, Phase.EVICTING), facts.Started, requests.started),
-    **_rows(_JOB, facts.PodsReady, requests.pods_ready),
-    **_rows(_JOB, facts.PodsNotReady, requests.pods_not_ready),
-    **_rows((*_LIVING, *_OFF), facts.Finished, requests.finish),
-    (Phase.EVICTING, facts.Stopped): _stopped,  # until then the quota stays booked
-    **_rows(_OFF, facts.Stopped, _stopped_while_off),
-    **_rows(_JOB, facts.Stopped, _lost),
+    **_rows((*_JOB, *_E), facts.Started, requests.started),
+    **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
+    **_rows(_R, facts.PodsReady, requests.pods_ready),
+    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A)),
+    **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
+    **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
+    **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
+    # until then the quota stays booked
+    **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
+    **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
+    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
     # users ask
-    **_rows((*_LIVING, *_OFF), facts.Deactivated, activity.turn_off),
-    **_rows((*_LIVING, *_OFF), facts.Activated, activity.turn_on),
-    **_rows(_LIVING, facts.Held, requests.hold),
-    **_rows(_WAITING, facts.Released, requests.let_go),
-    **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize),
-    **_rows(_ALL, facts.Deleted, requests.remove),
+    **_rows(_LIVING, facts.Deactivated, activity.turn_off, ("T16", _D)),
+    **_rows(_OFF, facts.Deactivated, activity.turn_off),
+    **_rows(_LIVING, facts.Activated, activity.turn_on),
+    **_rows(_OFF, facts.Activated, activity.turn_on, ("T22", (*_P, *_E))),
+    **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
+    **_rows(_HOLDING, facts.Held, requests.hold),  # refused
+    **_rows(_WAITING, facts.Released, requests.let_go, ("T30", _STAYS)),
+    **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
+    **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
+    **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
+    **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
     # queues and clocks
-    **_rows((*_LIVING, *_OFF), QueueChanged, queues.queue_changed),
-    **_rows((*_LIVING, *_OFF), facts.TimerDue, times.look),
+    **_rows(
+        _P, QueueChanged, queues.queue_changed, ("T02", _STAYS), ("T23", _STAYS), ("T28", _STAYS)
+    ),
+    **_rows(
+        _B,
+        QueueChanged,
+        queues.queue_changed,
+        ("T02", _STAYS),
+        ("T20", _P),
+        ("T23", _P),
+        ("T28", _STAYS),
+    ),
+    **_rows(
+        _QR,
+        QueueChanged,
+        queues.queue_changed,
+        ("T09", _P),
+        ("T11", _X),
+        ("T18", _P),
+        ("T28", _STAYS),
+    ),
+    **_rows(_JOB, QueueChanged, queues.queue_changed, ("T17", _E), ("T28", _STAYS)),
+    **_rows((*_E, *_OFF), QueueChanged, queues.queue_changed),
+    **_rows(_B, facts.TimerDue, times.look, ("T20", _P)),
+    **_rows(_QR, facts.TimerDue, times.look, ("T10", (*_B, *_P)), ("T11", _X)),
+    **_rows(_A, facts.TimerDue, times.look, ("T13", _E), ("T14", _D), ("T15", _D)),
+    **_rows(_R, facts.TimerDue, times.look, ("T15", _D)),
+    **_rows(_E, facts.TimerDue, times.look, ("T19", (*_P, *_B)), ("T27", _GONE)),
+    **_rows(_OFF, facts.TimerDue, times.look, ("T19", _STAYS), ("T27", _GONE)),
 }
 
 
@@ -96,8 +196,8 @@ def transition(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Cha
     if fact.uid and fact.uid != workload.metadata.uid:
         return ignored(workload, "OtherUid", f"the workload's uid is {workload.metadata.uid}")
     where = phase(workload, at.now)
-    move = MOVES.get((where, type(fact)))
-    if move is None:
+    legal = MOVES.get((where, type(fact)))
+    if legal is None:
         said = f"{type(fact).__name__.lower()!r}"
         return ignored(workload, "NoMove", f"it is {where}: {said} changes nothing")
-    return move(workload, fact, at)
+    return legal.move(workload, fact, at)

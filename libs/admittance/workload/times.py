@@ -17,11 +17,11 @@ from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.due import Kind, due_times
 from admittance.workload.execution import total_seconds
+from admittance.workload.holding import overdue
 from admittance.workload.leave import evict, release
 from admittance.workload.limits import PodsReadyLimits
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.verdicts import overdue
 from admittance.workload.waits import rounded_up, wake, wake_if_over
 
 OUT_OF_RETRIES: Final = "RequeuingLimitExceeded"

@@ -130,7 +130,7 @@ def _stored(
     if admitted and moved and not ready:
         # Only False suspends: what runs goes on.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
-    elif new.reason and not row.reason and workload.status.pending_preemption is None:
+    elif anew and new.reason and not row.reason and not workload.status.pending_preemption:
         says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
     if not admitted and anew:
         conflict = contradiction(kept, at)
