@@ -66,7 +66,7 @@ class Wanted:
         before = self._times.pop(name, {})
         if times:
             self._times[name] = times
-        for kind in before.keys() | times.keys():
+        for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
             if old is None or new is None or old.stands != new.stands:
                 yield Slot(kind, *name), new
