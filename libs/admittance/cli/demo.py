@@ -2,7 +2,7 @@
 
 Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
 quota takes, and tells what happens as the log says it: who waits and why, who starts when somebody
-else ends. Exit status 0 when everything finished.
+else ends, whom a check holds back and when it lets go. Exit status 0 when everything finished.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import shlex
 import signal
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,8 +30,11 @@ from admittance.runtime.errors import AdmittanceError, SetupError
 
 LIMIT_SECONDS: Final = 55.0
 JOBS: Final = 6
-SHOWN: Final = frozenset({"submitted", "refused", "admitted", "started", "finished", "evicted"})
+SHOWN: Final = frozenset(
+    {"submitted", "refused", "held", "admitted", "started", "finished", "evicted"}
+)
 """What of the log is told; the rest is one `admit events` away."""
+COLORS: Final = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}
 STEP: Final = """
 apiVersion: batch/v1
 kind: Job
@@ -46,6 +50,22 @@ spec:
           image: busybox
           command: [sh, -c, "echo computing; sleep 2.5; echo done"]
           resources: {requests: {cpu: "2", memory: 256Mi}}
+"""
+SWEEP: Final = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: %s
+  labels: {kueue.x-k8s.io/queue-name: sweeps}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: busybox
+          command: [sh, -c, "echo sweeping; sleep 0.5; echo done"]
+          resources: {requests: {cpu: "1", memory: 256Mi}}
 """
 BORROWING_SECONDS: Final = 15.0
 """Two steps at once are more than research has of its own."""
@@ -83,6 +103,7 @@ class Demo:
         bus = await Bus.connect(self._url, name="admit-demo")
         try:
             await bus.nc.listen("admit.workload.>", self._hear)
+            await bus.nc.listen("admit.check.reported.>", self._hear)
             await self._act()
             async with asyncio.timeout(LIMIT_SECONDS):
                 while self.tally.open:
@@ -97,6 +118,7 @@ class Demo:
     async def _act(self) -> None:
         heading("Two teams, quota for each, one cohort in which they lend to each other")
         await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
+        await self._budget()
         heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
         self.tally.expect("count-words", "nightly-report", "train")
         await self.admit("submit", "-f", str(self._samples / "job.yaml"))
@@ -111,6 +133,18 @@ class Demo:
             await self.admit("get", "pending", fails=True)
         await self._reclaim(names)
         heading("The rest starts as quota comes free")
+
+    async def _budget(self) -> None:
+        """A check that anyone could have written holds a job back, and lets it go later."""
+        check = self._samples / "checks" / "allowance"
+        heading(
+            "A check of your own: a budget of one start in five seconds, a program of ten lines"
+        )
+        output.say(styled(f"$ python {check / 'allowance.py'} &", "1"))
+        await self.admit("apply", "-f", str(check / "manifests.yaml"))
+        names = ("sweep-1", "sweep-2")
+        self.tally.expect(*names)
+        await self.admit("submit", "-f", "-", text="---".join(SWEEP % name for name in names))
 
     async def _reclaim(self, names: list[str]) -> None:
         """Production takes back what research borrows, while it does."""
@@ -152,15 +186,43 @@ class Demo:
             sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
         )
         told = story.told(entry)
+        if told.what == "check reported":
+            if not told.message.startswith("Retry"):
+                return
+            # By which check, and until when, in its own words.
+            told = told._replace(what="held", message=f"by {told.reason}: {told.message}")
         name = told.whose.rpartition("/")[2]
         since = clock.monotonic() - self._began
         self.tally.hear(told.what, name, since, told.reason)
         self.changed.set()
         line = f"{told.what:<9} {name:<15} {told.message or told.reason}".rstrip()
-        if told.what in SHOWN and line not in self._seen:
+        by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
+        if told.what in SHOWN and not by_check and line not in self._seen:
             self._seen.add(line)
-            color = {"finished": "32", "admitted": "36", "refused": "33"}.get(told.what, "2")
+            color = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}.get(
+                told.what, "2"
+            )
             output.say(styled(f"    {since:5.1f} s  {line}", color))
+
+
+@asynccontextmanager
+async def budget_check(samples: Path, url: str, log: Path) -> AsyncIterator[None]:
+    """The sample check as a process beside the system, as anybody would run it."""
+    with log.open("ab") as words:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(samples / "checks" / "allowance" / "allowance.py"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            env={**os.environ, "ADMIT_NATS_URL": url},
+        )
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
 
 
 def heading(text: str) -> None:
@@ -190,7 +252,8 @@ async def main(samples: Path) -> int:
             url = await child.ready()
             output.say(f"  ready {url}   ({clock.monotonic() - began:.1f} s)")
             demo = Demo(url, samples)
-            finished = await demo.run()
+            async with budget_check(samples, url, Path(folder) / "check.log"):
+                finished = await demo.run()
             await demo.close()
         finally:
             await child.stop()

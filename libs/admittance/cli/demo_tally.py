@@ -12,6 +12,8 @@ class Tally:
         self._expected: dict[str, None] = {}
         self._at: dict[str, dict[str, float]] = {}
         self.failed: set[str] = set()
+        self.stopped: set[str] = set()
+        """Whose job had to make room."""
 
     def expect(self, *names: str) -> None:
         """These are going to be submitted."""
@@ -22,6 +24,8 @@ class Tally:
         self._at.setdefault(name, {}).setdefault(what, since)
         if what == "finished" and reason == "Failed":
             self.failed.add(name)
+        if what == "evicted" and reason != "AdmissionCheck":
+            self.stopped.add(name)
 
     @property
     def open(self) -> list[str]:
@@ -57,7 +61,11 @@ class Tally:
             )
         if waited:
             lines.append(f"{len(waited)} had to wait for quota: {', '.join(sorted(waited))}")
-        stopped = sorted(name for name, times in self._at.items() if "evicted" in times)
-        if stopped:
-            lines.append(f"{len(stopped)} made room and ran again: {', '.join(stopped)}")
+        if self.stopped:
+            names = ", ".join(sorted(self.stopped))
+            lines.append(f"{len(self.stopped)} made room and ran again: {names}")
+        for name, times in sorted(self._at.items()):
+            if "held" in times and "admitted" in times:
+                long = times["admitted"] - times["held"]
+                lines.append(f"1 was held by a check, and let go {long:.1f} s later: {name}")
         return lines
