@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.cli import output, tables
+from admittance.cli import controllers, output, tables
+from admittance.cli.checkup_timers import timers_found
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
@@ -17,9 +18,11 @@ from admittance.cli.services import SERVICES, health
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import HealthReply
+from admittance.events.system import DeadLetter
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.history import last
 from admittance.workload_controller.recording import checkpoints
 
 STREAMS: Final = (
@@ -53,6 +56,11 @@ async def doctor(call: Call) -> int:
             *_server(bus.bus, call),
             *await _streams(bus.bus),
             *await _consumers(bus.bus),
+            *[
+                Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
+                for one in await controllers.standings(bus)
+            ],
+            *await _timers(bus.bus),
             *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
             *await _leads(bus.bus),
             *await _checkpoints(bus.bus),
@@ -118,14 +126,11 @@ def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:
 
 
 async def _consumers(bus: Bus) -> list[Line]:
-    try:
-        listed = await bus.api(f"CONSUMER.LIST.{subjects.STREAM}", {"offset": 0})
-    except (Refused, Unavailable):
-        return []
     lines = []
-    for info in listed.get("consumers") or []:
-        if not info["config"].get("durable_name"):
-            continue
+    for info in await _all_consumers(bus):
+        name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
+        if name.startswith(subjects.CHECK_DURABLE):
+            continue  # Told of as check controllers.
         lag = info.get("num_pending", 0)
         waiting = info.get("num_ack_pending", 0)
         late = lag > LAG_MAX
@@ -137,6 +142,21 @@ async def _consumers(bus: Bus) -> list[Line]:
             )
         )
     return lines
+
+
+async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    with suppress(Refused, Unavailable):
+        while True:
+            page = await bus.api(f"CONSUMER.LIST.{subjects.STREAM}", {"offset": len(found)})
+            found += page.get("consumers") or []
+            if not page.get("consumers") or len(found) >= page["total"]:
+                break
+    return found
+
+
+async def _timers(bus: Bus) -> list[Line]:
+    return [Line(OK if well else WRONG, "timers", said) for well, said in await timers_found(bus)]
 
 
 def _services(answers: list[HealthReply]) -> list[Line]:
@@ -222,7 +242,16 @@ async def _dead_letters(bus: Bus) -> list[Line]:
     if not total:
         return [Line(OK, "dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
-    return [Line(NOTE, "dead letters", f"{each}: read them under {subjects.DEADLETTER}>")]
+    lines = [Line(NOTE, "dead letters", f"{each}: `admit events` tells them")]
+    for subject in counts:
+        with suppress(Refused, Unavailable, msgspec.MsgspecError):
+            newest = await last(bus, subject)
+            if newest is not None:
+                letter = msgspec.json.decode(newest.data, type=DeadLetter)
+                found = f"on {letter.subject}: {letter.reason}"
+                service = subject.removeprefix(subjects.DEADLETTER)
+                lines.append(Line(NOTE, f"newest of {service}", found[:300]))
+    return lines
 
 
 def _bytes(count: int) -> str:

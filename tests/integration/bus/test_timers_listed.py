@@ -1,0 +1,126 @@
+"""The stream of timers as a list: what stands there, and what need not stay."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from admittance.cli.checkup_timers import timers_found
+from admittance.events import subjects
+from admittance.runtime import clock, listing, timers
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Unavailable
+from admittance.runtime.history import past
+
+from processes import eventually
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+LATER = datetime(2100, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def at_noon(name: str, uid: str = "u") -> Outgoing:
+    return timers.schedule_message("requeue", "a.b", name, LATER, b"{}", uid=uid)
+
+
+async def test_what_stands_is_found_with_its_time_to_the_microsecond_and_whose_it_is(
+    bus: Bus,
+) -> None:
+    await bus.publish_all([at_noon("x.y"), at_noon("z", "other")])
+    found, strange = await timers.schedules(bus)
+    assert found == [
+        timers.Schedule("requeue", "a.b", "x.y", LATER, "u"),
+        timers.Schedule("requeue", "a.b", "z", LATER, "other"),
+    ]
+    assert strange == []
+
+
+async def test_an_empty_stream_has_nothing(bus: Bus) -> None:
+    assert await timers.schedules(bus) == ([], [])
+
+
+@pytest.mark.parametrize("count", [1999, 2000, 2001, 4500])
+async def test_more_than_a_page_is_found_whole(bus: Bus, count: int) -> None:
+    await bus.publish_all([at_noon(f"w{number}") for number in range(count)])
+    found, _ = await timers.schedules(bus)
+    assert len({one.name for one in found}) == len(found) == count
+
+
+async def test_a_schedule_of_nobody_is_told_by_its_subject(bus: Bus) -> None:
+    for subject in ("odd", "requeue.a.b.c", "requeue.a.=zz"):
+        await bus.publish(at_noon("x")._replace(subject=f"{subjects.TIMER_AT}{subject}"))
+    found, strange = await timers.schedules(bus)
+    assert found == []
+    assert sorted(strange) == [
+        f"{subjects.TIMER_AT}{subject}" for subject in ("odd", "requeue.a.=zz", "requeue.a.b.c")
+    ]
+
+
+async def test_a_schedule_that_becomes_something_else_says_no_time(bus: Bus) -> None:
+    message = at_noon("x")
+    aims = {**(message.headers or {}), timers.TARGET: timers.due_subject("drain", "a.b", "x")}
+    every = {**(message.headers or {}), timers.SCHEDULE: "@every 1h"}
+    await bus.publish(message._replace(headers=aims))
+    assert (await timers.schedules(bus))[0][0].at is None
+    await bus.publish(message._replace(headers=every))
+    assert (await timers.schedules(bus))[0][0].at is None
+
+
+async def test_the_list_is_whole_or_none(
+    bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that goes between two pages has not come to the end."""
+    monkeypatch.setattr(listing, "PAGE", 10)
+    await bus.publish_all([at_noon(f"w{number}") for number in range(30)])
+    reading = listing.headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>")
+    for _ in range(10):
+        await anext(reading)
+    listed = await bus.api(f"CONSUMER.LIST.{subjects.TIMERS}", {"offset": 0})
+    for info in listed["consumers"]:
+        await bus.api(f"CONSUMER.DELETE.{subjects.TIMERS}.{info['name']}")
+    monkeypatch.setattr(listing, "SILENCE_SECONDS", 1.0)
+    with pytest.raises(Unavailable):
+        async for _ in reading:
+            pass
+
+
+async def test_facts_that_the_log_has_go_from_the_stream_of_timers(bus: Bus) -> None:
+    soon = clock.now() + timedelta(milliseconds=50)
+    for name in ("x", "y"):
+        await bus.publish(timers.schedule_message("requeue", "a", name, soon, b"{}"))
+    await bus.publish(at_noon("later"))
+
+    async def on_the_log() -> bool:
+        return len(await past(bus, [f"{subjects.TIMER_DUE}>"])) == 2
+
+    assert await timers.sweep(bus) == 0
+    await eventually(on_the_log)
+    assert await timers.sweep(bus) == 2
+    info = await bus.api(f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": ">"})
+    assert list(info["state"]["subjects"]) == [timers.timer_subject("requeue", "a.b", "later")]
+
+
+async def test_what_was_swept_comes_neither_twice_nor_is_it_missed_after_a_restart(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    async def fired(count: int) -> bool:
+        return len(await past(bus, [f"{subjects.TIMER_DUE}>"])) == count
+
+    soon = clock.now() + timedelta(milliseconds=50)
+    await bus.publish(timers.schedule_message("requeue", "a", "x", soon, b"{}"))
+    await eventually(lambda: fired(1))
+    await timers.sweep(bus)
+    await nats_server.restart_after_kill()
+    await bus.connected()
+    soon = clock.now() + timedelta(milliseconds=50)
+    await bus.publish(timers.schedule_message("requeue", "a", "y", soon, b"{}"))
+    await eventually(lambda: fired(2))
+    names = [one.subject.rpartition(".")[2] for one in await past(bus, [f"{subjects.TIMER_DUE}>"])]
+    assert names == ["x", "y"]
+
+
+async def test_the_doctor_counts_schedules_also_where_nobody_keeps_them(bus: Bus) -> None:
+    await bus.publish(at_noon("x"))
+    assert await timers_found(bus) == [(True, "schedules: 1; due and not yet on the log: 0")]
