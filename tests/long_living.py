@@ -19,10 +19,11 @@ from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.say import due
 from admittance.retry_timer.slots import SetTimer, Slot
 from admittance.scheduler.config import Config
-from admittance.workload.conditions import find
+from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
-from admittance.workload.stored import StoredWorkload, encode
+from admittance.workload.phase import phase
+from admittance.workload.stored import StoredWorkload, encode, head
 from admittance.workload_controller.commit import Heard, Message
 from admittance.workload_controller.decide import Controller
 from lifecycle_invariants import Watch, booked
@@ -91,9 +92,32 @@ class LongLife(Life):
         self._clock.apply(key, workload, self.revision, self.now)
         before = self.controller.workloads.get(key).workload
         self.watch.saw(key, workload, self.now)
+        if workload is not None:
+            self._guard(before, workload)
         held = before is not None and before.status.admission is not None
         if held and (workload is None or workload.status.admission is None):
             self.story.append(("freed", name, self.seconds()))
+
+    def _guard(self, before: StoredWorkload | None, after: StoredWorkload) -> None:
+        """The guards of T03, T04 and T08, by what the queues say at the moment of the write."""
+        around = self.controller.around
+        namespace, queue = after.metadata.namespace, head(after).queue_name
+        had = before is not None and before.status.admission is not None
+        admission = after.status.admission
+        if admission is None or is_true(after, Type.FINISHED):
+            return
+        if not had:
+            assert before is not None, "reserved as it was made"
+            assert phase(before, self.now) == "Pending", f"reserved from {phase(before, self.now)}"
+            assert around.hindrance(namespace, queue) is None, (
+                "reserved in a queue that takes nobody"
+            )
+        if is_true(after, Type.ADMITTED) and not (had and before and is_true(before, "Admitted")):
+            required = {r.name for r in around.required_checks(admission.cluster_queue, admission)}
+            states = {row.name: row.state for row in after.status.admission_checks}
+            assert all(states.get(name) == "Ready" for name in required), f"{required}: {states}"
+            assert around.hindrance(namespace, queue) is None, "admitted in a stopped queue"
+            assert not around.not_offered(admission), "admitted on a flavor that is not offered"
 
     def _told(self, message: Message) -> list[str]:
         said = len(self.said)

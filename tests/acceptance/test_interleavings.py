@@ -115,7 +115,7 @@ def test_a_late_verdict_at_any_point_of_the_race(delay: int | None, admitted: bo
 @scenario("L7")
 @pytest.mark.parametrize("delay", FIRST_DELAYS, ids=["without delay", "with a delay"])
 def test_two_late_verdicts_at_any_two_points_of_the_race(delay: int | None) -> None:
-    slow = [one for one in LATE if one[0] == "c2" and one[1] != "Pending" and one[3]]
+    slow = [one for one in LATE if one[0] == "c2" and one[1] in ("Retry", "Rejected") and one[3]]
     for first, second in combinations_with_replacement(range(POINTS), 2):
         for one, other in product(slow, slow):
             late: dict[int, list[Late]] = {first: [one]}
@@ -136,14 +136,23 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.life = a_long_life(*CHECKS, limits=LIMITS, preemption={"withinClusterQueue": "Any"})
+        self.life.put("ResourceFlavor", "other")
         self.life.queue("cq", **self.a_queue())
         self.undecided: list[facts.Decision] = []
         self.others = 0
         self.life.stubborn.add("w")
 
-    def a_queue(self, nominal: str = "10", **more: Any) -> dict[str, Any]:
+    def a_queue(
+        self, nominal: str = "10", of_flavor: tuple[str, ...] = (), other: str = "", **more: Any
+    ) -> dict[str, Any]:
+        """``of_flavor``: the checks of the first flavor. ``other``: quota of a second one, without
+        checks of its own."""
+        offered = groups(
+            **({"default": nominal, "other": other} if other else {"default": nominal})
+        )
+        offered[0]["flavors"][0]["admissionChecks"] = list(of_flavor)
         return {
-            "resourceGroups": groups(default=nominal),
+            "resourceGroups": offered,
             "admissionChecks": list(CHECKS),
             "preemption": {"withinClusterQueue": "LowerPriority"},
             **more,
@@ -229,6 +238,10 @@ class Chaos:
                     self.a_queue(stopPolicy="HoldAndDrain"),
                     self.a_queue(admissionChecks=["c1"]),
                     self.a_queue(admissionChecks=[]),
+                    self.a_queue(admissionChecks=["c1"], of_flavor=("c2",)),
+                    self.a_queue(admissionChecks=[], of_flavor=CHECKS),
+                    self.a_queue("5", admissionChecks=["c1"], of_flavor=("c2",), other="10"),
+                    self.a_queue(admissionChecks=[], of_flavor=("c2",), other="10"),
                 ]
             ),
         )
