@@ -95,13 +95,19 @@ def a_manifest(name: str = "w", namespace: str = "ns", **spec: Any) -> dict[str,
     }
 
 
-def an_arrival(name: str = "w", namespace: str = "ns", **spec: Any) -> Arrived:
+def an_arrival(
+    name: str = "w",
+    namespace: str = "ns",
+    *,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Arrived:
     """A submission that has passed the door."""
     return Arrived(
         namespace=namespace,
         name=name,
         api_version="kueue.x-k8s.io/v1beta2",
-        metadata=ObjectMeta(name=name, namespace=namespace),
+        metadata=ObjectMeta(name=name, namespace=namespace, annotations=annotations or {}),
         spec=msgspec.Raw(json.dumps(a_spec(**spec)).encode()),
     )
 

@@ -2,114 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from admittance.events import facts
-from admittance.events.base import Fact
 from admittance.events.shapes import Grounds, Refusal
 from admittance.workload.change import Outcome
-from admittance.workload.moves import MOVES, transition
+from admittance.workload.moves import MOVES
 from admittance.workload.occasion import QueueChanged
-from admittance.workload.phase import Phase, holds_quota, phase
-from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.surroundings import Hindrance
-from admittance.workload_controller.known import revised
+from admittance.workload.phase import Phase, holds_quota
+from admittance.workload.stored import head
 
-from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
-
-ME = {"namespace": "ns", "name": "w"}
-STOP = Hindrance("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
-HOLD = STOP._replace(drains=False)
-
-
-class Life:
-    """A workload that facts happen to, each write at the next revision."""
-
-    def __init__(self, around: Around | None = None) -> None:
-        self.around = around or Around()
-        self.workload: StoredWorkload | None = None
-        self.revision = 0
-        self.now = NOON
-        self.said: list[str] = []
-        self.outcome = Outcome.APPLIED
-        self.happens(an_arrival())
-
-    def happens(self, fact: Fact) -> Life:
-        self.revision += 1
-        at = occasion(self.revision, self.now, self.around)
-        change = transition(self.workload, fact, at)
-        self.outcome = change.outcome
-        if change.outcome is Outcome.APPLIED:
-            self.workload = change.workload and revised(change.workload, self.revision)
-        self.said = [say.what for say in change.says]
-        return self
-
-    @property
-    def phase(self) -> Phase:
-        assert self.workload is not None
-        return phase(self.workload, self.now)
-
-    @property
-    def conditions(self) -> dict[str, tuple[str, str]]:
-        assert self.workload is not None
-        return conditions_of(self.workload)
-
-    @property
-    def states(self) -> dict[str, str]:
-        assert self.workload is not None
-        return {row.name: row.state for row in self.workload.status.admission_checks}
-
-    def assigned(self) -> Life:
-        return self.happens(
-            facts.Assigned(
-                **ME, revision=self.revision, seen=0, domain="queue-cq", admission=an_admission()
-            )
-        )
-
-    def admitted(self) -> Life:
-        self.assigned()
-        for name in self.around.checks:
-            self.verdict(name, "Ready")
-        if self.around.checks:
-            self.confirmed()
-        assert self.phase is Phase.ADMITTED
-        return self
-
-    def confirmed(self) -> Life:
-        return self.happens(
-            facts.Confirmed(**ME, revision=self.revision, seen=0, domain="queue-cq")
-        )
-
-    def verdict(self, check: str, state: str, after: int | None = None, ago: int = 0) -> Life:
-        assert self.workload is not None
-        cycle = self.workload.status.admission_cycle - ago
-        return self.happens(
-            facts.CheckReported(
-                **ME,
-                controller=f"ctl-{check}",
-                check=check,
-                cycle=cycle,
-                state=state,
-                requeue_after_seconds=after,
-            )
-        )
-
-    def preempted(self) -> Life:
-        return self.happens(
-            facts.Preempted(
-                **ME, revision=0, seen=0, domain="queue-cq", reason="InClusterQueue", message="m"
-            )
-        )
-
-    def stopped(self) -> Life:
-        assert self.workload is not None
-        return self.happens(facts.Stopped(**ME, revision=self.workload.status.evicted_revision))
-
-    def later(self, seconds: float) -> Life:
-        self.now += timedelta(seconds=seconds)
-        return self
+from builders import Around, an_arrival
+from lives import HOLD, ME, STOP, Life
 
 
 def test_a_submitted_workload_waits_for_its_first_evaluation() -> None:

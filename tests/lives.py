@@ -1,0 +1,209 @@
+"""The life of one workload in the pure machine: facts happen to it, each write at the next
+revision. Every change is held against the table of moves and the invariants of LIFECYCLE 1.4.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.workload.arrive import Arrived
+from admittance.workload.change import Outcome
+from admittance.workload.moves import MOVES, transition
+from admittance.workload.occasion import QueueChanged
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import Say, StoredWorkload, WorkloadStatus
+from admittance.workload.surroundings import Hindrance
+from admittance.workload_controller.known import revised
+from lifecycle_invariants import Watch
+
+from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
+
+ME = {"namespace": "ns", "name": "w"}
+STOP = Hindrance("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
+HOLD = STOP._replace(drains=False)
+
+
+class Life:
+    """``said``: what the last fact led to, by name; ``says``: the same with reasons. ``outcome``,
+    ``reason``: of the last fact."""
+
+    def __init__(
+        self,
+        around: Around | None = None,
+        *,
+        annotations: dict[str, str] | None = None,
+        now: datetime = NOON,
+        **spec: Any,
+    ) -> None:
+        self.around = around or Around()
+        self.workload: StoredWorkload | None = None
+        self.revision = 0
+        self.now = now
+        self.said: list[str] = []
+        self.says: tuple[Say, ...] = ()
+        self.outcome = Outcome.APPLIED
+        self.reason = ""
+        self.flavor = "default"
+        self._watch = Watch(lambda *_: self.around.stopped is not None)
+        self.happens(an_arrival(annotations=annotations, **spec))
+
+    def happens(self, fact: Fact) -> Life:
+        self.revision += 1
+        before = None if self.workload is None else self.phase
+        change = transition(self.workload, fact, occasion(self.revision, self.now, self.around))
+        self.outcome, self.reason = change.outcome, change.reason
+        if change.outcome is Outcome.APPLIED:
+            self.workload = change.workload and revised(change.workload, self.revision)
+            if before is not None:
+                self._is_a_way(before, fact)
+            self._watch.saw("w", self.workload, self.now)
+        self.says = change.says
+        self.said = [say.what for say in change.says]
+        return self
+
+    def _is_a_way(self, before: Phase, fact: Fact) -> None:
+        if isinstance(fact, Arrived):
+            return
+        after = None if self.workload is None else self.phase
+        allowed = {way.to for way in MOVES[(before, type(fact))].ways}
+        kind = type(fact).__name__
+        assert after in allowed, f"{before} -> {after} by {kind}, the table has {allowed}"
+
+    # What it is now. ------------------------------------------------------------------------
+
+    @property
+    def stored(self) -> StoredWorkload:
+        assert self.workload is not None
+        return self.workload
+
+    @property
+    def status(self) -> WorkloadStatus:
+        return self.stored.status
+
+    @property
+    def phase(self) -> Phase:
+        return phase(self.stored, self.now)
+
+    @property
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        return conditions_of(self.stored)
+
+    def message(self, kind: str) -> str:
+        return next(one.message for one in self.status.conditions if one.type == kind)
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {row.name: row.state for row in self.status.admission_checks}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {row.name: row.retry_count for row in self.status.admission_checks}
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds from now to requeueAt; None: there is none."""
+        state = self.status.requeue_state
+        if state is None or state.requeue_at is None:
+            return None
+        return (state.requeue_at - self.now).total_seconds()
+
+    def noted(self) -> dict[str, str]:
+        """Reason to message of what the last fact led to that people should know."""
+        return {say.reason: say.message for say in self.says if say.what == "noted"}
+
+    # What happens. --------------------------------------------------------------------------
+
+    def assigned(self, flavor: str = "") -> Life:
+        self.flavor = flavor or self.flavor
+        return self.happens(
+            facts.Assigned(
+                **ME,
+                revision=self.revision,
+                seen=0,
+                domain="queue-cq",
+                admission=an_admission(flavor=self.flavor),
+            )
+        )
+
+    def admitted(self, flavor: str = "") -> Life:
+        self.assigned(flavor)
+        for name in sorted(self.states):
+            self.verdict(name, "Ready")
+        if self.states:
+            self.confirmed()
+        assert self.phase is Phase.ADMITTED
+        return self
+
+    def confirmed(self) -> Life:
+        return self.happens(
+            facts.Confirmed(**ME, revision=self.revision, seen=0, domain="queue-cq")
+        )
+
+    def verdict(
+        self,
+        check: str,
+        state: str,
+        after: int | None = None,
+        ago: int = 0,
+        *,
+        cycle: int | None = None,
+        controller: str | None = None,
+        **more: Any,
+    ) -> Life:
+        """ago: of how many cycles ago."""
+        named = self.status.admission_cycle - ago if cycle is None else cycle
+        return self.happens(
+            facts.CheckReported(
+                **ME,
+                controller=f"ctl-{check}" if controller is None else controller,
+                check=check,
+                cycle=named,
+                state=state,
+                requeue_after_seconds=after,
+                **more,
+            )
+        )
+
+    def preempted(self) -> Life:
+        return self.happens(
+            facts.Preempted(
+                **ME, revision=0, seen=0, domain="queue-cq", reason="InClusterQueue", message="m"
+            )
+        )
+
+    def stopped(self) -> Life:
+        return self.happens(facts.Stopped(**ME, revision=self.status.evicted_revision))
+
+    def ready(self, *, ready: bool = True) -> Life:
+        kind = facts.PodsReady if ready else facts.PodsNotReady
+        return self.happens(kind(**ME, revision=self.status.admitted_revision))
+
+    def off(self) -> Life:
+        return self.happens(facts.Deactivated(**ME))
+
+    def on(self) -> Life:
+        return self.happens(facts.Activated(**ME))
+
+    def due(self, kind: str = "requeue") -> Life:
+        return self.happens(facts.TimerDue(**ME, kind=kind))
+
+    def queue_changed(self) -> Life:
+        return self.happens(QueueChanged(**ME))
+
+    def stops(self, hindrance: Hindrance | None) -> Life:
+        """Its queue is hindered so from now on; None: it runs."""
+        self.around.stopped = hindrance
+        return self.queue_changed()
+
+    def lists(self, *checks: str, per_flavor: dict[str, tuple[str, ...]] | None = None) -> Life:
+        """Its queue lists these checks from now on."""
+        self.around.checks = checks
+        self.around.per_flavor = per_flavor or {}
+        return self.queue_changed()
+
+    def later(self, seconds: float) -> Life:
+        self.now += timedelta(seconds=seconds)
+        return self
