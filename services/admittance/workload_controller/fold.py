@@ -128,6 +128,9 @@ class Folding:
             "admit.workload.submitted."
         ):
             self._reject(heard, fact, change.reason, change.message)
+        if change.outcome is Outcome.REFUSED and isinstance(fact, facts.CheckReported):
+            # Its controller waits for no answer; whoever runs it finds the reason there.
+            self._dead.append(Dead(heard, f"{change.reason}: {change.message}"))
         if change.outcome is Outcome.APPLIED:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)

@@ -18,6 +18,7 @@ from admittance.runtime.puller import Delivery
 from admittance.runtime.tracing import trace_id
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.letters import Letters
 from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import tell_unreadable
 from admittance.workload_controller.puts import Puts
@@ -44,6 +45,7 @@ class Performing:
         self._puts = puts
         self._memory = memory
         self._tally = tally
+        self._letters = Letters()
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[Heard]) -> None:
@@ -57,7 +59,8 @@ class Performing:
             for key in loaded:
                 await persist(partial(self._reload, key))
             commit = controller.fold(rest, now)
-            bad = [Bad(_delivery(one.heard), one.reason) for one in commit.dead]
+            letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
+            bad = [Bad(_delivery(one.heard), one.reason) for one in letters]
             await bury(self._bus, SERVICE, bad)
             await state(self._bus, commit.notes)
             done, unsure = await self._put(commit, now)

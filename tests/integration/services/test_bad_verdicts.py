@@ -1,0 +1,237 @@
+"""Controllers that say nonsense, too much, or nothing at all: others are not disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.subjects import STREAM
+from admittance.events.system import DeadLetter
+from admittance.runtime import check_durables
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from servers import within
+
+pytestmark = pytest.mark.bus
+DELAY_MAX = 7 * 86_400
+
+
+def a_check(name: str, controller: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller},
+    }
+
+
+def a_verdict(name: str, state: str = "Ready", **more: Any) -> dict[str, Any]:
+    return {
+        "namespace": "ns",
+        "name": name,
+        "controller": "ctl",
+        "check": "budget",
+        "cycle": 1,
+        "state": state,
+        **more,
+    }
+
+
+def outgoing(verdict: dict[str, Any], controller: str = "ctl") -> Outgoing:
+    subject = f"admit.check.reported.{controller}.ns.{verdict['name']}"
+    return Outgoing(subject, json.dumps(verdict).encode())
+
+
+async def reserved(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and holds_quota(found)
+
+
+async def admitted(bus: Bus, name: str) -> bool:
+    found = await workload(bus, name)
+    return found is not None and is_true(found, Type.ADMITTED)
+
+
+async def cycle_of(bus: Bus, name: str) -> int:
+    found = await workload(bus, name)
+    assert found is not None
+    return found.status.admission_cycle
+
+
+@pytest.fixture
+async def running(fleet: Fleet, bus: Bus) -> Bus:
+    """``w`` waits for the budget; whoever goes to ``lq-open`` waits for nothing."""
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, a_check("budget", "ctl"), a_check("other", "other"))
+    await apply(bus, *queues("cq", cpu=50, admissionChecks=["budget"]))
+    await apply(bus, *queues("open", cpu=10_000))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await eventually(lambda: reserved(bus, "w"))
+    return bus
+
+
+@pytest.mark.scenario("A23")
+@pytest.mark.parametrize(
+    ("more", "outcome", "reason"),
+    [
+        pytest.param(
+            {"state": "Perhaps"}, "refused", "UnknownState", id="a state that does not exist"
+        ),
+        pytest.param(
+            {"state": "Retry", "requeueAfterSeconds": -1}, "refused", "BadDelay", id="before now"
+        ),
+        pytest.param(
+            {"state": "Retry", "requeueAfterSeconds": 10**18},
+            "refused",
+            "BadDelay",
+            id="a delay of thirty billion years",
+        ),
+        pytest.param(
+            {"state": "Retry", "requeueAfterSeconds": "1h"},
+            "dead-lettered",
+            "Undecodable",
+            id="a delay that is no number",
+        ),
+        pytest.param(
+            {"podSetUpdates": [{"name": "nobody", "labels": {"a": "b"}}]},
+            "refused",
+            "BadUpdates",
+            id="updates of a pod set that does not exist",
+        ),
+        pytest.param({"cycle": 10**6}, "ignored", "Stale", id="a cycle that has not begun"),
+        pytest.param({"check": "none"}, "ignored", "NoSuchCheck", id="a check that is not"),
+        pytest.param({"check": "other"}, "ignored", "NoSuchCheck", id="a check of others"),
+    ],
+)
+async def test_a_verdict_that_makes_no_sense_changes_nothing(
+    running: Bus, more: dict[str, Any], outcome: str, reason: str
+) -> None:
+    before = await workload(running, "w")
+    verdict = {**a_verdict("w"), "cycle": await cycle_of(running, "w"), **more}
+    reply = await settled(running, await running.publish(outgoing(verdict)))
+    if verdict["check"] == "other":
+        assert reply.reason in ("NoSuchCheck", "OtherController")
+    else:
+        assert (reply.outcome, reply.reason) == (outcome, reason)
+    assert await workload(running, "w") == before
+    letters = await past(running, ["admit.deadletter.>"])
+    if outcome == "ignored":
+        assert letters == []
+        return
+    letter = msgspec.json.decode(letters[-1].data, type=DeadLetter)
+    assert letter.subject == "admit.check.reported.ctl.ns.w"
+    assert reason == "Undecodable" or letter.reason.startswith(reason)
+
+
+async def test_a_controller_speaks_for_its_own_checks_only(running: Bus) -> None:
+    before = await workload(running, "w")
+    cycle = await cycle_of(running, "w")
+    foreign = {**a_verdict("w"), "controller": "other", "cycle": cycle}
+    reply = await settled(running, await running.publish(outgoing(foreign, "other")))
+    assert (reply.outcome, reply.reason) == ("ignored", "OtherController")
+    assert await workload(running, "w") == before
+
+
+async def test_a_delay_of_a_century_is_cut(running: Bus) -> None:
+    cycle = await cycle_of(running, "w")
+    verdict = a_verdict("w", "Retry", requeueAfterSeconds=2_000_000_000, cycle=cycle)
+    await settled(running, await running.publish(outgoing(verdict)))
+    found = await workload(running, "w")
+    assert found is not None
+    (row,) = found.status.admission_checks
+    assert row.requeue_after_seconds == DELAY_MAX
+
+
+async def test_updates_that_overwrite_reject_the_workload_before_it_starts(running: Bus) -> None:
+    manifest = a_manifest("labelled", queue="lq-cq")
+    manifest["spec"]["podSets"][0]["template"]["metadata"] = {"labels": {"zone": "a"}}
+    await submit(running, [manifest])
+    await eventually(lambda: reserved(running, "labelled"))
+    updates = [{"name": "main", "labels": {"zone": "b"}}]
+    cycle = await cycle_of(running, "labelled")
+    verdict = a_verdict("labelled", podSetUpdates=updates, cycle=cycle)
+    await settled(running, await running.publish(outgoing(verdict)))
+
+    async def rejected() -> bool:
+        return bool(await past(running, ["admit.workload.rejected.ns.labelled"]))
+
+    await eventually(rejected)
+    said = msgspec.json.decode(
+        (await past(running, ["admit.workload.rejected.ns.labelled"]))[-1].data,
+        type=facts.Rejected,
+    )
+    assert "zone" in said.message
+    assert not await admitted(running, "labelled")
+
+
+@pytest.mark.parametrize("state", ["Ready", "Nonsense"])
+async def test_a_flood_of_verdicts_disturbs_nobody_else(running: Bus, state: str) -> None:
+    """10,000 a second for some seconds, stale ones or nonsense: others are admitted meanwhile."""
+    stop = asyncio.Event()
+    sent = 0
+
+    async def flood() -> None:
+        nonlocal sent
+        message = outgoing(a_verdict("w", state, cycle=10**6, message="m" * 200))
+        while not stop.is_set():
+            begun = time.monotonic()
+            await running.publish_all([message] * 500)
+            sent += 500
+            await asyncio.sleep(max(0.0, begun + 0.05 - time.monotonic()))
+
+    flooding = asyncio.create_task(flood())
+    waits = []
+    begun = time.monotonic()
+    number = 0
+    while time.monotonic() - begun < 3.0 or number < 10:
+        name = f"calm-{number}"
+        at = time.monotonic()
+        await submit(running, [a_manifest(name, queue="lq-open")])
+        await eventually(lambda name=name: admitted(running, name))  # type: ignore[misc]
+        waits.append(time.monotonic() - at)
+        number += 1
+    lasted = time.monotonic() - begun
+    stop.set()
+    await within(flooding)
+    rate = sent / lasted
+    assert rate > 1_000
+    # No figure, a promise: none of them waits for the end of the flood.
+    assert sorted(waits)[len(waits) // 2] < 2.0, (rate, waits)
+    assert await reserved(running, "w")
+    letters = await past(running, ["admit.deadletter.>"], limit=100_000)
+    # A burst, and some a second; not one for each.
+    assert len(letters) <= (0 if state == "Ready" else 500 + 20 * (lasted + 20))
+
+
+async def test_a_controller_that_never_acknowledges_holds_up_nobody(running: Bus) -> None:
+    await submit(running, [a_manifest(f"v-{n:02}", queue="lq-cq") for n in range(20)])
+    await eventually(lambda: reserved(running, "v-19"))
+
+    async def asked() -> bool:
+        found = (await check_durables.there(running))["ctl"]
+        return int(found["num_pending"]) == 21
+
+    await eventually(asked)
+    subscription = await running.js.pull_subscribe_bind("check-ctl", STREAM)
+    heard = await subscription.fetch(21, timeout=5)
+    assert len(heard) == 21  # and not one of them is acknowledged
+    found = (await check_durables.there(running))["ctl"]
+    assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)
+    await submit(running, [a_manifest("free", queue="lq-open")])
+    await eventually(lambda: admitted(running, "free"))
+    # What it was asked counts whenever it answers, acknowledged or not.
+    verdict = a_verdict("v-07", cycle=await cycle_of(running, "v-07"))
+    await settled(running, await running.publish(outgoing(verdict)))
+    await eventually(lambda: admitted(running, "v-07"))

@@ -1,0 +1,67 @@
+"""What is told of a check controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.cli.controllers import standing
+
+
+def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:
+    condition = Condition(type="Active", status=status, reason=reason, message=message)
+    return AdmissionCheck(
+        metadata=ObjectMeta(name="budget"),
+        spec=AdmissionCheckSpec(controller_name="ctl"),
+        status=ObjectStatus(conditions=(condition,)) if status else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("durable", "check", "fine", "told"),
+    [
+        pytest.param(
+            {"num_pending": 0}, a_check("True", "Active"), True, "budget: active", id="all is well"
+        ),
+        pytest.param({"num_pending": 0}, a_check(), True, "no heartbeat so far", id="a silent one"),
+        pytest.param(
+            {"num_pending": 3, "num_ack_pending": 5, "num_redelivered": 5},
+            a_check(),
+            False,
+            "5 were handed out again: it does not acknowledge in time",
+            id="one that never acknowledges",
+        ),
+        pytest.param(
+            {"num_pending": 5_000}, a_check(), False, "5,000 not read", id="one that never reads"
+        ),
+        pytest.param(
+            {},
+            a_check("False", "ControllerLost", "gone"),
+            False,
+            "budget: ControllerLost (gone)",
+            id="one that is lost",
+        ),
+        pytest.param(None, a_check(), False, "it has no durable", id="one without a durable"),
+        pytest.param(
+            {},
+            a_check("True", "Active", "Different programs go by …"),
+            False,
+            "Different programs",
+            id="two under one name",
+        ),
+    ],
+)
+def test_how_a_controller_stands(
+    durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
+) -> None:
+    found = standing("ctl", durable, [check])
+    assert found.fine is fine
+    assert told in found.found
+
+
+def test_a_durable_that_no_check_names_is_told_of() -> None:
+    found = standing("ctl", {"num_pending": 0}, [])
+    assert (found.fine, "no AdmissionCheck names it" in found.found) == (False, True)
