@@ -15,6 +15,7 @@ from admittance.events.shapes import (
     Admission,
     Grounds,
     HandedOn,
+    PendingPreemption,
     PodSetToRun,
     PodSetUpdate,
     PreemptedBy,
@@ -125,6 +126,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     ``taken``: per flavor and resource, with what there was before. ``level``: how high in the tree
     of cohorts it borrows; 0: it does not. ``waited_seconds``: since it took its place in the queue.
     ``preempts``: whose quota it gets; the decision holds of all of them, or not at all.
+    ``pending_preemption``: who still has to go before it can be admitted.
     ``local_usage``: what its LocalQueue was compared by, where the one that used least goes first;
     None: elsewhere, and where it has no weight.
     """
@@ -135,6 +137,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     level: int = 0
     waited_seconds: int = 0
     preempts: tuple[HandedOn, ...] = ()
+    pending_preemption: PendingPreemption | None = None
     local_usage: float | None = None
 
 
@@ -142,6 +145,13 @@ class Refused(Decision, frozen=True, kw_only=True):
     """The workload was considered and cannot have quota now; said when the reason changes."""
 
     refusal: Refusal
+
+
+class Planned(Decision, frozen=True, kw_only=True):
+    """Who has to go for a reservation was found out anew: other workloads, fewer, or nobody any
+    more; or they are told to go now."""
+
+    pending_preemption: PendingPreemption
 
 
 class Confirmed(Decision, frozen=True, kw_only=True):
@@ -160,7 +170,7 @@ class Revoked(Decision, frozen=True, kw_only=True):
 
 class Preempted(Decision, frozen=True, kw_only=True):
     """The workload loses its quota in favor of another one. ``times``: how often to the same one,
-    this time counted."""
+    this time counted. ``planned``: that one has reserved the quota already."""
 
     reason: str
     message: str = ""
@@ -168,6 +178,7 @@ class Preempted(Decision, frozen=True, kw_only=True):
     by_uid: str = ""
     grounds: Grounds | None = None
     times: int = 0
+    planned: bool = False
 
 
 # What the workload-controller says. -----------------------------------------------------

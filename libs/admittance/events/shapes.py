@@ -139,6 +139,25 @@ class HandedOn(Shape, frozen=True, kw_only=True):
     times: int = 0
 
 
+class PlannedVictim(Shape, frozen=True, kw_only=True):
+    """A workload that is to give up the quota which it has held ``since`` then, and under which
+    rule (``reason``). With quota that it got later it is not meant any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    since: datetime | None = None
+    reason: str = ""
+
+
+class PendingPreemption(Shape, frozen=True, kw_only=True):
+    """Who has to go before a reservation can be an admission. ``issued``: they are told to; else
+    nobody is touched before the checks that ask for that have passed."""
+
+    victims: tuple[PlannedVictim, ...] = ()
+    issued: bool = False
+
+
 class Head(Shape, frozen=True, kw_only=True):
     """A workload that was considered: ``namespace/name``. ``cursor``: where the scan of its flavors
     began, per pod set from a resource group to the flavor before; empty: at the first one."""

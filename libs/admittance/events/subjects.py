@@ -35,6 +35,7 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "stopped": facts.Stopped,
     "assigned": facts.Assigned,
     "refused": facts.Refused,
+    "planned": facts.Planned,
     "confirmed": facts.Confirmed,
     "revoked": facts.Revoked,
     "preempted": facts.Preempted,
@@ -55,7 +56,7 @@ CHECK_FACTS: Final[dict[str, type[Fact]]] = {
 }
 """``admit.check.<key>.<controller>.<ns>.<name>``."""
 
-FENCED: Final = frozenset({"assigned", "refused", "confirmed", "revoked", "preempted"})
+FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revoked", "preempted"})
 """Facts about workloads that only the owner of a domain may state."""
 
 OUTPUTS: Final = frozenset(

@@ -280,7 +280,6 @@ class Catalog:
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required(lists, admission, self.checks.get)
 
-
     def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
         """What a reservation has to pass before it is admitted, by name. No assignment leads to
         checks that conflict; an edit under a reservation can, and then it is every check that the

@@ -12,11 +12,20 @@ import msgspec
 from admittance.api.kinds import KINDS
 from admittance.api.manifest import decode_object
 from admittance.events.codec import Undecodable, decode
-from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
+from admittance.events.facts import Assigned, Decision, Preempted, Refused
 from admittance.events.names import plain, token
 from admittance.events.subjects import EPOCH
 from admittance.replaying.past import Entry
-from admittance.scheduler.again import Again, Turn, is_turn, key_of, turns_of, usages_of
+from admittance.scheduler.again import (
+    Again,
+    Turn,
+    is_recheck,
+    is_turn,
+    key_of,
+    rechecked,
+    turns_of,
+    usages_of,
+)
 from admittance.scheduler.config import Config
 from admittance.scheduler.outcomes import Decided
 from admittance.workload import stored
@@ -94,11 +103,13 @@ def repeat(
         return _aside_again(decision, ours, at(decision.seen), config)
     mates = [one for one in ours if _is_of_cycle(one.decision, decision.time, decision.seen)]
     earlier = [one for one in ours if one not in mates]
-    if isinstance(decision, Confirmed | Revoked):
-        # All that reservations lose or become is stated at once, before the turns.
+    if is_recheck(decision):
+        # All that becomes of reservations is stated at once, before the turns.
+        twins = [one.decision for one in ours if _is_twin(one.decision, decision)]
         earlier = [one for one in earlier if not _is_twin(one.decision, decision)]
         picture = Picture(at(decision.seen), earlier, config, decision)
-        made: list[Decided] = picture.core.before_turns(decision.domain, now=picture.now)
+        looked_at = rechecked([*twins, decision])
+        made: list[Decided] = picture.core.before_turns(decision.domain, looked_at, now=picture.now)
         return picture.answer(_differences(decision, made), made, [])
     picture = Picture(at(decision.seen), earlier, config, decision)
     cycle = [*(one.decision for one in mates), decision]
@@ -151,7 +162,7 @@ def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
 
 
 def _is_twin(one: Decision, other: Decision) -> bool:
-    return isinstance(one, Confirmed | Revoked) and (one.time, one.seen) == (other.time, other.seen)
+    return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
 
 
 class Picture:

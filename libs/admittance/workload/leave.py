@@ -170,6 +170,7 @@ def _freed(workload: StoredWorkload, reason: str, message: str, at: Occasion) ->
         workload,
         conditions=without(conditions, Type.PODS_READY),
         admission=None,
+        pending_preemption=None,
         admission_checks=without_updates(kept.rows),
         check_retry_counts=kept.counts,
         requeue_state=state,

@@ -39,9 +39,10 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         requeue_state=no_wait(workload.status.requeue_state),
         evicted_revision=0,
         preempted_by=None,
+        pending_preemption=fact.pending_preemption,
     )
     says = [Say(what="quota_reserved", reason="QuotaReserved", message=message)]
-    if not required:
+    if not required and fact.pending_preemption is None:
         admitted = admit(reserved, at)
         return applied(admitted, *says, Say(what="admitted", reason="Admitted"))
     conditions = put(
@@ -70,6 +71,7 @@ def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
         workload,
         conditions=conditions,
         admitted_revision=0,
+        pending_preemption=None,
         admission_checks=without_counts(workload.status.admission_checks),
         check_retry_counts={},
     )
@@ -84,6 +86,12 @@ def withdraw_if_not_offered(workload: StoredWorkload, at: Occasion) -> Change | 
         return None
     message = f"ClusterQueue {admission.cluster_queue} no longer offers {', '.join(gone)}"
     return withdraw(workload, "FlavorsChanged", message, at)
+
+
+def plan_anew(workload: StoredWorkload, fact: facts.Planned, _: Occasion) -> Change:
+    """Who has to go for the reservation is somebody else now, or fewer, or told so (T07)."""
+    pending = fact.pending_preemption
+    return applied(with_status(workload, pending_preemption=pending if pending.victims else None))
 
 
 def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Change:

@@ -20,7 +20,7 @@ from admittance.api.workload import (
     RequeueState,
     SchedulingStats,
 )
-from admittance.events.shapes import Admission, PreemptedBy
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
 class Say(Kept, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     check_retry_counts: dict[str, int] = msgspec.field(default_factory=dict)
     accumulated_past_execution_time_seconds: int | None = None
     scheduling_stats: SchedulingStats | None = None
-    pending_preemption: Any = None
+    pending_preemption: PendingPreemption | None = None
     preempted_by: PreemptedBy | None = None
     preemptions: tuple[PreemptionCount, ...] = ()
     variants: tuple[Any, ...] = ()

@@ -11,9 +11,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Decision,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
 from admittance.events.shapes import Refusal
-from admittance.scheduler import cuts, recheck
+from admittance.scheduler import cuts, planned, recheck
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.domain import Domain
@@ -27,6 +35,7 @@ from admittance.scheduler.standing import standing_of
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {
     Confirmed: Say.CONFIRMED,
+    Planned: Say.PLANNED,
     Preempted: Say.PREEMPTED,
     Refused: Say.REFUSED,
     Revoked: Say.REVOKED,
@@ -61,6 +70,9 @@ class Again(Scheduler):
             member.inflight = Say.ASSIGNED
         else:
             member.inflight = _SAYS.get(type(decision), Say.NOTHING)
+            if isinstance(decision, Planned):
+                world.replanned[member] = member.pending
+                planned.keep(world, member, decision.pending_preemption)
             member.awaited = member.awaited or isinstance(decision, Preempted)
         member.seen = decision.seen
         domain.inflight[member] = None
@@ -83,6 +95,7 @@ class Again(Scheduler):
         if queue.node is not None and member.shape is not None:
             cells = charges_of(queue.node, decision.admission, member.shape)
         world.charge(member, queue, decision.admission, cells)
+        planned.keep(world, member, decision.pending_preemption)
         world.rank(member, decision.time or world.now)
 
     # Deciding. ------------------------------------------------------------------------------
@@ -122,12 +135,14 @@ class Again(Scheduler):
         self._cycle.run(found, outcomes.accept, outcomes.preempt, now=now)
         return decided
 
-    def before_turns(self, domain: str, *, now: datetime) -> list[Decided]:
-        """What is stated of the domain for quotas that were cut and checks that passed."""
+    def before_turns(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
+        """What is stated of the domain for quotas that were cut, checks that passed, and plans to
+        preempt. ``keys``: the reservations that were looked at, in order."""
         self.wake(now=now)
         found = self._domain(domain)
         decided: list[Decided] = [*cuts.due(self._world, found, now)]
-        return decided + recheck.due(self._world, found, now)
+        members = [one for key in keys if (one := self._world.members.get(key)) is not None]
+        return decided + recheck.due(self._world, found, self._cycle, now, only=members)
 
     def refusal(self, key: Key) -> Refusal | None:
         """Why the workload is parked, or blocks its queue; None: it does not."""
@@ -169,7 +184,24 @@ def is_turn(decision: Decision) -> bool:
     """It was stated in somebody's turn, not when it was time to tell who is parked."""
     if isinstance(decision, Refused):
         return decision.refusal.reason == WAITING
-    return isinstance(decision, Assigned | Preempted)
+    return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
+
+
+def is_recheck(decision: Decision) -> bool:
+    """It was stated of a reservation, before the turns of its cycle."""
+    if isinstance(decision, Preempted):
+        return decision.planned
+    return isinstance(decision, Planned | Confirmed | Revoked)
+
+
+def rechecked(decisions: Iterable[Decision]) -> list[Key]:
+    """Which reservations were looked at when these were stated, in order."""
+    return list(
+        dict.fromkeys(
+            key_of(one.by) if isinstance(one, Preempted) else (one.namespace, one.name)
+            for one in decisions
+        )
+    )
 
 
 def turns_of(decisions: Iterable[Decision]) -> list[Turn]:

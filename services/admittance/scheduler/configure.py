@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
 from admittance.quota.catalog import domain_of_node
-from admittance.scheduler import recheck
+from admittance.scheduler import planned, recheck
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
@@ -24,6 +24,8 @@ def apply_object(
 ) -> None:
     """The object is now so; None: deleted."""
     old = world.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
+    if kind in ("ClusterQueue", "Cohort"):
+        planned.dissolve_all(world)
     touched = world.catalog.apply(kind, namespace, name, obj, revision)
     affected = world.catalog.affected
     # Decisions on their way were made from an older configuration: the controller refuses them.
@@ -41,6 +43,7 @@ def apply_object(
         _place(world, touched, kind, name, quotas=not _same_quotas(old, obj))
         for domain_name in touched:
             world.look_for_cuts(world.domains.get(domain_name))
+        planned.settle_all(world)
     for queue_name in affected:
         recheck.note_all(world, world.queue(queue_name))
     match kind:
@@ -155,9 +158,12 @@ def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: boo
             continue
         queue.domain = domain
         if before is not None:
+            for member in queue.holding:
+                before.planners.pop(member, None)
             _part(world, before, queue, domain)
         if domain is not None:
             for member in queue.holding:
+                planned.enlist(world, domain, member)
                 recheck.note(world, member)
             domain.queues[queue] = None
             domain.generation += 1

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduler import gates
-from admittance.scheduler.assign import NO_FIT, Cursor
+from admittance.scheduler.assign import NO_FIT, Assignment, Cursor
 from admittance.scheduler.classes import Scanned
 from admittance.scheduler.config import Config
 from admittance.scheduler.domain import Domain
+from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.loops import REASON as LOOP
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.memo import nominated
@@ -25,7 +27,10 @@ from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import refusal_of
 from admittance.scheduler.standing import stand
 from admittance.scheduler.tournament import in_turn
-from admittance.scheduler.turn import Accept, Entry, Outcome, Preempt, Turn
+from admittance.scheduler.turn import Accept, Checks, Entry, Outcome, Preempt, Turn
+
+DEFERS: Final = "AfterCheckPassedOrOnDemand"
+"""The preemptionPolicy of a check that wants nobody preempted before it has passed."""
 
 
 class Cycle:
@@ -95,6 +100,7 @@ class Cycle:
                 self._nominator,
                 accept,
                 preempt,
+                self._checks_of,
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,
             )
@@ -126,6 +132,18 @@ class Cycle:
         if hindrance is None and domain is not None and queue in domain.ready:
             cursor = self._cursor(domain, queue, member, self.number + 1)
         return hindrance, self._nominator.nominate(queue, member, cursor, search=search), search
+
+    def search(self, queue: Queue, member: Member) -> Search:
+        """The searches for victims of somebody that holds quota there."""
+        return self._nominator.search(queue, member)
+
+    def _checks_of(self, queue: Queue, assignment: Assignment) -> Checks:
+        """What an assignment would have to pass before it is an admission."""
+        required = self.catalog.checks_to_pass(queue.name, admission_of(queue.name, assignment))
+        if not required:
+            return Checks.NONE
+        defers = any(one.spec.preemption_policy == DEFERS for one in required.values())
+        return Checks.DEFER if defers else Checks.ANYTIME
 
     def settle(self, domain: Domain, entry: Entry, outcome: Outcome, now: datetime) -> bool:
         """Where the entry waits from now on, if it still does. True: that is news."""

@@ -145,7 +145,7 @@ class Scheduler:
                 if cut:
                     decided += cuts.due(world, domain, now)
                 if domain.rechecks:
-                    decided += recheck.due(world, domain, now)
+                    decided += recheck.due(world, domain, self._cycle, now)
                 if cut or domain.ready:
                     self._one(domain, decided, now)
                 else:

@@ -8,6 +8,7 @@ from admittance.quota.cell import Cell
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.ties import Tie
 
 
 class Domain:
@@ -16,7 +17,9 @@ class Domain:
     ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
     ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
     somebody looked whether all still fits. ``rechecks``: reservations to look at, since their last
-    check may have passed. ``idle``: cycles in a row that nothing came of.
+    check may have passed, or whom they plan to preempt may have changed. ``planners``: those that
+    plan to. ``ties``: what counts once for a planner and its victims; ``bent``: how much that is
+    depends on what else is used. ``idle``: cycles in a row that nothing came of.
     ``still``: the last of them changed nothing at all, so that the next one would go like it.
     ``version``: rises with whatever could make a difference to what a head would get: quota that
     is charged or released, who may be a victim, the configuration. ``generation``: rises with every
@@ -27,6 +30,7 @@ class Domain:
 
     __slots__ = (
         "began",
+        "bent",
         "beside",
         "cut",
         "flush",
@@ -35,12 +39,14 @@ class Domain:
         "inflight",
         "name",
         "owned",
+        "planners",
         "queues",
         "ready",
         "rechecks",
         "resting",
         "seen",
         "still",
+        "ties",
         "version",
     )
 
@@ -57,6 +63,9 @@ class Domain:
         self.flush = False
         self.cut = True
         self.rechecks: dict[Member, None] = {}
+        self.planners: dict[Member, None] = {}
+        self.ties: list[Tie] = []
+        self.bent = False
         self.idle = 0
         self.still = False
         self.version = 0

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from admittance.api.meta import Condition
 from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY, PreemptionCount
-from admittance.events.shapes import Admission, PreemptedBy
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.scheduler import gates
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Needs, Shapes
@@ -15,6 +15,8 @@ from admittance.scheduler.picture import Aside
 from admittance.workload.stored import StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+PREEMPTION_REQUIRED: Final = "PreemptionRequired"
+"""Reason of a check that is Pending, and wants the victims of its workload preempted now."""
 
 
 class Facts(NamedTuple):
@@ -22,7 +24,8 @@ class Facts(NamedTuple):
     when it is admitted; None: it is not. ``competes``: it may
     be in a queue at all. ``waits``: it may not compete before something is done about it.
     ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
-    make a difference. ``checks``: name and state of those that a reservation waits for."""
+    make a difference. ``checks``: name and state of those that a reservation waits for;
+    ``asking``: those of them that want others preempted now. ``pending``: who has to go for it."""
 
     needs: Needs
     finished: bool
@@ -42,6 +45,8 @@ class Facts(NamedTuple):
     preempted_by: PreemptedBy | None = None
     checks: tuple[tuple[str, str], ...] = ()
     closed_gate: str = ""
+    pending: PendingPreemption | None = None
+    asking: tuple[str, ...] = ()
     preemptions: tuple[PreemptionCount, ...] = ()
 
 
@@ -83,6 +88,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
             )
             break
+    waits_for_checks = holds and not _true(admitted)
     closed_gate = gates.closed(needs.gates, status.preemption_gates) if needs.gates else ""
     created = meta.creation_timestamp or LONG_AGO
     state = status.requeue_state
@@ -129,9 +135,19 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         ),
         preempted_by=status.preempted_by,
         checks=tuple([(row.name, row.state) for row in status.admission_checks])
-        if holds and status.admission_checks and not _true(admitted)
+        if waits_for_checks and status.admission_checks
         else (),
         closed_gate=closed_gate,
+        pending=status.pending_preemption if waits_for_checks else None,
+        asking=tuple(
+            [
+                row.name
+                for row in status.admission_checks
+                if row.state == "Pending" and row.reason == PREEMPTION_REQUIRED
+            ]
+        )
+        if waits_for_checks and status.pending_preemption is not None
+        else (),
         preemptions=status.preemptions,
     )
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
-from admittance.scheduler import joint, promises, recheck
+from admittance.scheduler import joint, planned, promises, recheck
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
@@ -52,6 +52,8 @@ def apply_workload(
     given = _land(world, member)
     member.said = facts.said
     member.checks = facts.checks
+    member.asking = facts.asking
+    member.reserved_at = facts.reserved_at if facts.admission is not None else None
     world.loops.note(member, facts.preemptions)
     held_before = member.charge
     waited = member.queue
@@ -66,6 +68,7 @@ def apply_workload(
         # More may have come free than what was handed on.
         given.generation += 1
         world.flush(given.domain)
+    planned.keep(world, member, facts.pending)
     member.admitted_at = facts.admitted_at
     if world.accounts is not None:
         world.accounts.heard(member, now)
@@ -97,6 +100,7 @@ def apply_workload(
             world.accounts.heard(member, now)
         world.rank(member, facts.reserved_at or now)
     recheck.note(world, member)
+    world.look_at_plans(member)
     world.requeue(member, now)
 
 
@@ -106,6 +110,8 @@ def drop(world: World, member: Member) -> None:
     promises.note(world, member, None)
     world.loops.note(member, ())
     queue = world.release(member) or given
+    planned.keep(world, member, None)
+    world.look_at_plans(member)
     if queue is not None:
         queue.generation += 1
         world.flush(queue.domain)

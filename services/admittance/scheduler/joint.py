@@ -13,6 +13,7 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from admittance.scheduler import planned
 from admittance.scheduler.picture import Charge, Member, Ranked, Say
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def end(world: World, joint: Joint) -> None:
         if ranked is not None:
             insort(charge.queue.ranked, ranked)
             giver.ranked = ranked
+        if charge.queue.domain is not None and world.planning:
+            planned.enlist(world, charge.queue.domain, giver)
+            planned.settle(world, charge.queue.domain)
         world.moved(charge.queue.domain)
     joint.given.clear()
     world.stir(joint.domain)

@@ -28,7 +28,7 @@ from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import is_indifferent
-from admittance.scheduler.victims import Victim, charge, held_by
+from admittance.scheduler.victims import Victim, put_all, take_all
 
 T = TypeVar("T")
 
@@ -172,10 +172,10 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        held = held_by(one.member for one in victims)
-        charge(held, -1)
+        going = [one.member for one in victims]
+        held = take_all(going)
         level = borrow_level(cell, amount)[0]
-        charge(held)
+        put_all(going, held)
         own = any(
             one.member.charge is not None and one.member.charge.queue is self._queue
             for one in victims

@@ -8,21 +8,37 @@ from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.quantity import render
-from admittance.events.facts import Assigned, Confirmed, Preempted, Refused, Revoked
-from admittance.events.shapes import Grounds, HandedOn, Head, Refusal, Scan, Taken
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
+from admittance.events.shapes import (
+    Grounds,
+    HandedOn,
+    Head,
+    PendingPreemption,
+    Refusal,
+    Scan,
+    Taken,
+)
 from admittance.scheduler import grounds
 from admittance.scheduler.assign import Assignment, Cursor
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.planned import keep, plan_of
 from admittance.scheduler.promises import WAITING
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import shortfall
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
 
-Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Confirmed
+Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
 """So many victims are named in a message; of the others only the number is told."""
@@ -43,9 +59,16 @@ class Outcomes:
         domain.seen = world.seen
 
     def accept(
-        self, queue: Queue, member: Member, assignment: Assignment, victims: Sequence[Victim]
+        self,
+        queue: Queue,
+        member: Member,
+        assignment: Assignment,
+        victims: Sequence[Victim],
+        *,
+        plans: bool = False,
     ) -> None:
-        """The assignment is charged, and what the victims hold is handed on with it."""
+        """The assignment is charged, and what the victims hold is handed on with it; or, with
+        plans, they are to give it up later."""
         world = self._world
         queue.remove(member)
         queue.forget_preemptor(member)
@@ -56,11 +79,16 @@ class Outcomes:
         message = ""
         scan = self._scan(member, bool(victims))
         usage = queue.lanes.told(member) if queue.lanes is not None else None
-        if victims:
+        pending: PendingPreemption | None = None
+        if plans:
+            pending = plan_of(victims, issued=False)
+            message = f"Quota reserved in ClusterQueue {queue.name}, once {named(victims)} went"
+        elif victims:
             preempts = self._handed_on(queue, member, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
             hand_on(world, self._domain, member, [one.member for one in victims])
         world.charge(member, queue, admission, list(assignment.usage.items()))
+        keep(world, member, pending)
         world.rank(member, self._now)
         self._under_way(member, Say.ASSIGNED)
         self._decided.append(
@@ -72,6 +100,7 @@ class Outcomes:
                 level=assignment.level,
                 waited_seconds=grounds.waited(member, self._now),
                 preempts=preempts,
+                pending_preemption=pending,
                 local_usage=usage,
                 scan=scan,
             )
@@ -90,7 +119,7 @@ class Outcomes:
             return False
         scans = self._scans(member)
         loops = self._world.loops
-        for victim, why, message in _reasons(queue, member, staying, assignment):
+        for victim, why, message in reasons(queue, member, staying, grounds.short(assignment)):
             self._under_way(victim.member, Say.PREEMPTED)
             self._decided.append(
                 Preempted(
@@ -115,7 +144,7 @@ class Outcomes:
     ) -> tuple[HandedOn, ...]:
         loops = self._world.loops
         found: list[HandedOn] = []
-        for victim, why, message in _reasons(queue, member, victims, assignment):
+        for victim, why, message in reasons(queue, member, victims, grounds.short(assignment)):
             other = victim.member
             found.append(
                 HandedOn(
@@ -169,12 +198,11 @@ def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
     return tuple([dict(one) for one in cursor]) if cursor is not None else ()
 
 
-def _reasons(
-    queue: Queue, preemptor: Member, victims: Sequence[Victim], assignment: Assignment
+def reasons(
+    queue: Queue, preemptor: Member, victims: Sequence[Victim], short: tuple[Taken, ...]
 ) -> Iterator[tuple[Victim, Grounds, str]]:
     """By which right and with which numbers each of them has to go, and that in words. Unless
     shares were compared, it is the same for all of one queue and priority, however many."""
-    short = grounds.short(assignment) if victims else ()
     known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
     for victim in victims:
         held = victim.member.charge

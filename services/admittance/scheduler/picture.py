@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.api.workload import PreemptionCount
-from admittance.events.shapes import Admission, PreemptedBy
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.quota.cell import Cell
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.needs import Shape
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from admittance.scheduler.joint import Joint
     from admittance.scheduler.patience import Patience
     from admittance.scheduler.queue import Queue
+    from admittance.scheduler.ties import Tie
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -39,10 +40,11 @@ class Say(IntEnum):
     ASSIGNED = 1
     REFUSED = 2
     CONFIRMED = 3
+    PLANNED = 4
     # From here on: it is to lose its quota.
-    PREEMPTED = 4
-    REVOKED = 5
-    HANDED_ON = 6
+    PREEMPTED = 5
+    REVOKED = 6
+    HANDED_ON = 7
 
 
 class Charge(NamedTuple):
@@ -77,12 +79,16 @@ class Member:
     when it is admitted; None: it is not. ``patience``: for whom it waits, that were told to go.
     ``preemptions``: who took its quota how often.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
+    ``reserved_at``: since when it holds quota, as it is written. ``pending``: who has to go before
+    it can be admitted. ``asking``: its checks that want them to go now. ``ties``: what is counted
+    once though both hold it, it and somebody whom it plans to preempt, or who plans to preempt it.
     Invariant: at most one of entry, aside, charge is set.
     """
 
     __slots__ = (
         "admitted_at",
         "aside",
+        "asking",
         "awaited",
         "charge",
         "checks",
@@ -98,6 +104,7 @@ class Member:
         "key",
         "local",
         "patience",
+        "pending",
         "preempted_by",
         "preemptions",
         "priority",
@@ -106,6 +113,7 @@ class Member:
         "ranked",
         "reclaimable",
         "requeue_at",
+        "reserved_at",
         "revision",
         "said",
         "seen",
@@ -114,6 +122,7 @@ class Member:
         "since",
         "stamp",
         "state",
+        "ties",
         "uid",
         "waits",
     )
@@ -147,6 +156,10 @@ class Member:
         self.joint: Joint | None = None
         self.patience: Patience | None = None
         self.awaited = False
+        self.reserved_at: datetime | None = None
+        self.pending: PendingPreemption | None = None
+        self.asking: tuple[str, ...] = ()
+        self.ties: list[Tie] | None = None
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
         self.inflight = Say.NOTHING

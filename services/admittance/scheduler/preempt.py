@@ -13,13 +13,24 @@ from admittance.scheduler.candidates import Offer, is_owed, lists_of, offers, wa
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.plan import Policy
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.room import Need, Taken, exceeding, fill_back, fits, lacking, may_serve
+from admittance.scheduler.room import (
+    Need,
+    Taken,
+    away,
+    back,
+    exceeding,
+    fill_back,
+    fits,
+    lacking,
+    may_serve,
+)
 from admittance.scheduler.victims import (
     IN_CLUSTER_QUEUE,
     RECLAIM_WHILE_BORROWING,
     RECLAMATION,
     Victim,
     candidates_of,
+    loosen,
 )
 
 
@@ -124,6 +135,8 @@ class _Hunt:
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
                 taken.append((Victim(member, reason), amounts))
+                if member.ties:
+                    loosen(member)
                 for cell, amount in amounts:
                     cell.charge(-amount)
                     left = lack.get(cell.fr)
@@ -134,9 +147,8 @@ class _Hunt:
                             del lack[cell.fr]
                 if not lack and fits(need, borrowing=borrowing):
                     return taken
-        for _, out in taken:
-            for cell, amount in out:
-                cell.charge(amount)
+        for one in taken:
+            back(one)
         return []
 
     def come_within(
@@ -153,9 +165,8 @@ class _Hunt:
         taken: list[Taken] = []
         if not own:
             return taken
-        for _, amounts in own:
-            for cell, amount in amounts:
-                cell.charge(-amount)
+        for one in own:
+            away(one)
         others = self._others(ordered)
 
         def has_room() -> bool:
@@ -167,21 +178,17 @@ class _Hunt:
             return True
 
         if not has_room():
-            for _, amounts in (*taken, *own):
-                for cell, amount in amounts:
-                    cell.charge(amount)
+            for one in (*taken, *own):
+                back(one)
             return []
         # Who may stay of its own queue is asked with all others gone: with as many as that needs.
         for index in range(len(own) - 2, -1, -1):
-            amounts = own[index][1]
-            for cell, amount in amounts:
-                cell.charge(amount)
+            back(own[index])
             if not exceeding(need) and has_room():
                 own[index] = own[-1]
                 own.pop()
             else:
-                for cell, amount in amounts:
-                    cell.charge(-amount)
+                away(own[index])
         return taken + own
 
     def _least_of_own(
@@ -220,9 +227,9 @@ class _Hunt:
                 if self._is_open(held.queue):
                     asked = self._asked_of(held.queue)
                     amounts = [one for one in held.cells if one[0] in asked]
-                    for cell, amount in amounts:
-                        cell.charge(-amount)
-                    yield Victim(member, RECLAMATION), amounts
+                    found = Victim(member, RECLAMATION), amounts
+                    away(found)
+                    yield found
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
         """The cells of the queue for what is asked for."""

@@ -7,17 +7,20 @@ Nothing is charged by a confirmation, so that as many go into one batch as there
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from admittance.events.facts import Confirmed, Revoked
+from admittance.events.facts import Confirmed
+from admittance.events.shapes import PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.scheduler import cuts
+from admittance.scheduler.cycle import Cycle
 from admittance.scheduler.domain import Domain
+from admittance.scheduler.outcomes import Decided
 from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.pursuit import READY, pursue, replan
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.world import World
-
-READY = "Ready"
 
 
 def note(world: World, member: Member) -> None:
@@ -25,7 +28,9 @@ def note(world: World, member: Member) -> None:
     charge = member.charge
     if charge is None or world.config.as_kueue:
         return
-    if member.state == "QuotaReserved" and has_passed(world.catalog, member):
+    if member.state == "QuotaReserved" and (
+        member.pending is not None or has_passed(world.catalog, member)
+    ):
         world.look_again(member)
     elif charge.queue.domain is not None:
         charge.queue.domain.rechecks.pop(member, None)
@@ -69,30 +74,51 @@ def may_go_on(world: World, member: Member) -> bool:
     return flavors <= catalog.flavors.keys() and checks.keys() <= catalog.checks.keys()
 
 
-def due(world: World, domain: Domain, now: datetime) -> list[Confirmed | Revoked]:
-    """What is to be stated of reservations that have passed their checks; each is on its way from
-    now on. Whoever has to wait for others to leave is looked at again when they have."""
-    stated: list[Confirmed | Revoked] = []
-    unsure: list[Member] = []
-    for member in list(domain.rechecks):
+def due(
+    world: World,
+    domain: Domain,
+    cycle: Cycle,
+    now: datetime,
+    only: Sequence[Member] | None = None,
+) -> list[Decided]:
+    """What is to be stated of reservations that have passed their checks, or plan to preempt; each
+    is on its way from now on. Whoever has to wait for others to leave is looked at again when they
+    have. ``only``: of these, in this order."""
+    stated: list[Decided] = []
+    waiting: list[Member] = []
+    unsure = False
+    for member in list(domain.rechecks) if only is None else only:
         charge = member.charge
-        del domain.rechecks[member]
+        domain.rechecks.pop(member, None)
         if charge is None or charge.queue.domain is not domain or member.inflight:
             continue
-        if member.state != "QuotaReserved" or not has_passed(world.catalog, member):
+        if member.state != "QuotaReserved" or not may_go_on(world, member):
             continue
-        if not may_go_on(world, member):
+        passed = has_passed(world.catalog, member)
+        if member.pending is not None:
+            if domain in world.joints:
+                # Who is a victim for whom is not certain yet.
+                waiting.append(member)
+                continue
+            pursued = pursue(world, domain, cycle, member, now)
+            if pursued is not None:
+                stated += pursued
+                continue
+            if not passed:
+                stated.append(replan(world, domain, member, PendingPreemption(), now))
+        if not passed:
             continue
         if cuts.offered_no_more(member) or cuts.burdened(member, guilty=False) is not None:
-            unsure.append(member)
+            unsure = True
+            waiting.append(member)
         else:
             stated.append(_confirmed(world, domain, member, now))
     if unsure:
         # The same question as after an edit, so that no more go than need be.
         stated += cuts.due(world, domain, now)
-        for member in unsure:
-            if not member.inflight:
-                domain.rechecks[member] = None
+    for member in waiting:
+        if not member.inflight:
+            domain.rechecks[member] = None
     return stated
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from admittance.quota.amounts import minus, plus
 from admittance.quota.cell import Cell, FlavorResource, available, is_over
 from admittance.scheduler.picture import Ranked
-from admittance.scheduler.victims import Victim, hold
+from admittance.scheduler.victims import Victim, fasten, hold, loosen
 
 Need = Mapping[Cell, int]
 """What a preemptor asks for in all, per cell of its queue."""
@@ -82,14 +82,19 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
     index = len(taken) - 2
     many = index + 1
     while index >= 0:
-        if _cannot_stay(taken[index][1], spare, shared):
+        victim, amounts = taken[index]
+        if not victim.member.ties and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
         # Where so many have room together, each has after those before it: mostly all, or few.
         many = min(many, index + 1)
-        back = _total(taken[index - many + 1 : index + 1])
-        for cell, amount in back.items():
+        some = taken[index - many + 1 : index + 1]
+        total = _total(some)
+        for cell, amount in total.items():
             cell.charge(amount)
+        for victim, _ in some:
+            if victim.member.ties:
+                fasten(victim.member)
         if fits(need, borrowing=borrowing):
             for at in range(index, index - many, -1):
                 taken[at] = taken[-1]
@@ -98,16 +103,36 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
             many *= 2
             spare = _spare(need)
         else:
-            for cell, amount in back.items():
+            for cell, amount in total.items():
                 cell.charge(-amount)
+            for victim, _ in some:
+                if victim.member.ties:
+                    loosen(victim.member)
             if many == 1:
                 index -= 1
             else:
                 many //= 2
-    for _, amounts in taken:
-        for cell, amount in amounts:
-            cell.charge(amount)
+    for one in taken:
+        back(one)
     return [victim for victim, _ in taken]
+
+
+def away(taken: Taken) -> None:
+    """Takes the victim out of the picture."""
+    victim, amounts = taken
+    for cell, amount in amounts:
+        cell.charge(-amount)
+    if victim.member.ties:
+        loosen(victim.member)
+
+
+def back(taken: Taken) -> None:
+    """Undoes `away`."""
+    victim, amounts = taken
+    for cell, amount in amounts:
+        cell.charge(amount)
+    if victim.member.ties:
+        fasten(victim.member)
 
 
 def _total(taken: Iterable[Taken]) -> dict[Cell, int]:

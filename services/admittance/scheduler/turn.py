@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from typing import Protocol
 
 from admittance.quota.cell import Cell
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment
@@ -15,10 +16,34 @@ from admittance.scheduler.nominate import Nomination, Nominator
 from admittance.scheduler.picture import Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import fits
-from admittance.scheduler.victims import Victim, charge, held_by, put_back, take_out
+from admittance.scheduler.victims import Victim, put_all, put_back, take_all, take_out
 
-Accept = Callable[[Queue, Member, Assignment, Sequence[Victim]], None]
-"""Takes the assignment: charges it, and says so. What the victims hold is handed on with it."""
+
+class Accept(Protocol):
+    """Takes the assignment: charges it, and says so. What the victims hold is handed on with it;
+    or, with plans, they are to give it up later."""
+
+    def __call__(
+        self,
+        queue: Queue,
+        member: Member,
+        assignment: Assignment,
+        victims: Sequence[Victim],
+        *,
+        plans: bool = False,
+    ) -> None: ...
+
+
+class Checks(IntEnum):
+    """What is required of an assignment before it is an admission. DEFER: some check wants nobody
+    preempted before it has passed."""
+
+    NONE = 0
+    ANYTIME = 1
+    DEFER = 2
+
+
+ChecksOf = Callable[[Queue, Assignment], Checks]
 
 Preempt = Callable[[Queue, Member, Sequence[Victim], Assignment], bool]
 """Tells the victims to go, those that have not been told yet, for what would be assigned; without
@@ -68,10 +93,12 @@ class Turn:
         nominator: Nominator,
         accept: Accept,
         preempt: Preempt,
+        checks_of: ChecksOf,
         *,
         as_kueue: bool = False,
         by_shares: bool = False,
     ) -> None:
+        self._checks_of = checks_of
         self._nominator = nominator
         self._accept = accept
         self._preempt = preempt
@@ -121,12 +148,15 @@ class Turn:
             return Outcome.SKIPPED
         if assignment.mode == FIT:
             return self._admit(entry) if self._fits_now(entry) else Outcome.LATER
-        if self._merely_reserved(entry):
+        checks = Checks.NONE if self._as_kueue else self._checks_of(entry.queue, assignment)
+        if checks is not Checks.DEFER and self._merely_reserved(entry):
             if self._handed_on is not None:
                 return Outcome.LATER
             if self._fits_now(entry):
                 self._handed_on = entry
                 return self._admit(entry)
+        if checks is not Checks.NONE:
+            return self._plan(entry)
         for one in entry.victims:
             if one.member not in self._claimed:
                 self._claimed[one.member] = None
@@ -156,9 +186,20 @@ class Turn:
             for member in self._claimed:
                 put_back(member)
 
-    def _admit(self, entry: Entry) -> Outcome:
+    def _plan(self, entry: Entry) -> Outcome:
+        """It is reserved before its victims have gone: its checks come first, or at the same
+        time."""
+        moving = [one.member for one in entry.victims if one.member.inflight]
+        for member in moving:
+            # Whether it holds quota, and since when, is not written yet. It stirs when it lands.
+            member.awaited = True
+        if moving or not self._fits_now(entry):
+            return Outcome.LATER
+        return self._admit(entry, plans=True)
+
+    def _admit(self, entry: Entry, *, plans: bool = False) -> Outcome:
         self._put_back()
-        self._accept(entry.queue, entry.member, entry.assignment, entry.victims)
+        self._accept(entry.queue, entry.member, entry.assignment, entry.victims, plans=plans)
         self._accepted.append(entry.member)
         return Outcome.ACCEPTED
 
@@ -173,10 +214,10 @@ class Turn:
             # Nothing has moved since its victims were found to make room enough.
             return True
         self._take_out()
-        going = held_by(one.member for one in entry.victims if one.member not in self._claimed)
-        charge(going, -1)
+        going = [one.member for one in entry.victims if one.member not in self._claimed]
+        held = take_all(going)
         has_room = fits(entry.assignment.usage, borrowing=True)
-        charge(going)
+        put_all(going, held)
         return has_room
 
     def _fits_now(self, entry: Entry) -> bool:
@@ -187,15 +228,15 @@ class Turn:
         self._put_back()
         for cell, amount in self._held:
             cell.charge(-amount)
-        going = held_by(one.member for one in entry.victims)
-        charge(going, -1)
+        going = [one.member for one in entry.victims]
+        held = take_all(going)
         has_room = fits(entry.assignment.usage, borrowing=True)
         handed_on = self._handed_on.member.joint if self._handed_on is not None else None
         if has_room and handed_on is not None:
             handed_on.turn_back()
             has_room = fits(entry.assignment.usage, borrowing=True)
             handed_on.turn_back(again=True)
-        charge(going)
+        put_all(going, held)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room

@@ -155,6 +155,37 @@ def lenders_below(
             yield from lenders_below(below, skip, contested)
 
 
+def take_all(members: Iterable[Member]) -> dict[Cell, int]:
+    """As if none of them held anything, in one piece; to be undone by `put_all`."""
+    gone = list(members)
+    total = held_by(gone)
+    charge(total, -1)
+    for member in gone:
+        if member.ties:
+            loosen(member)
+    return total
+
+
+def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
+    """Undoes `take_all` of the same."""
+    charge(total)
+    for member in members:
+        if member.ties:
+            fasten(member)
+
+
+def loosen(member: Member) -> None:
+    """What counts only once for it and another counts for the other."""
+    for tie in member.ties or ():
+        tie.loosen(member)
+
+
+def fasten(member: Member) -> None:
+    """Undoes `loosen`."""
+    for tie in member.ties or ():
+        tie.fasten(member)
+
+
 def held_by(members: Iterable[Member]) -> dict[Cell, int]:
     """What the members hold together. Charging is additive, so it can be taken out in one piece
     per cell, and put back by `charge`."""
@@ -177,6 +208,8 @@ def take_out(member: Member) -> None:
     assert member.charge is not None
     for cell, amount in member.charge.cells:
         cell.charge(-amount)
+    if member.ties:
+        loosen(member)
 
 
 def put_back(member: Member) -> None:
@@ -184,6 +217,8 @@ def put_back(member: Member) -> None:
     assert member.charge is not None
     for cell, amount in member.charge.cells:
         cell.charge(amount)
+    if member.ties:
+        fasten(member)
 
 
 def hold(candidates: Iterable[Ranked], fr: FlavorResource, amount: int) -> bool:

@@ -6,10 +6,10 @@ from datetime import datetime
 from heapq import heappush
 from typing import Any
 
-from admittance.events.shapes import Admission, ConsumedUsage
+from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
-from admittance.scheduler import joint, promises
+from admittance.scheduler import joint, planned, promises
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.classes import Loud
 from admittance.scheduler.config import Config
@@ -20,7 +20,7 @@ from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Queue
 
-_MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED})
+_MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED, Say.PLANNED})
 """What a head would get is the same whether these are on their way or not."""
 
 
@@ -31,7 +31,9 @@ class World:
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
     ``loud``: whom to tell why they wait, and when; ``refusing``: to whom that is on its way.
     ``promises``: who had to go, by the uid of whom they went for. ``joints``: the domains where
-    quota is being handed on, and the decision.
+    quota is being handed on, and the decision. ``planned``: who plans to preempt them, by the name
+    of the victims; ``planning``: the domains of those; ``replanned``: the plans that they had,
+    while other ones are on their way.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
     that was heard of. ``loops``: who took quota from whom how often.
     """
@@ -51,6 +53,9 @@ class World:
         self.refusing: dict[Member, None] = {}
         self.promises: dict[str, dict[Member, None]] = {}
         self.joints: dict[Domain, joint.Joint] = {}
+        self.planned: dict[Key, dict[Member, None]] = {}
+        self.planning: dict[Domain, None] = {}
+        self.replanned: dict[Member, PendingPreemption | None] = {}
         self.seen = 0
         self.now = LONG_AGO
         self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
@@ -172,7 +177,13 @@ class World:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
         queue.holding[member] = None
-        self.moved(queue.domain)
+        domain = queue.domain
+        if domain is not None:
+            if member.pending is not None:
+                planned.enlist(self, domain, member)
+            if domain.bent or (self.planning and self._is_in_a_plan(member)):
+                planned.settle(self, domain)
+        self.moved(domain)
         if self.accounts is not None:
             self.accounts.heard(member, self.now, anew=True)
 
@@ -188,16 +199,32 @@ class World:
         held = member.charge
         if held is None:
             return None
+        domain = held.queue.domain
+        tied = domain is not None and (domain.bent or member.ties is not None)
+        if domain is not None and tied:
+            planned.dissolve(domain)
         for cell, amount in held.cells:
             cell.charge(-amount)
         member.charge = None
         held.queue.holding.pop(member, None)
+        if domain is not None:
+            domain.planners.pop(member, None)
+            if tied:
+                planned.settle(self, domain)
         if member.ranked is not None:
             held.queue.unrank(member)
         self.moved(held.queue.domain)
         if self.accounts is not None:
             self.accounts.heard(member, self.now)
         return held.queue
+
+    def _is_in_a_plan(self, member: Member) -> bool:
+        return member.pending is not None or member.key in self.planned
+
+    def look_at_plans(self, victim: Member) -> None:
+        """What is planned with the victim may have changed: look, before the next cycle."""
+        for planner in self.planned.get(victim.key, ()):
+            self.look_again(planner)
 
     # What is on its way. --------------------------------------------------------------------
 
@@ -225,6 +252,9 @@ class World:
             self.look_for_cuts(domain)
         if member.inflight not in _MOVES_NOTHING:
             self.moved(domain)
+        if self.planned:
+            self.look_at_plans(member)
+        self.replanned.pop(member, None)
         member.inflight = Say.NOTHING
         self.refusing.pop(member, None)
         if domain is not None:
@@ -238,14 +268,18 @@ class World:
         was = member.inflight
         if not was:
             return
+        before = self.replanned.get(member)
         self.landed(member, domain)
         if was is Say.ASSIGNED:
             self.release(member)
+            planned.keep(self, member, None)
             if member.joint is not None:
                 joint.end(self, member.joint)
             self.flush(domain)
             self.requeue(member, now)
-        elif was is Say.CONFIRMED:
+        elif was in (Say.CONFIRMED, Say.PLANNED):
+            if was is Say.PLANNED:
+                planned.keep(self, member, before)
             self.look_again(member)
         elif was in (Say.PREEMPTED, Say.REVOKED):
             # Whoever preempted it looks for room anew.

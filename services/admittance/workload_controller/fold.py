@@ -45,6 +45,7 @@ machines, and must be said before the workload moves on."""
 _MUST_MOVE: Final = (
     facts.Assigned,
     facts.Refused,
+    facts.Planned,
     facts.Confirmed,
     facts.Revoked,
     facts.Preempted,

@@ -251,7 +251,7 @@ def test_a_stopped_flavor_lends_its_quota_and_gives_up_nobody() -> None:
 
 def about_to_preempt() -> tuple[Life, facts.Decision]:
     """high has chosen low; nobody has heard of it yet."""
-    life = a_life()
+    life = a_life(admissionChecks=[])
     admitted(life, "low", cpu="8", priority=-1)
     life.submit("high", "cq", "8", priority=1)
     told = life.cycle(apply=False)
@@ -275,7 +275,7 @@ def test_a_preemptor_that_sank_before_its_victim_heard_of_it_changes_nothing_any
     life.say(facts.Reprioritized, "high", priority=-5)
     life.apply(decision)
     life.settle()
-    assert "QuotaReserved" in life.phases("low", "high")
+    assert "Admitted" in life.phases("low", "high")
 
 
 @pytest.mark.parametrize(("low", "high"), [(5, 1), (-1, -5), (5, -5), (0, 0)])
@@ -292,8 +292,8 @@ def test_whatever_becomes_of_priorities_while_the_victim_stops_the_higher_has_th
     assert life.phase("low") == "Evicting"
     life.stop("low")
     life.settle()
-    assert sorted(life.phases("low", "high")) == ["Pending", "QuotaReserved"]
-    assert life.phase("low" if low > high else "high") == "QuotaReserved"
+    assert sorted(life.phases("low", "high")) == ["Admitted", "Pending"]
+    assert life.phase("low" if low > high else "high") == "Admitted"
 
 
 @pytest.mark.parametrize("who", ["low", "high"])
@@ -309,7 +309,7 @@ def test_whoever_of_the_two_leaves_meanwhile_nobody_is_stuck(who: str, how: Any)
         life.stop("low")
     life.settle()
     other = "high" if who == "low" else "low"
-    assert life.phases(other, "next") == ["QuotaReserved", "QuotaReserved"]
+    assert life.phases(other, "next") == ["Admitted", "Admitted"]
     assert usage(life, "cq") == 9
 
 

@@ -149,8 +149,8 @@ def test_a_giver_that_moved_is_charged_as_it_stands_and_the_others_when_the_deci
     story.change("high")
     assert reserved(story) == 10_000
     assert picture(story)["held"] == {"cq": ["a", "b"]}
-    assert story.cycle(confirm=False) == []
-    assert sorted(one.name for one in story.preempted) == ["a", "b"]
+    assert story.cycle(confirm=False) == ["high"]
+    assert (planned(story), story.decided[0].preempts) == (["a", "b"], ())
 
 
 @pytest.mark.parametrize("how", ["finish", "gone"])
@@ -173,13 +173,17 @@ def test_a_preemptor_that_is_deleted_meanwhile_gets_nothing() -> None:
     assert picture(story) == before
 
 
-def test_one_that_runs_among_them_stops_first_so_all_are_told_to_go() -> None:
+def planned(story: Story) -> list[str]:
+    pending = story.decided[0].pending_preemption
+    return sorted(one.name for one in pending.victims) if pending is not None else []
+
+
+def test_one_that_runs_among_them_stops_first_so_nothing_is_handed_on() -> None:
     story = a_story()
     story.change("mid", conditions={"Admitted": (True, "Admitted")})
     story.respec("high", podSets=_pods("10"))
-    assert story.cycle(confirm=False) == []
-    assert sorted(one.name for one in story.preempted) == ["low", "mid"]
-    assert [one.name for one in story.waiting] == ["high"]
+    assert story.cycle(confirm=False) == ["high"]
+    assert (planned(story), story.decided[0].preempts) == (["low", "mid"], ())
 
 
 def _pods(cpu: str) -> list[dict[str, Any]]:
