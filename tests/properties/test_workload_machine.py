@@ -1,0 +1,282 @@
+"""Whatever happens to a workload, in whatever order and how late: it takes no way that the table of
+moves does not have, the invariants of LIFECYCLE 1.4 hold in every revision, a verdict that is said
+twice counts once, and there is always a way back.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import permutations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from admittance.api.checks import RetryStrategy
+from admittance.events import facts
+from admittance.events.shapes import PodSetUpdate, Refusal
+from admittance.workload.change import Outcome
+from admittance.workload.due import Kind, due_times
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.phase import Phase, is_stopping
+from admittance.workload.stored import decode, encode
+from admittance.workload.surroundings import CheckRules
+
+from builders import Around
+from lives import HOLD, ME, STOP, Life
+
+WIDE = ("a", "b")
+FLAVORS = {"default": (), "spot": ("s",), "other": ("a", "t")}
+NAMES = ("a", "b", "s", "t", "nobody")
+RULES = (
+    CheckRules("a", "ctl-a", timeout_seconds=40),
+    CheckRules("b", "ctl-b", retry=RetryStrategy(strategy="backoff", base_delay="5s", jitter=0.5)),
+    CheckRules("s", "ctl-s", retry=RetryStrategy(base_delay="7s", max_retries=2)),
+    CheckRules("t", "ctl-t", timeout_seconds=20),
+)
+READY = PodsReadyLimits(
+    timeout=timedelta(seconds=15), recovery=timedelta(seconds=9), backoff_limit=2, backoff_base=8
+)
+UPDATES = {
+    "none": (),
+    "zone a": (PodSetUpdate(name="main", labels={"zone": "a"}),),
+    "zone b": (PodSetUpdate(name="main", labels={"zone": "b"}),),
+}
+
+checks = st.sampled_from(NAMES)
+delays = st.sampled_from([None, None, 0, 3, 20, 100_000_000])
+ages = st.sampled_from([0, 0, 0, 0, 1, 1, 2, 5, -1])
+
+
+class WorkloadMachine(RuleBasedStateMachine):
+    """One workload, all facts there are, and a clock that never goes back."""
+
+    @initialize(gate=st.booleans(), limited=st.booleans(), longest=st.sampled_from([None, 30]))
+    def begin(self, gate: bool, limited: bool, longest: int | None) -> None:
+        limits = Limits(
+            pods_ready=READY if limited else None,
+            drain=timedelta(seconds=50),
+            check_delay=timedelta(seconds=200),
+            requeue_after=gate,
+        )
+        around = Around(WIDE, limits=limits, rules=RULES)
+        around.per_flavor = dict(FLAVORS)
+        more = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
+        self.life = Life(around, **more)
+
+    @property
+    def lives(self) -> bool:
+        return self.life.workload is not None
+
+    @precondition(lambda self: self.lives)
+    @rule(
+        check=checks,
+        state=st.sampled_from(["Pending", "Ready", "Ready", "Retry", "Retry", "Rejected", "Maybe"]),
+        after=delays,
+        ago=ages,
+        updates=st.sampled_from(sorted(UPDATES)),
+        foreign=st.sampled_from([False] * 9 + [True]),
+        why=st.sampled_from(["", "PreemptionRequired"]),
+    )
+    def a_check_judges(
+        self,
+        check: str,
+        state: str,
+        after: int | None,
+        ago: int,
+        updates: str,
+        foreign: bool,
+        why: str,
+    ) -> None:
+        for again in (False, True):
+            before = self.life.workload
+            self.life.verdict(
+                check,
+                state,
+                after,
+                cycle=self.life.status.admission_cycle - ago if not again else self.judged,
+                controller="somebody" if foreign else None,
+                pod_set_updates=UPDATES[updates] if state == "Ready" else (),
+                reason=why,
+            )
+            self.judged = before.status.admission_cycle - ago if before and not again else 0
+            if foreign or state == "Maybe" or again:
+                assert self.life.outcome is not Outcome.APPLIED
+                assert self.life.workload is before
+                assert self.life.reason
+
+    @precondition(lambda self: self.lives)
+    @rule()
+    def all_checks_pass(self) -> None:
+        for name in sorted(self.life.states):
+            self.life.verdict(name, "Ready")
+        self.life.confirmed()
+
+    @precondition(lambda self: self.lives)
+    @rule(flavor=st.sampled_from(sorted(FLAVORS)))
+    def the_scheduler_assigns(self, flavor: str) -> None:
+        if self.life.phase is Phase.PENDING and self.life.around.stopped is None:
+            self.life.assigned(flavor)
+
+    @precondition(lambda self: self.lives)
+    @rule(how=st.sampled_from(["confirm", "revoke", "preempt", "refuse"]))
+    def the_scheduler_decides(self, how: str) -> None:
+        common = {**ME, "revision": self.life.revision, "seen": 0, "domain": "queue-cq"}
+        match how:
+            case "confirm":
+                self.life.confirmed()
+            case "revoke":
+                self.life.happens(facts.Revoked(**common, reason="QuotaChanged"))
+            case "preempt":
+                self.life.preempted()
+            case "refuse":
+                why = Refusal(reason="WaitingForQuota", message="m")
+                self.life.happens(facts.Refused(**common, refusal=why))
+
+    @precondition(lambda self: self.lives)
+    @rule(how=st.sampled_from(["ready", "not ready", "stopped", "stopped", "lost", "old"]))
+    def the_runner_reports(self, how: str) -> None:
+        match how:
+            case "ready" | "not ready":
+                self.life.ready(ready=how == "ready")
+            case "stopped":
+                self.life.stopped()
+            case "lost":
+                at = self.life.status.admitted_revision
+                self.life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+            case "old":
+                before = self.life.workload
+                self.life.happens(facts.Stopped(**ME, revision=1))
+                self.life.happens(facts.Finished(**ME, revision=1))
+                assert self.life.workload is before
+
+    @precondition(lambda self: self.lives)
+    @rule(how=st.sampled_from(["off", "on", "on", "hold", "let go", "priority"]))
+    def the_user_asks(self, how: str) -> None:
+        match how:
+            case "off":
+                self.life.off()
+            case "on":
+                self.life.on()
+            case "hold":
+                self.life.happens(facts.Held(**ME))
+            case "let go":
+                self.life.happens(facts.Released(**ME))
+            case "priority":
+                self.life.happens(facts.Reprioritized(**ME, priority=self.life.revision))
+
+    @precondition(lambda self: self.lives)
+    @rule(kind=st.sampled_from(["finish", "delete"]), really=st.sampled_from([False] * 7 + [True]))
+    def it_ends(self, kind: str, really: bool) -> None:
+        if really:
+            self.life.happens((facts.Finished if kind == "finish" else facts.Deleted)(**ME))
+
+    @precondition(lambda self: not self.lives)
+    @rule()
+    def a_namesake_comes(self) -> None:
+        self.life = Life(self.life.around, now=self.life.now)
+
+    @precondition(lambda self: self.lives)
+    @rule(
+        wide=st.sampled_from([WIDE, WIDE, ("a",), ("b", "t"), ()]),
+        spot=st.sampled_from([("s",), (), ("s", "t")]),
+        hindrance=st.sampled_from([None, None, None, HOLD, STOP]),
+    )
+    def the_queue_changes(self, wide: tuple[str, ...], spot: tuple[str, ...], hindrance) -> None:  # type: ignore[no-untyped-def]
+        self.life.around.checks = wide
+        self.life.around.per_flavor = {**FLAVORS, "spot": spot}
+        self.life.stops(hindrance)
+
+    @precondition(lambda self: self.lives)
+    @rule(seconds=st.sampled_from([0.5, 1, 6, 25, 120]))
+    def time_passes(self, seconds: float) -> None:
+        self.life.later(seconds)
+
+    @precondition(lambda self: self.lives)
+    @rule(kind=st.sampled_from([*map(str, Kind), "nothing"]))
+    def a_timer_fires_early(self, kind: str) -> None:
+        times = due_times(self.life.stored, self.life.now, self.life.around)
+        early = kind not in times or times[Kind(kind)] > self.life.now
+        before = self.life.workload
+        self.life.due(kind)
+        if early:
+            assert self.life.workload is before
+
+    @precondition(lambda self: self.lives)
+    @rule()
+    def the_next_timer_fires(self) -> None:
+        times = due_times(self.life.stored, self.life.now, self.life.around)
+        if times:
+            kind, at = min(times.items(), key=lambda one: one[1])
+            self.life.now = max(at, self.life.now)
+            self.life.due(kind)
+            assert self.life.outcome is Outcome.APPLIED, self.life.reason
+
+    @precondition(lambda self: self.lives)
+    @invariant()
+    def it_is_stored_as_it_is(self) -> None:
+        written = encode(self.life.stored)
+        assert encode(decode(written)) == written
+
+    def teardown(self) -> None:
+        """However it stands now, it can be brought to run, unless it has ended."""
+        if not hasattr(self, "life") or not self.lives:
+            return
+        life = self.life
+        if life.phase is Phase.FINISHED:
+            return
+        if life.stored.metadata.deletion_timestamp is not None:
+            life.stopped()
+            assert life.workload is None
+            return
+        life.stops(None)
+        life.on()
+        if is_stopping(life.stored):
+            life.stopped()
+        life.stops(None)
+        life.happens(facts.Released(**ME))
+        if life.phase is Phase.BACKOFF:
+            life.later(100_000).due()
+        if life.phase is Phase.PENDING:
+            life.assigned()
+        for name in sorted(life.states):
+            life.verdict(name, "Ready")
+        life.confirmed()
+        if life.phase is not Phase.RUNNING:
+            assert life.phase is Phase.ADMITTED
+
+
+TestWorkloadMachine = WorkloadMachine.TestCase
+TestWorkloadMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+VERDICTS = {
+    "Rejected": ("Rejected", None),
+    "Retry +60": ("Retry", 60),
+    "Retry": ("Retry", None),
+    "Pending": ("Pending", None),
+    "Ready": ("Ready", None),
+}
+
+
+@pytest.mark.scenario("A5", "A6")
+@given(said=st.lists(st.sampled_from(sorted(VERDICTS)), min_size=2, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_in_whatever_order_verdicts_of_one_batch_come_the_gravest_wins(said: list[str]) -> None:
+    found = set()
+    for order in permutations(range(len(said))):
+        life = Life(Around([f"c{index}" for index in range(len(said))])).assigned()
+        for index in order:
+            state, after = VERDICTS[said[index]]
+            life.verdict(f"c{index}", state, after, cycle=0)
+        life.confirmed()
+        found.add(life.phase)
+    want = Phase.ADMITTED
+    for word, phase in (
+        ("Pending", Phase.QUOTA_RESERVED),
+        ("Retry", Phase.PENDING),
+        ("Retry +60", Phase.BACKOFF),
+        ("Rejected", Phase.REJECTED),
+    ):
+        want = phase if word in said else want
+    assert found == {want}
