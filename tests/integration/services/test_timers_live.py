@@ -168,6 +168,7 @@ def town(bus: Bus, fleet: Fleet) -> Town:
     return Town(bus, fleet)
 
 
+@pytest.mark.scenario("L3")
 async def test_a_workload_that_is_put_off_competes_again_then_and_not_before(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
@@ -200,6 +201,7 @@ async def _is(coming: Any, expected: datetime) -> bool:
 
 
 @pytest.mark.scenario("L26")
+@pytest.mark.scenario("L26")
 async def test_deleted_during_the_wait_no_timer_is_left(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
@@ -215,6 +217,7 @@ async def _empty(town: Town) -> bool:
     return not await town.standing()
 
 
+@pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 @pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
 async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_end(
@@ -238,6 +241,7 @@ async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_e
 
 
 @pytest.mark.scenario("L16")
+@pytest.mark.scenario("L16")
 async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end(
     town: Town, nats_server: TestServer
 ) -> None:
@@ -254,6 +258,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end
     assert requeued[0] >= until
 
 
+@pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 async def test_what_came_due_while_nobody_was_there_is_dealt_with_once(town: Town) -> None:
     await town.start()
@@ -314,6 +319,24 @@ async def test_a_purged_schedule_whose_time_comes_is_missed_and_set_anew(town: T
     one = await town.back()
     assert retries(one) == 1
     assert (await town.stories("requeued"))[0] >= until
+    assert (await town.serving()).again == 1
+
+
+async def test_a_schedule_that_fires_too_early_wakes_nobody_and_is_set_anew(town: Town) -> None:
+    """As an instance would leave it that slept through a takeover."""
+    await town.start()
+    await submit(town.bus, [a_job()])
+    one = await town.reserved()
+    until = await town.put_off(3)
+    await town.stands()
+    early = clock.now() + timedelta(seconds=0.2)
+    due = {"namespace": "ns", "name": "w", "uid": one.metadata.uid, "kind": "requeue", "at": early}
+    data = msgspec.json.encode(due)
+    await town.bus.publish(timers.schedule_message("requeue", "ns", "w", early, data))
+    assert retries(await town.back()) == 1
+    requeued = await town.stories("requeued")
+    assert len(requeued) == 1
+    assert requeued[0] >= until
     assert (await town.serving()).again == 1
 
 
