@@ -6,9 +6,9 @@ workload itself, so that a check that says otherwise moves them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.retry_timer.slots import Name, Slot, Want
 from admittance.workload.due import due_times
@@ -17,6 +17,7 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.surroundings import CheckRules
 
 Changed = tuple[Slot, Want | None]
+_NOTHING: Final[Mapping[str, Want]] = {}
 
 
 class _Asked:
@@ -43,9 +44,9 @@ class Wanted:
     or by a newer version: they wait for nothing here."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
         self._rules: dict[str, CheckRules] = {}
-        self._times: dict[Name, dict[str, Want]] = {}
+        self._asked = _Asked(limits, self._rules)
+        self._times: dict[Name, Mapping[str, Want]] = {}
         self._kept: dict[Name, _Kept] = {}
         self._by_check: dict[str, set[Name]] = {}
         self.unreadable: dict[Name, str] = {}
@@ -55,17 +56,21 @@ class Wanted:
     ) -> Iterator[Changed]:
         """The workload is now so (None: there is none): the slots whose time it moves."""
         self._forget(name)
-        times: dict[str, Want] = {}
+        times = _NOTHING
         if workload is not None:
-            asked = _Asked(self._limits, self._rules)
+            asked = self._asked
             times = self._times_of(name, workload, revision, now, asked)
             if asked.names:
                 self._kept[name] = _Kept(workload, revision, frozenset(asked.names))
                 for check in asked.names:
                     self._by_check.setdefault(check, set()).add(name)
-        before = self._times.pop(name, {})
+                asked.names.clear()
+        before = self._times.pop(name, _NOTHING)
         if times:
             self._times[name] = times
+        elif not before:
+            # As most writes about workloads: nothing is waited for.
+            return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
             if old is None or new is None or old.stands != new.stands:
@@ -90,7 +95,7 @@ class Wanted:
 
     def _times_of(
         self, name: Name, workload: StoredWorkload, revision: int, now: datetime, asked: _Asked
-    ) -> dict[str, Want]:
+    ) -> Mapping[str, Want]:
         try:
             return {
                 str(kind): Want(_aware(at), workload.metadata.uid, revision)
@@ -100,7 +105,7 @@ class Wanted:
             # Beyond the end of all calendars, or with and without a zone. One object that is so
             # must not take the time from all others.
             self.unreadable[name] = str(error)
-            return {}
+            return _NOTHING
 
     def _forget(self, name: Name) -> None:
         self.unreadable.pop(name, None)
