@@ -76,6 +76,11 @@ def no_wait(state: RequeueState | None) -> RequeueState | None:
 # What people read. ----------------------------------------------------------------------
 
 
+def quoted(check: str, why: str) -> str:
+    """A check with what its controller said."""
+    return f'"{check}" ({why})' if why else f'"{check}"'
+
+
 def spoken(workload: StoredWorkload) -> str:
     """Which checks said Retry and why, until when that holds, and who decides it."""
     retrying = sorted(
@@ -85,7 +90,7 @@ def spoken(workload: StoredWorkload) -> str:
     if not retrying:
         return _next_attempt(workload)
     s = "s" if len(retrying) > 1 else ""
-    said = "; ".join(f'"{row.name}" ({row.message})' for row in retrying)
+    said = "; ".join(quoted(row.name, row.message) for row in retrying)
     until = _next_attempt(workload)
     why = f"AdmissionCheck{s} in Retry state: {said}"[: MESSAGE_MAX - len(until) - 32]
     return f"{why}. {until}" if until else why

@@ -1,0 +1,199 @@
+"""Verdicts that come after the reservation they judged: T21, T21b, and the exceptions of 2.5."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.change import Outcome
+from admittance.workload.phase import Phase
+
+from builders import Around
+from lives import HOLD, STOP, Life
+
+SPOT = {"spot": ("s1", "s2"), "other": ()}
+
+
+def a_wait(*checks: str, after: int = 60) -> Life:
+    """Evicted by the Retry of the first one, and waiting."""
+    life = Life(Around(checks)).assigned().verdict(checks[0], "Retry", after)
+    assert life.phase is Phase.BACKOFF
+    return life
+
+
+@pytest.mark.scenario("L6")
+@pytest.mark.parametrize("stopping", [False, True], ids=["waiting", "while the job stops"])
+def test_whatever_another_check_says_during_the_wait_is_written_down(stopping: bool) -> None:
+    life = Life(Around(["c1", "c2", "c3"]))
+    (life.admitted() if stopping else life.assigned()).verdict("c1", "Retry", 60)
+    cycle = life.status.admission_cycle
+    before = life.phase
+    life.verdict("c2", "Ready").verdict("c3", "Pending", message="slow")
+    assert life.states == {"c1": "Retry", "c2": "Ready", "c3": "Pending"}
+    assert (life.phase, life.wait, life.status.admission_cycle) == (before, 60, cycle)
+    life.later(10).verdict("c3", "Retry", 120)
+    assert life.wait == 120
+    life.verdict("c2", "Rejected")
+    assert life.phase is Phase.REJECTED
+
+
+def test_a_ready_during_the_wait_adds_nothing_to_pods() -> None:
+    life = a_wait("c1", "c2")
+    life.verdict("c2", "Ready", pod_set_updates=(PodSetUpdate(name="main", labels={"a": "b"}),))
+    assert life.status.admission_checks[1].pod_set_updates == ()
+
+
+@pytest.mark.scenario("L4", "L22")
+def test_a_retry_said_again_moves_nothing_and_another_delay_counts_from_then() -> None:
+    life = a_wait("c1").later(30).verdict("c1", "Retry", 60)
+    assert (life.reason, life.wait) == ("Repeated", 30)
+    life.verdict("c1", "Retry", 90)
+    assert life.wait == 90
+
+
+@pytest.mark.parametrize("back", ["Ready", "Pending", "Retry"])
+def test_a_delay_that_is_taken_back_ends_the_wait(back: str) -> None:
+    life = a_wait("c1", "c2").later(10).verdict("c1", back)
+    assert (life.phase, life.said[-1]) == (Phase.PENDING, "requeued")
+    assert life.states == {"c1": "Pending", "c2": "Pending"}
+    assert life.counts["c1"] == (0 if back == "Ready" else 1)
+    assert life.conditions["Requeued"] == ("True", "BackoffFinished")
+
+
+def test_a_shorter_delay_shortens_the_wait() -> None:
+    assert a_wait("c1").later(10).verdict("c1", "Retry", 5).wait == 5
+
+
+@pytest.mark.scenario("L12")
+@pytest.mark.parametrize("rounds", [1, 30])
+@pytest.mark.parametrize("reserved", [False, True], ids=["pending", "reserved again"])
+def test_a_slow_delay_holds_however_many_fast_rounds_lie_between(
+    rounds: int, reserved: bool
+) -> None:
+    life = Life(Around(["fast", "slow"])).assigned()
+    asked = life.status.admission_cycle
+    for _ in range(rounds):
+        life.verdict("fast", "Retry").assigned()
+    if not reserved:
+        life.verdict("fast", "Retry")
+        assert life.phase is Phase.PENDING
+    life.verdict("slow", "Retry", 120, cycle=asked)
+    assert (life.phase, life.wait) == (Phase.BACKOFF, 120)
+    assert life.status.admission is None
+    assert life.later(119).due().phase is Phase.BACKOFF
+    assert life.later(1).due().phase is Phase.PENDING
+    assert life.counts["slow"] == 1
+    assert life.verdict("slow", "Retry", 120, cycle=asked).phase is Phase.BACKOFF
+
+
+@pytest.mark.scenario("L12")
+def test_a_slow_delay_that_comes_when_it_runs_stops_it() -> None:
+    life = Life(Around(["fast", "slow"])).assigned().verdict("fast", "Retry").assigned()
+    assert life.verdict("slow", "Retry", 60, ago=1).phase is Phase.BACKOFF
+    life.later(60).due().assigned().verdict("fast", "Ready")
+    assert life.verdict("slow", "Ready").confirmed().phase is Phase.ADMITTED
+    # It has spoken in this cycle: what it said of an earlier one is history.
+    assert life.verdict("slow", "Retry", 60, ago=1).reason == "Stale"
+
+
+def test_a_check_that_has_spoken_of_this_cycle_is_not_held_to_an_older_word() -> None:
+    life = Life(Around(["fast", "slow"])).assigned().verdict("fast", "Retry").assigned()
+    life.verdict("slow", "Pending", message="looking")
+    assert life.verdict("slow", "Retry", 60, ago=1).reason == "Stale"
+
+
+def test_a_late_retry_without_a_delay_is_stale() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Retry").assigned()
+    for after in (None, 0):
+        assert life.verdict("c2", "Retry", after, ago=1).reason == "Stale"
+
+
+def test_a_delay_from_before_a_preemption_is_stale_once_it_is_reserved_again() -> None:
+    life = Life(Around(["c1"])).assigned().preempted().assigned()
+    assert life.verdict("c1", "Retry", 60, ago=1).reason == "Stale"
+    assert life.phase is Phase.QUOTA_RESERVED
+
+
+def test_a_delay_of_two_cycles_ago_is_stale_when_other_things_moved_the_cycle() -> None:
+    life = Life(Around(["c1"])).assigned().preempted().assigned().preempted()
+    assert life.verdict("c1", "Retry", 60, ago=2).reason == "Stale"
+    assert life.verdict("c1", "Retry", 60, ago=1).phase is Phase.BACKOFF
+
+
+@pytest.mark.scenario("L23")
+@pytest.mark.parametrize("when", ["stopping", "released"])
+@pytest.mark.parametrize("how", ["preempted", "drained"])
+def test_a_delay_of_the_cycle_that_has_just_ended_holds_whatever_ended_it(
+    how: str, when: str
+) -> None:
+    life = Life(Around(["c1"])).admitted()
+    if how == "preempted":
+        life.preempted()
+    else:
+        life.stops(STOP)
+    if when == "stopping":
+        life.verdict("c1", "Retry", 60, ago=1)
+        assert life.phase is Phase.EVICTING
+        life.later(10).stopped()
+    else:
+        life.later(10).stopped()
+        life.verdict("c1", "Retry", 50, ago=1)
+    assert (life.phase, life.wait) == (Phase.BACKOFF, 50)
+    assert life.conditions["Requeued"] == ("False", "AdmissionCheck")
+    assert life.stops(None).phase is Phase.BACKOFF
+    evictions = life.status.scheduling_stats
+    assert evictions is not None
+    assert sum(one.count for one in evictions.evictions) == 1
+    assert life.later(50).due().phase is Phase.PENDING
+    assert life.counts == {"c1": 1}
+
+
+def test_a_wait_that_ends_while_the_queue_is_stopped_says_that_it_is_stopped() -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", 60).stops(HOLD)
+    assert life.conditions["QuotaReserved"] == ("False", "Suspended")
+    assert life.later(60).due().phase is Phase.PENDING
+    assert life.conditions["QuotaReserved"] == ("False", "Suspended")
+    assert life.stops(None).conditions["QuotaReserved"] == ("False", "PendingEvaluation")
+
+
+@pytest.mark.scenario("L18")
+def test_during_the_wait_the_rows_of_the_flavor_stay_and_are_judged() -> None:
+    around = Around()
+    around.per_flavor = SPOT
+    life = Life(around).assigned("spot").verdict("s1", "Retry", 60)
+    assert life.states == {"s1": "Retry", "s2": "Pending"}
+    assert life.later(10).verdict("s2", "Retry", 120).wait == 120
+    life.later(120).due()
+    assert (life.phase, life.states) == (Phase.PENDING, {})
+    assert life.status.check_retry_counts == {"s1": 1, "s2": 1}
+    assert life.assigned("spot").counts == {"s1": 1, "s2": 1}
+
+
+@pytest.mark.scenario("L12", "L18")
+def test_a_slow_flavors_check_is_listed_again_for_its_late_delay() -> None:
+    around = Around()
+    around.per_flavor = SPOT
+    life = Life(around).assigned("spot").verdict("s1", "Retry")
+    assert life.states == {}
+    life.verdict("s2", "Retry", 120, ago=1)
+    assert (life.phase, life.states, life.wait) == (Phase.BACKOFF, {"s2": "Retry"}, 120)
+    life.later(120).due()
+    assert life.status.check_retry_counts == {"s1": 1, "s2": 1}
+
+
+def test_a_flavors_check_does_not_disturb_a_reservation_on_another_flavor() -> None:
+    around = Around()
+    around.per_flavor = SPOT
+    life = Life(around).assigned("spot").verdict("s1", "Retry").assigned("other")
+    assert life.phase is Phase.ADMITTED
+    assert life.verdict("s2", "Retry", 120, ago=1).reason == "NoSuchCheck"
+
+
+@pytest.mark.scenario("L7")
+@pytest.mark.parametrize("state", ["Pending", "Ready", "Retry"])
+def test_in_a_wait_for_something_else_a_check_without_a_delay_is_not_heard(state: str) -> None:
+    life = Life(Around(["c1"])).admitted().stops(STOP).stopped()
+    assert life.phase is Phase.BACKOFF
+    for ago in (0, 1):
+        assert life.verdict("c1", state, ago=ago).outcome is Outcome.IGNORED
+    assert life.reason in ("NoReservation", "Stale")

@@ -1,0 +1,199 @@
+"""Which verdicts count, and what each state does in each phase. LIFECYCLE 2.5, 2.6."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.change import Outcome
+from admittance.workload.phase import Phase
+
+from builders import Around
+from lives import STOP, Life
+
+FOREIGN = PodSetUpdate(name="other", labels={"a": "b"})
+BAD_KEY = PodSetUpdate(name="main", labels={"a key": "b"})
+
+
+@pytest.mark.scenario("A23")
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        pytest.param({"cycle": 0}, "Stale", id="of an old cycle"),
+        pytest.param({"cycle": 7}, "Stale", id="of a cycle to come"),
+        pytest.param({"check": "c9"}, "NoSuchCheck", id="on a row that is not there"),
+        pytest.param({"controller": "somebody"}, "OtherController", id="by somebody else"),
+        pytest.param({"controller": ""}, "OtherController", id="by nobody"),
+        pytest.param({"state": "Maybe"}, "UnknownState", id="of a state that there is not"),
+        pytest.param({"state": "Retry", "after": -1}, "BadDelay", id="with less than no delay"),
+        pytest.param({"state": "Retry", "after": 2**31}, "BadDelay", id="with a delay of 33 bits"),
+        pytest.param({"pod_set_updates": (FOREIGN,)}, "BadUpdates", id="on a pod set not there"),
+        pytest.param({"pod_set_updates": (BAD_KEY,)}, "BadUpdates", id="with a key that is none"),
+    ],
+)
+def test_what_does_not_count_changes_nothing_and_has_its_word(
+    said: dict[str, Any], word: str
+) -> None:
+    life = Life(Around(["c1"])).assigned().preempted().assigned().preempted().assigned()
+    before = life.workload
+    more = {"check": "c1", "state": "Ready", **said}
+    life.verdict(more.pop("check"), more.pop("state"), **more)
+    assert life.outcome is not Outcome.APPLIED
+    assert (life.reason, life.says, life.workload) == (word, (), before)
+
+
+@pytest.mark.scenario("A16")
+def test_a_ready_without_a_reservation_proves_nothing() -> None:
+    life = Life(Around(["c1"])).verdict("c1", "Ready")
+    assert (life.reason, life.states) == ("NoReservation", {"c1": "Pending"})
+    life.assigned()
+    assert (life.phase, life.states) == (Phase.QUOTA_RESERVED, {"c1": "Pending"})
+
+
+def test_without_a_reservation_pending_and_a_retry_without_delay_only_leave_a_message() -> None:
+    life = Life(Around(["c1"])).verdict("c1", "Pending", message="warming up")
+    assert life.status.admission_checks[0].message == "warming up"
+    life.verdict("c1", "Retry", message="not now")
+    assert (life.phase, life.states) == (Phase.PENDING, {"c1": "Pending"})
+    assert life.status.admission_checks[0].message == "not now"
+    assert life.assigned().phase is Phase.QUOTA_RESERVED
+
+
+@pytest.mark.scenario("A8")
+@pytest.mark.parametrize("running", [False, True], ids=["admitted", "running"])
+def test_pending_after_admission_is_told_and_evicts_nobody(running: bool) -> None:
+    life = Life(Around(["c1"])).admitted()
+    if running:
+        life.ready()
+    before = life.phase
+    life.verdict("c1", "Pending", message="lost sight of it")
+    assert (life.phase, life.states) == (before, {"c1": "Pending"})
+    assert life.noted() == {
+        "AdmissionCheckUpdated": 'AdmissionCheck "c1": from Ready to Pending: lost sight of it'
+    }
+    assert life.verdict("c1", "Ready").phase is before
+    assert life.verdict("c1", "Ready", message="again").reason == "Repeated"
+
+
+@pytest.mark.scenario("A8")
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_a_change_of_mind_suspends_and_the_job_stops_first(state: str) -> None:
+    life = Life(Around(["c1", "c2"])).admitted().ready().verdict("c2", state)
+    assert life.status.admission is not None
+    assert "evicted" in life.said
+    life.stopped()
+    assert life.status.admission is None
+    assert life.phase is (Phase.PENDING if state == "Retry" else Phase.REJECTED)
+
+
+@pytest.mark.scenario("A18")
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_a_check_that_came_after_admission_may_still_suspend(state: str) -> None:
+    life = Life().admitted().lists("late")
+    assert (life.phase, life.states) == (Phase.ADMITTED, {"late": "Pending"})
+    life.verdict("late", state)
+    assert life.phase is (Phase.EVICTING if state == "Retry" else Phase.REJECTED)
+
+
+@pytest.mark.scenario("A25", "A27")
+def test_preemption_required_is_kept_with_pending_only() -> None:
+    life = Life(Around(["c1"])).assigned()
+    life.verdict("c1", "Pending", reason="PreemptionRequired", message="no room")
+    assert life.status.admission_checks[0].reason == "PreemptionRequired"
+    assert "PreemptionRequired" in life.noted()
+    for state in ("Ready", "Retry"):
+        life.verdict("c1", state, reason="PreemptionRequired")
+        assert life.status.admission_checks[0].reason == ""
+
+
+def test_a_row_says_since_when_it_is_in_its_state() -> None:
+    life = Life(Around(["c1"])).assigned()
+    began = life.now
+    life.later(10).verdict("c1", "Pending", message="half way")
+    assert life.status.admission_checks[0].last_transition_time == began
+    life.later(10).verdict("c1", "Ready")
+    assert life.status.admission_checks[0].last_transition_time == life.now
+
+
+@pytest.mark.scenario("A6")
+def test_a_rejection_says_who_rejected_and_counts_as_a_deactivation() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready")
+    life.verdict("c1", "Rejected", message="over budget")
+    assert life.phase is Phase.REJECTED
+    said = 'Deactivated due to AdmissionCheck in Rejected state: "c1" (over budget)'
+    assert life.message("Evicted") == said
+    assert ("rejected", "AdmissionCheckRejected", said) == (
+        life.says[0].what,
+        life.says[0].reason,
+        life.says[0].message,
+    )
+    assert life.conditions["Evicted"] == ("True", "DeactivatedDueToAdmissionCheck")
+    assert "DeactivationTarget" not in life.conditions
+    stats = life.status.scheduling_stats
+    assert stats is not None
+    assert [(one.reason, one.underlying_cause, one.count) for one in stats.evictions] == [
+        ("Deactivated", "AdmissionCheck", 1)
+    ]
+
+
+@pytest.mark.scenario("A22")
+@pytest.mark.parametrize("stopped", [False, True], ids=["while the job stops", "after it"])
+@pytest.mark.parametrize("how", ["preempted", "drained", "retried"])
+def test_a_rejection_is_not_lost_to_an_eviction(how: str, stopped: bool) -> None:
+    life = Life(Around(["c1", "c2"])).admitted()
+    cycle = life.status.admission_cycle
+    match how:
+        case "preempted":
+            life.preempted()
+        case "drained":
+            life.stops(STOP)
+        case "retried":
+            life.verdict("c1", "Retry", after=60)
+    if stopped:
+        life.stopped()
+    life.verdict("c2", "Rejected", cycle=cycle)
+    assert life.phase is Phase.REJECTED
+    assert life.conditions["Evicted"] == ("True", "DeactivatedDueToAdmissionCheck")
+
+
+@pytest.mark.scenario("A22", "A23")
+def test_a_rejection_of_the_last_cycle_is_stale_once_something_is_reserved_anew() -> None:
+    life = Life(Around(["c1"])).assigned().preempted().assigned()
+    assert life.verdict("c1", "Rejected", ago=1).reason == "Stale"
+    assert life.phase is Phase.QUOTA_RESERVED
+
+
+@pytest.mark.scenario("A22", "B5")
+def test_a_flavors_check_rejects_also_when_its_row_has_gone_with_the_flavor() -> None:
+    around = Around()
+    around.per_flavor = {"spot": ("s",), "other": ()}
+    life = Life(around).assigned("spot").preempted()
+    assert life.states == {}
+    assert life.verdict("s", "Rejected", ago=1).phase is Phase.REJECTED
+
+
+def test_a_check_that_was_never_asked_rejects_nobody() -> None:
+    around = Around()
+    around.per_flavor = {"spot": ("s",), "other": ()}
+    life = Life(around).assigned("other").preempted()
+    assert life.verdict("s", "Rejected", ago=1).reason == "NoSuchCheck"
+
+
+@pytest.mark.parametrize("end", ["off", "rejected", "finished"])
+def test_who_is_off_or_at_its_end_wants_no_verdict(end: str) -> None:
+    life = Life(Around(["c1"])).assigned()
+    match end:
+        case "off":
+            life.off()
+        case "rejected":
+            life.verdict("c1", "Rejected")
+        case "finished":
+            life.happens(facts.Finished(namespace="ns", name="w"))
+    phase, before = life.phase, life.workload
+    for state in ("Pending", "Ready", "Retry", "Rejected"):
+        for ago in (0, 1):
+            life.verdict("c1", state, 60 if state == "Retry" else None, ago=ago)
+            assert (life.reason, life.workload) == (str(phase), before)
