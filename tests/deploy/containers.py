@@ -1,0 +1,187 @@
+"""compose.yaml as it stands, built and started for real, on a machine that may pull no image."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import bases
+import pytest
+import yaml
+from testcontainers.compose import DockerCompose
+
+ROOT = Path(__file__).parents[2]
+ADMIT = Path(sys.executable).parent / "admit"
+BASE = "admittance-test-base"
+HEALTHY_SECONDS = 90.0
+
+
+class Standalone(DockerCompose):
+    """For Debian's docker-compose, a program of its own and no plugin of docker."""
+
+    @cached_property
+    def compose_command_property(self) -> list[str]:
+        return ["docker-compose", *super().compose_command_property[2:]]
+
+
+def engine() -> str:
+    """Why no container engine can be used; "" when one answers."""
+    if shutil.which("docker") is None:
+        return "there is no docker command"
+    told = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
+    if told.returncode:
+        return f"no container engine answers: {told.stderr.strip().splitlines()[-1]}"
+    if compose_command() is None:
+        return "neither `docker compose` nor docker-compose is there"
+    return ""
+
+
+def compose_command() -> str | None:
+    """The command of docker compose: the plugin, or Debian's program of its own."""
+    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return "docker compose" if plugin.returncode == 0 else shutil.which("docker-compose")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def base_image(folder: Path) -> str:
+    """An image with Python, nats-server and the lock's packages, made from this machine in folder;
+    one that was made before serves again."""
+    given = os.environ.get("ADMIT_BASE_IMAGE")
+    if given:
+        return given
+    base = f"{BASE}:{bases.fingerprint()}"
+    if docker("image", "inspect", "--format", "{{.Id}}", base).startswith("sha256:"):
+        return base
+    (folder / "wheels").mkdir()
+    archive = folder / "base.tar"
+    bases.pack(archive, bases.wheels(folder / "wheels"))
+    settings = "ENV PATH=/usr/local/bin:/usr/bin:/bin PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels"
+    subprocess.run(
+        ["docker", "import", "-c", settings, str(archive), base], check=True, capture_output=True
+    )
+    archive.unlink()
+    return base
+
+
+class Deployment:
+    """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
+    compose.yaml takes them from."""
+
+    def __init__(self, project: str, ports: dict[str, int]) -> None:
+        self.project = project
+        self.ports = ports
+        self.url = f"nats://127.0.0.1:{ports['ADMIT_PORT']}"
+
+    def containers(self, shown: str = "{{.Names}}") -> list[str]:
+        """One line per container of the project."""
+        mine = f"label=com.docker.compose.project={self.project}"
+        return docker("ps", "--all", "--filter", mine, "--format", shown).splitlines()
+
+    def container(self, service: str) -> str:
+        """The name of the container of that service."""
+        [name] = docker(
+            *("ps", "--all", "--format", "{{.Names}}"),
+            *("--filter", f"label=com.docker.compose.project={self.project}"),
+            *("--filter", f"label=com.docker.compose.service={service}"),
+        ).split()
+        return name
+
+    def await_health(self) -> None:
+        """Waits until every container that can says that it is healthy, and the others run; fails
+        with their last words."""
+        healthy = sum("healthcheck" in service for service in services().values())
+        deadline = time.monotonic() + HEALTHY_SECONDS
+        while True:
+            states = self.containers("{{.Names}} {{.Status}}")
+            up = all(" Up " in f" {line} " for line in states)
+            if up and sum("(healthy)" in line for line in states) == healthy:
+                return
+            if time.monotonic() > deadline:
+                names = self.containers()
+                words = [f"{name}: {docker('logs', '--tail', '5', name)}" for name in names]
+                pytest.fail("\n".join([*states, *words]))
+            threading.Event().wait(0.5)
+
+    def admit(self, *arguments: str, text: str | None = None) -> str:
+        """What `admit` answers; fails with its error."""
+        told = subprocess.run(
+            [str(ADMIT), "--nats", self.url, *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert told.returncode == 0, f"admit {' '.join(arguments)}: {told.stderr}{told.stdout}"
+        return told.stdout
+
+
+@contextmanager
+def deployed(base: str, folder: Path, profiles: Sequence[str] = ()) -> Iterator[Deployment]:
+    """compose.yaml with these profiles, up and healthy on free ports, under a name that keeps these
+    containers and volumes apart from any others."""
+    project = f"admittance-test-{uuid.uuid4().hex[:8]}"
+    names = ("ADMIT_PORT", "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
+    ports = {name: free_port() for name in names}
+    variables = {
+        **{name: str(port) for name, port in ports.items()},
+        "ADMIT_BASE_IMAGE": base,
+        "ADMIT_NATS_BASE_IMAGE": os.environ.get("ADMIT_NATS_BASE_IMAGE", base),
+        "ADMIT_PROMETHEUS_IMAGE": os.environ.get("ADMIT_PROMETHEUS_IMAGE", base),
+        "COMPOSE_PROJECT_NAME": project,
+    }
+    settings = folder / f"{project}.env"
+    settings.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    kind = DockerCompose if compose_command() == "docker compose" else Standalone
+    compose = kind(
+        context=str(ROOT),
+        env_file=str(settings),
+        build=True,
+        wait=False,
+        profiles=list(profiles) or None,
+    )
+    try:
+        compose.start()
+        deployment = Deployment(project, ports)
+        deployment.await_health()
+        yield deployment
+    finally:
+        compose.stop(down=True)
+
+
+def services(profile: str = "") -> dict[str, dict[str, object]]:
+    """What compose.yaml starts under that profile alone; without one, what it always starts."""
+    found = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return {
+        name: service
+        for name, service in found.items()
+        if (profile in service.get("profiles", ()) if profile else "profiles" not in service)
+    }
+
+
+def docker(*arguments: str) -> str:
+    """What the engine answers, with what it says on standard error."""
+    told = subprocess.run(
+        ["docker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return told.stdout

@@ -1,0 +1,53 @@
+"""The sample checks in containers, each with the profile of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.request import Request, urlopen
+
+import containers
+import pytest
+from containers import ROOT, Deployment
+
+pytestmark = pytest.mark.deploy
+
+PROFILES = ("budget", "approval", "shell")
+CHECKS = ROOT / "deploy" / "samples" / "checks"
+
+
+@pytest.fixture(scope="module")
+def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """compose.yaml with the profiles of all samples at once."""
+    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as found:
+        for sample in PROFILES:
+            found.admit("apply", "-f", str(CHECKS / sample / "manifests.yaml"))
+        yield found
+
+
+def test_what_bash_lets_through_runs(deployment: Deployment) -> None:
+    admit = deployment.admit
+    freezer = deployment.container("freeze-check")
+    containers.docker("exec", freezer, "touch", "/tmp/freeze")
+    admit("submit", "-q", "freezable", "--name", "frozen", "--", "true")
+    admit("wait", "workload", "frozen", "--for", "Backoff", "--timeout", "60")
+    containers.docker("exec", freezer, "rm", "/tmp/freeze")
+    admit("submit", "-q", "freezable", "--name", "free", "--", "true")
+    admit("wait", "workload", "free", "--for", "Finished", "--timeout", "60")
+
+
+def test_what_a_person_approves_runs(deployment: Deployment) -> None:
+    admit = deployment.admit
+    admit("submit", "-q", "approved", "--name", "careful", "--", "true")
+    admit("wait", "workload", "careful", "--for", "QuotaReserved", "--timeout", "60")
+    admit("approve", "workload", "careful")
+    admit("wait", "workload", "careful", "--for", "Finished", "--timeout", "60")
+
+
+def test_who_spends_too_much_is_stopped(deployment: Deployment) -> None:
+    admit = deployment.admit
+    admit("submit", "-q", "budgeted", "--name", "spender", "--", "sleep", "600")
+    admit("wait", "workload", "spender", "--for", "Running", "--timeout", "60")
+    port = deployment.ports["ADMIT_SPENDING_PORT"]
+    url = f"http://127.0.0.1:{port}/spend?namespace=default&amount=150"
+    urlopen(Request(url, method="POST"), timeout=10).close()
+    admit("wait", "workload", "spender", "--for", "Backoff", "--timeout", "60")
