@@ -165,8 +165,6 @@ def _warnings(value: Mapping[str, Any], of: Configuration) -> list[str]:
         for name in of.feature_gates
         if name not in GATES
     ]
-    if of.wait_for_pods_ready is not None:
-        found.append("waitForPodsReady: of it only requeuingStrategy.timestamp has an effect yet")
     if of.object_retention_policies.workloads.after_deactivated_by_kueue is not None:
         found.append("objectRetentionPolicies: what was deactivated stays, whatever this says")
     if of.resources.device_class_mappings is not None:

@@ -1,0 +1,327 @@
+"""The pages about checks, held to what is so: tables are played, manifests are applied, programs
+compile, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admittance.api.configuration import GATES, RequeuingStrategy, WaitForPodsReady
+from admittance.api.manifest import read
+from admittance.api.read_configuration import read_configuration
+from admittance.bench.system import embedded
+from admittance.events import facts
+from admittance.runtime.settings import Settings
+from long_living import LongLife, a_long_life
+
+from builders import NOON
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CHECKS = ROOT / "deploy" / "samples" / "checks"
+ADMIT = Path(sys.executable).parent / "admit"
+FLOW = DOCS / "check-flow.md"
+MIGRATING = DOCS / "migrating-retries.md"
+PAGES = (
+    FLOW,
+    MIGRATING,
+    DOCS / "checks.md",
+    DOCS / "configuration.md",
+    ROOT / "README.md",
+    *sorted(CHECKS.glob("**/*.md")),
+)
+
+
+def table(page: Path, mark: str) -> list[list[str]]:
+    """The rows of the table under that mark, its head first."""
+    text = page.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2]
+    rows = []
+    for line in text.strip().splitlines():
+        if not line.startswith("|"):
+            break
+        if not set(line) <= set("|- "):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert len(rows) > 1, f"{page.name} has no table {mark}"
+    return rows
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Code of that language on the page, without the indentation of a list."""
+    found = re.findall(
+        rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]
+
+
+# What a verdict does. -----------------------------------------------------------------------
+
+
+def in_phase(where: str) -> LongLife:
+    """A workload with one check, there."""
+    life = a_long_life("c")
+    if where == "Pending":
+        life.queue("full", **{"admissionChecks": ["c"]})
+        life.submit("w", "full", "8")  # it has no quota
+        life.go()
+        return life
+    life.submit("w", "cq", "8")
+    life.go()
+    match where:
+        case "Admitted" | "Running":
+            life.judge("w", "c", "Ready")
+            life.stubborn.add("w")
+            if where == "Running":
+                life.ready("w")
+        case "Evicting, by a check":
+            life.judge("w", "c", "Ready")
+            life.stubborn.add("w")
+            life.judge("w", "c", "Retry", after=600)
+        case "Backoff, by a check":
+            life.judge("w", "c", "Retry", after=600)
+        case "Evicting, by another cause":
+            life.judge("w", "c", "Ready")
+            life.stubborn.add("w")
+            life.put("ClusterQueue", "cq", {**spec_of(life), "stopPolicy": "HoldAndDrain"})
+            life.go()
+        case "Finished":
+            life.judge("w", "c", "Ready")
+            life.finish("w")
+        case "Deactivated":
+            life.say(facts.Deactivated, "w")
+        case "Rejected":
+            life.judge("w", "c", "Rejected")
+    life.go()
+    return life
+
+
+def spec_of(life: LongLife) -> dict[str, Any]:
+    return dict(life.objects["ClusterQueue", "", "cq"])
+
+
+VERDICTS: dict[str, dict[str, Any]] = {
+    "Pending": {"state": "Pending"},
+    "Ready": {"state": "Ready"},
+    "Retry": {"state": "Retry"},
+    "Retry with a delay": {"state": "Retry", "after": 60},
+    "Rejected": {"state": "Rejected"},
+}
+
+
+def cells() -> Iterator[Any]:
+    head, *rows = table(FLOW, "verdicts")
+    for where, *outcomes in rows:
+        for verdict, outcome in zip(head[1:], outcomes, strict=True):
+            yield pytest.param(where, verdict, outcome, id=f"{where}: {verdict} {outcome}")
+
+
+@pytest.mark.parametrize(("where", "verdict", "outcome"), list(cells()))
+def test_a_verdict_does_what_its_cell_says(where: str, verdict: str, outcome: str) -> None:
+    life = in_phase(where)
+    came_from = str(life.phase("w"))
+    assert came_from == where.partition(",")[0]
+    cycle = life.stored("w").status.admission_cycle
+    # Evicting by another cause has ended the cycle that was judged.
+    judged = cycle - (where == "Evicting, by another cause")
+    before = life.rows("w")
+    revision = life.revision
+    answer = dict(VERDICTS[verdict])
+    dropped = life.answer(
+        "w", "c", answer.pop("state"), cycle=judged, message="in the words of the check", **answer
+    )
+    if outcome == "→ Admitted":
+        life.go()  # the scheduler looks whether it still fits
+    now = str(life.phase("w"))
+    told = life.rows("w").get("c")
+    match outcome.split():
+        case ["→", goal]:
+            assert now == goal
+        case ["kept"]:
+            assert now == came_from
+            assert told is not None
+            assert told.message == "in the words of the check"
+        case ["dropped"]:
+            assert dropped is not None
+            assert (now, life.rows("w")) == (came_from, before)
+        case ["nothing"]:
+            assert now == came_from
+            assert {name: row.state for name, row in life.rows("w").items()} == {"c": "Ready"}
+            assert life.revision - revision <= 1
+        case _:
+            pytest.fail(f"nobody knows what {outcome!r} means")
+
+
+# How long a workload waits. -----------------------------------------------------------------
+
+
+def clock_time(text: str) -> timedelta:
+    hours, minutes, seconds = (int(part) for part in text.split(":"))
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "end"),
+    [pytest.param(*row, id=row[0]) for row in table(FLOW, "waits")[1:]],
+)
+def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> None:
+    said = [one.split() for one in verdicts.split(", ")]
+    names = sorted({check for check, *_ in said})
+    life = a_long_life(*names)
+    life.submit("w", "cq", "8")
+    life.go()
+    began = clock_time(said[0][1])
+    for check, when, state, *delay in said:
+        life.at((clock_time(when) - began).total_seconds())
+        fields = {"after": int(delay[0])} if delay else {}
+        life.judge("w", check, state, **fields)
+    state_ = life.stored("w").status.requeue_state
+    assert state_ is not None
+    assert state_.requeue_at is not None
+    wait = (clock_time(end) - began) % timedelta(days=1)
+    assert state_.requeue_at - NOON == wait
+    life.at(wait.total_seconds() - 1)
+    assert life.phase("w") == "Backoff"
+    life.at(wait.total_seconds())
+    assert life.phase("w") == "QuotaReserved"
+
+
+# Gates and settings. ------------------------------------------------------------------------
+
+
+def test_every_gate_has_its_line() -> None:
+    assert {row[0].strip("`") for row in table(MIGRATING, "gates")[1:]} == set(GATES)
+
+
+def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:
+    lines = re.findall(
+        r"^\| `([^`]+)` \| ([^|]+) \|", (DOCS / "configuration.md").read_text(), re.M
+    )
+    told = {name: default.strip(" `") for name, default in lines}
+    shown = {None: "none", False: "false"}
+    defaults = {
+        ".timeout": WaitForPodsReady().timeout,
+        ".recoveryTimeout": "as `timeout",
+        ".blockAdmission": WaitForPodsReady().block_admission,
+        ".requeuingStrategy.timestamp": RequeuingStrategy().timestamp,
+        ".requeuingStrategy.backoffBaseSeconds": RequeuingStrategy().backoff_base_seconds,
+        ".requeuingStrategy.backoffMaxSeconds": RequeuingStrategy().backoff_max_seconds,
+        ".requeuingStrategy.backoffLimitCount": RequeuingStrategy().backoff_limit_count,
+    }
+    fields = set(WaitForPodsReady.__struct_encode_fields__) - {"enable", "requeuingStrategy"}
+    again = {f"requeuingStrategy.{one}" for one in RequeuingStrategy.__struct_encode_fields__}
+    assert {name.removeprefix(".") for name in defaults} == fields | again
+    for name, default in defaults.items():
+        assert told[name] == str(shown.get(default, default)), name
+
+
+SECONDS = {"a week": 7 * 86_400.0, "four hours": 4 * 3600.0}
+
+
+def test_every_setting_has_its_line_and_default() -> None:
+    source = (ROOT / "libs/admittance/runtime/settings.py").read_text()
+    lines = re.findall(
+        r"^\| `(ADMIT_\w+)` \| ([^|]*)\|", (DOCS / "operations.md").read_text(), re.M
+    )
+    told = {name: default.strip(" `") for name, default in lines}
+    assert set(re.findall(r'"(ADMIT_[A-Z_]+)"', source)) <= set(told)
+    found = Settings.from_env("x", env={}, instance="x")
+    for name, default in told.items():
+        field = name.removeprefix("ADMIT_").lower()
+        if field.endswith("_seconds"):
+            assert SECONDS.get(default) or float(default) == getattr(found, field), name
+
+
+# Manifests, programs, links. ----------------------------------------------------------------
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_manifests_of_a_page_are_accepted(page: Path) -> None:
+    for text in blocks(page, "yaml"):
+        kinds = {one["kind"] for one in yaml.safe_load_all(text)}
+        if kinds == {"Configuration"}:
+            assert read_configuration(text, page.name).warnings == ()
+        else:
+            assert read(text, page.name)
+
+
+@pytest.mark.bus
+async def test_manifests_of_the_pages_are_applied_as_they_stand() -> None:
+    async with embedded() as system:
+        for page in (FLOW, MIGRATING):
+            for text in blocks(page, "yaml"):
+                if "kind: Configuration" not in text:
+                    process = await asyncio.create_subprocess_exec(
+                        *(str(ADMIT), "--nats", system.url, "apply", "-f", "-"),
+                        stdin=asyncio.subprocess.PIPE,
+                        stderr=asyncio.subprocess.PIPE,
+                    )
+                    _, told = await process.communicate(text.encode())
+                    assert process.returncode == 0, told.decode()
+
+
+@pytest.mark.parametrize("folder", sorted(CHECKS.glob("*/manifests.yaml")), ids=named)
+def test_manifests_of_a_sample_are_accepted(folder: Path) -> None:
+    kinds = {one["kind"] for one in yaml.safe_load_all(folder.read_text())}
+    assert read(folder.read_text(), str(folder))
+    assert {"AdmissionCheck", "ClusterQueue", "LocalQueue"} <= kinds
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
+def test_programs_of_a_page_are_python_and_use_what_there_is(page: Path) -> None:
+    for code in blocks(page, "python"):
+        tree = ast.parse(code)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "admittance.checks":
+                module = __import__("admittance.checks", fromlist=["checks"])
+                assert {name.name for name in node.names} <= set(dir(module))
+
+
+async def test_the_right_pattern_of_the_page_judges_as_it_says() -> None:
+    from admittance.checks import Ready, Request, Retry
+
+    [code] = [one for one in blocks(FLOW, "python") if "@licenses.check" in one]
+    known: dict[str, Any] = {}
+    exec(compile(code, str(FLOW), "exec"), known)  # the documentation's own program
+    judge = known["licenses"].judge
+    assert await judge(Request(parameters={"product": "solver"})) == Ready("a license is free")
+    assert await judge(Request(parameters={"product": "none"})) == Retry(
+        "no license is free", after=60
+    )
+
+
+@pytest.mark.parametrize("count", range(12))
+def test_the_doubling_of_the_page_doubles_up_to_an_hour(count: int) -> None:
+    [code] = [one for one in blocks(FLOW, "python") if "def delay_seconds" in one]
+    known: dict[str, Any] = {}
+    exec(compile(code, str(FLOW), "exec"), known)  # the documentation's own program
+    base = min(30 * 2**count, 3600)
+    assert base <= known["delay_seconds"](count) <= 1.2 * base
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *DOCS.glob("*.md")}), ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        goal = (page.parent / path).resolve() if path else page
+        assert goal.exists(), f"{named(page)}: {link}"
+        if anchor and goal.suffix == ".md":
+            assert anchor in anchors(goal), f"{named(page)}: {link}"
