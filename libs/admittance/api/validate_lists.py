@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.check_lists import of_flavor, queue_wide
 from admittance.api.names import repeated
-from admittance.api.problems import DUPLICATE, FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.problems import (
+    DUPLICATE,
+    FORBIDDEN,
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_MANY,
+    Problem,
+    shown,
+)
 from admittance.api.queues import (
     ClusterQueueSpec,
 )
@@ -16,7 +25,9 @@ from admittance.api.validate_meta import (
 )
 
 CHECKS_MAX: Final = 64
-
+"""Rules of a strategy, and names of a list."""
+ROWS_MAX: Final = 8
+"""Checks that one workload may have: it has each of a list, or one of the same controller."""
 
 CHECK_NAME_MAX: Final = 316
 
@@ -38,7 +49,7 @@ def check_lists(spec: ClusterQueueSpec) -> list[Problem]:
             listed = listed or bool(flavor.admission_checks)
     strategy = spec.admission_checks_strategy
     if strategy is None:
-        return found
+        return found + _rows(spec)
     field = "spec.admissionChecksStrategy"
     rules = strategy.admission_checks
     if listed:
@@ -62,7 +73,27 @@ def check_lists(spec: ClusterQueueSpec) -> list[Problem]:
             if flavor_name not in offered:
                 message = f"{shown(flavor_name)} is no flavor of this queue{_offer(offered)}"
                 found.append(Problem(f"{path}.onFlavors[{j}]", message, NOT_SUPPORTED))
+    return found + _rows(spec)
+
+
+def _rows(spec: ClusterQueueSpec) -> list[Problem]:
+    """Where a workload would have too many checks whatever flavor it gets, or with one flavor."""
+    by_strategy = spec.admission_checks_strategy is not None
+    field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
+    found = _few(queue_wide(spec), field, "checks of the whole queue")
+    for i, group in enumerate(spec.resource_groups):
+        for j, flavor in enumerate(group.flavors):
+            path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
+            where = field if by_strategy else path
+            found += _few(of_flavor(spec, flavor.name), where, f"checks of flavor {flavor.name}")
     return found
+
+
+def _few(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
+    if not ROWS_MAX < len(names) <= CHECKS_MAX:
+        return []  # Even more of them are told of as such.
+    message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
+    return [Problem(field, message, TOO_MANY)]
 
 
 def _offer(offered: list[str]) -> str:

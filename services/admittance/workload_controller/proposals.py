@@ -5,14 +5,16 @@ The endpoints ask before they write, and whoever wants to know what would follow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.api.check_lists import conflicts
 from admittance.api.kinds import Manifest
 from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
+from admittance.api.queues import ClusterQueue
 from admittance.api.validate import validate_update
 from admittance.api.workload import Workload
 from admittance.workload.phase import holds_quota
@@ -54,21 +56,34 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
 
 def objections(objects: Objects, planned: Iterable[Planned]) -> list[str]:
     """What forbids to write what is planned over what is there, a line each."""
-    return [line for one in planned for line in _objections(objects, one)]
+    every = list(planned)
+    named = {one.name: one.object for one in every if one.kind == "AdmissionCheck"}
+
+    def controller_of(check: str) -> str | None:
+        found = named.get(check) or objects.check(check)
+        return None if found is None else str(found.spec.controller_name)
+
+    return [line for one in every for line in _objections(objects, one, controller_of)]
 
 
-def _objections(objects: Objects, planned: Planned) -> list[str]:
+def _objections(
+    objects: Objects, planned: Planned, controller_of: Callable[[str], str | None]
+) -> list[str]:
     length = len(planned.value or b"")
     if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
         sentence = f"is {length} bytes long, {PARAMETERS_MAX} are allowed"
         return [f"{planned.kind} {planned.name}: {sentence}"]
     old = objects.get(planned.key)
-    if old is None or planned.value is None:
+    if planned.value is None:
         return []
-    return [
-        f"{planned.kind} {planned.name}: {problem}"
-        for problem in validate_update(old.object, planned.object)
-    ]
+    problems = [] if old is None else validate_update(old.object, planned.object)
+    if isinstance(planned.object, ClusterQueue):
+        # What was there before is no fault of this change: the queue is inactive, and says so.
+        before = [] if old is None else conflicts(old.object.spec, controller_of)
+        told = {problem.message for problem in before}
+        found = conflicts(planned.object.spec, controller_of)
+        problems += [problem for problem in found if problem.message not in told]
+    return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 
 def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:

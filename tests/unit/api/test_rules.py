@@ -107,6 +107,15 @@ RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
         pytest.param({"admissionChecksStrategy": {"admissionChecks": []}},
                      "spec.admissionChecksStrategy.admissionChecks", id="a strategy of nothing"),
         pytest.param({"admissionChecks": many(65)}, "spec.admissionChecks", id="65 checks"),
+        pytest.param({"admissionChecks": many(9)}, "spec.admissionChecks",
+                     id="9 checks that every workload would have"),
+        pytest.param({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+            {"name": "a", "resources": [quota()], "admissionChecks": many(9)}]}]},
+            "spec.resourceGroups[0].flavors[0].admissionChecks",
+            id="9 checks that a workload of one flavor would have"),
+        pytest.param({"admissionChecksStrategy": {
+            "admissionChecks": [{"name": one} for one in many(9)]}},
+            "spec.admissionChecksStrategy", id="9 rules for every flavor"),
     ],
 )  # fmt: skip
 def test_cluster_queue(spec: Any, field: str) -> None:
