@@ -13,7 +13,6 @@ from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 
-BEAT_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 1.0
 BAD_SECONDS: Final = 60.0
 """How long parameters that were wrong once count as wrong. An inactive check is asked nothing, so
@@ -69,15 +68,16 @@ class Activity:
 
 
 async def beat(
-    bus: Bus, controller: str, activity: Activity, *, instance: str, program: str
+    bus: Bus, controller: str, activity: Activity, *, instance: str, program: str, seconds: float
 ) -> None:
-    """Says every 10 s, and whenever something changed, that the controller lives; for ever."""
+    """Says so often, and whenever something changed, that the controller lives; for ever."""
     subject = f"{ALIVE_CHECK}{token(controller)}"
     while True:
         activity.changed.clear()
         if bus.nc.is_connected:
             await bus.tell((subject, encode(activity.beat(instance, program))))
         # However often it changes, once a second is enough.
-        await asyncio.sleep(PAUSE_SECONDS)
+        pause = min(PAUSE_SECONDS, seconds / 2)
+        await asyncio.sleep(pause)
         with suppress(TimeoutError):
-            await asyncio.wait_for(activity.changed.wait(), BEAT_SECONDS - PAUSE_SECONDS)
+            await asyncio.wait_for(activity.changed.wait(), seconds - pause)

@@ -51,6 +51,7 @@ class Service:
         self._controller = controller
         self._instance = settings.instance
         self._secret = _secret(settings)
+        self._beat_seconds = settings.beat_seconds
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(bus)
@@ -78,6 +79,7 @@ class Service:
                 controller.activity,
                 instance=self._instance,
                 program=controller.program,
+                seconds=self._beat_seconds,
             ),
         ]
         tasks = [asyncio.create_task(work) for work in beside]

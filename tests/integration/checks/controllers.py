@@ -104,7 +104,45 @@ def fickle(name: str) -> AdmissionCheckController:
     return controller
 
 
-CONTROLLERS = {"ready": ready, "slow": slow, "stuck": stuck, "book": book, "fickle": fickle}
+def spent(name: str) -> AdmissionCheckController:
+    """Says Retry at once."""
+    controller = AdmissionCheckController(name)
+
+    @controller.check
+    async def decide(request: Request) -> Verdict:
+        return Retry("spent", after=3600)
+
+    return controller
+
+
+def late(name: str) -> AdmissionCheckController:
+    """Books something, judges until there is a file "go", and says Retry then."""
+    controller = AdmissionCheckController(name)
+    folder = Path(sys.argv[3])
+
+    @controller.check
+    async def decide(request: Request) -> Verdict:
+        (folder / f"booked-{request.name}").touch()
+        while not (folder / "go").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return Retry("no capacity", after=7200)
+
+    @controller.withdrawn
+    async def free(withdrawal: Withdrawal) -> None:
+        (folder / f"booked-{withdrawal.name}").unlink(missing_ok=True)
+
+    return controller
+
+
+CONTROLLERS = {
+    "spent": spent,
+    "late": late,
+    "ready": ready,
+    "slow": slow,
+    "stuck": stuck,
+    "book": book,
+    "fickle": fickle,
+}
 
 if __name__ == "__main__":
     CONTROLLERS[sys.argv[1]](sys.argv[2]).run()

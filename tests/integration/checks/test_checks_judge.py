@@ -408,6 +408,8 @@ async def test_a_judgement_may_take_longer_than_the_server_waits(
     monkeypatch.setattr("admittance.checks.hearing.PROGRESS_SECONDS", 0.4)
     settings = {**check_durables.settings(NAME), "ack_wait": 1_000_000_000}
     durable = settings["name"]
+    # An update would come into force after the first thirty seconds.
+    await check_durables.remove(bus, NAME)
     await bus.api(
         f"CONSUMER.CREATE.{STREAM}.{durable}", {"stream_name": STREAM, "config": settings}
     )

@@ -1,0 +1,177 @@
+"""Controllers made with the helper, beside real services: their verdicts decide who may start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.api.workload import CheckState
+from admittance.check_test.run import Wanted, try_out
+from admittance.runtime.bus import Bus
+from admittance.runtime.clock import now
+from admittance.workload.phase import Phase, phase
+from integration.checks.replicas import Replicas
+
+from asking import NAME
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit, workload
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+def a_check(name: str, controller: str = NAME, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller, **spec},
+    }
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Workload-controller, scheduler and retry-timer."""
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "retry-timer"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+@pytest.fixture
+async def replicas(nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Replicas]:
+    replicas = Replicas(nats_server.url, tmp_path)
+    yield replicas
+    await replicas.stop()
+
+
+async def where(bus: Bus, name: str) -> Phase | None:
+    found = await workload(bus, name)
+    return None if found is None else phase(found, now())
+
+
+async def until_phase(bus: Bus, name: str, wanted: Phase) -> None:
+    async def there() -> bool:
+        return await where(bus, name) is wanted
+
+    await eventually(there)
+
+
+async def row(bus: Bus, name: str, check: str) -> CheckState:
+    found = await workload(bus, name)
+    assert found is not None
+    return next(row for row in found.status.admission_checks if row.name == check)
+
+
+@pytest.mark.scenario("A2")
+async def test_a_workload_is_admitted_when_both_of_its_checks_say_ready(
+    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+) -> None:
+    await apply(
+        bus,
+        a_check("budget"),
+        a_check("capacity", "example.com/capacity"),
+        *queues("cq", admissionChecks=["budget", "capacity"]),
+    )
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    # It was asked for before anybody was there to hear it.
+    await until_phase(bus, "w", Phase.QUOTA_RESERVED)
+    await replicas.start("ready")
+    await replicas.start("slow", "example.com/capacity")
+
+    async def one_is_ready() -> bool:
+        return (await row(bus, "w", "budget")).state == "Ready"
+
+    await eventually(one_is_ready)
+    await until(lambda: replicas.begun() == ["w"])
+    assert await where(bus, "w") is Phase.QUOTA_RESERVED
+    (tmp_path / "go").touch()
+    await until_phase(bus, "w", Phase.ADMITTED)
+
+
+@pytest.mark.scenario("A11")
+async def test_a_check_that_changes_its_mind_takes_the_quota_back(
+    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+) -> None:
+    await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
+    await replicas.start("fickle")
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_phase(bus, "w", Phase.ADMITTED)
+    (tmp_path / "spent").touch()
+    # Nobody runs it, so nobody says that it has stopped.
+    await until_phase(bus, "w", Phase.EVICTING)
+    told = await row(bus, "w", "budget")
+    assert (told.state, told.message) == ("Retry", "spent meanwhile")
+    assert told.requeue_after_seconds == 3600
+
+
+@pytest.mark.scenario("L19")
+async def test_a_late_retry_counts_though_another_check_was_faster(
+    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+) -> None:
+    await apply(
+        bus,
+        a_check("budget"),
+        a_check("capacity", "example.com/capacity"),
+        *queues("cq", admissionChecks=["budget", "capacity"]),
+    )
+    await replicas.start("late", "example.com/capacity")
+    await replicas.until_serving()
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    booked = tmp_path / "booked-w"
+    await until(booked.exists)
+    await replicas.start("spent")
+    await until_phase(bus, "w", Phase.BACKOFF)
+    # What was booked is freed at once, and the judgement goes on.
+    await until(lambda: not booked.exists())
+    (tmp_path / "go").touch()
+
+    async def told() -> bool:
+        return (await row(bus, "w", "capacity")).state == "Retry"
+
+    await eventually(told)
+    found = await workload(bus, "w")
+    assert found is not None
+    assert found.status.admission_cycle == 0
+    state = found.status.requeue_state
+    assert state is not None
+    assert state.requeue_at is not None
+    said = await row(bus, "w", "capacity")
+    assert said.last_transition_time is not None
+    assert (state.requeue_at - said.last_transition_time).total_seconds() == pytest.approx(
+        7200, abs=1
+    )
+
+
+async def test_a_trial_of_a_controller_disturbs_no_live_system(
+    fleet: Fleet,
+    bus: Bus,
+    nats_server: TestServer,
+    replicas: Replicas,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("admittance.check_test.cases.BEAT", 0.0)
+    await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
+    await replicas.start("ready")
+    await submit(bus, [a_manifest("before", queue="lq-cq")])
+    await until_phase(bus, "before", Phase.ADMITTED)
+    letters = await bus.nc.subscribe("admit.deadletter.>")
+    said = await bus.nc.subscribe("admit.workload.>")
+    await bus.nc.flush()
+    wanted = Wanted(controller=NAME, check="budget", parameters=None, timeout=5.0, patience=5.0)
+    trial = try_out(bus, nats_server.url, wanted, tell=lambda _: None, ready=lambda: None)
+    report = await within(trial, 60.0)
+    assert report.passed
+    assert not said.pending_msgs, "no workload noticed anything"
+    await submit(bus, [a_manifest("after", queue="lq-cq")])
+    await until_phase(bus, "after", Phase.ADMITTED)
+    assert not letters.pending_msgs
+    # The durable belongs to the AdmissionCheck, and stays.
+    names = await bus.api("CONSUMER.NAMES.ADMITTANCE")
+    assert "check-example_com=2Fbudget" in names["consumers"]

@@ -1,0 +1,136 @@
+"""The programs of the page about checks, as they stand there, pass the conformance kit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from admittance.api.manifest import read
+from admittance.check_test.report import FAILED, PASSED, Report
+from admittance.check_test.run import Wanted, try_out
+from admittance.runtime.bus import Bus
+
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+PAGE = Path(__file__).parents[3] / "docs" / "checks.md"
+FREEZE = "example.com/freeze"
+CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields", "acknowledges")
+
+
+def block(language: str, number: int = 0) -> str:
+    """A block of the page."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
+
+
+async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> Report:
+    wanted = Wanted(
+        controller=FREEZE,
+        check="freeze",
+        parameters=None,
+        timeout=10.0,
+        patience=10.0,
+        command=command,
+        only=only,
+    )
+    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
+    return await within(trial, 90.0)
+
+
+def assert_well(report: Report, usual: str, only: tuple[str, ...] = CASES) -> None:
+    wrong = {one.case: one.details for one in report.outcomes if one.outcome == FAILED}
+    assert not wrong
+    passed = {one.case for one in report.outcomes if one.outcome == PASSED}
+    assert passed >= set(only)
+    assert report.usual == usual
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["Ready", "Retry"])
+async def test_the_ten_lines_of_python_are_a_check(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, frozen: bool
+) -> None:
+    flag = tmp_path / "freeze"
+    if frozen:
+        flag.touch()
+    text = block("python")
+    assert "/tmp/freeze" in text
+    program = text.replace("/tmp/freeze", str(flag))
+    report = await tried(bus, nats_server.url, sys.executable, "-c", program)
+    assert_well(report, "Retry" if frozen else "Ready")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize("frozen", [False, True], ids=["Ready", "Retry"])
+async def test_the_raw_protocol_is_a_check(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, frozen: bool
+) -> None:
+    flag = tmp_path / "freeze"
+    if frozen:
+        flag.touch()
+    port = nats_server.url.rpartition(":")[2]
+    program = block("bash").replace("/tmp/freeze", str(flag))
+    program = program.replace("127.0.0.1/4222", f"127.0.0.1/{port}")
+    report = await tried(bus, nats_server.url, "bash", "-c", program)
+    assert_well(report, "Retry" if frozen else "Ready")
+
+
+STAND_IN = """#!{python}
+import asyncio, os, sys
+import nats
+
+async def main(what, *words):
+    nc = await nats.connect(os.environ["NATS_URL"])
+    if (what, words[0]) == ("consumer", "next"):
+        _, stream, durable, raw, timeout, seconds = words
+        assert (raw, timeout, seconds) == ("--raw", "--timeout", "30s"), words
+        inbox = nc.new_inbox()
+        subscription = await nc.subscribe(inbox)
+        await nc.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{{stream}}.{{durable}}",
+            b'{{"batch":1,"expires":2000000000}}',
+            reply=inbox,
+        )
+        message = await subscription.next_msg(timeout=3)
+        print(message.data.decode())
+        if not message.reply:
+            sys.exit("no message received")
+        await nc.publish(message.reply, b"+ACK")
+    else:
+        assert (what, *words[:2]) == ("pub", "--jetstream", "--no-templates"), words
+        await nc.request(words[2], words[3].encode())
+    await nc.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+"""What the page uses of the nats command, for where that is not installed."""
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+async def test_the_loop_around_the_nats_command_is_a_check(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which("nats") is None:
+        tool = tmp_path / "nats"
+        tool.write_text(STAND_IN.format(python=sys.executable))
+        tool.chmod(0o755)
+        path = f"{tmp_path}:{path}"
+    monkeypatch.setenv("PATH", path)
+    flag = tmp_path / "freeze"
+    program = block("sh").replace("/tmp/freeze", str(flag))
+    # A process for every message takes its time.
+    only = ("answers", "acknowledges")
+    report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)
+    assert_well(report, "Ready", only)
+
+
+def test_the_manifests_of_the_page_are_valid() -> None:
+    documents = read(block("yaml"), "checks.md")
+    kinds = [document.manifest.kind for document in documents]
+    assert kinds == ["AdmissionCheck", "ResourceFlavor", "ClusterQueue", "LocalQueue"]
