@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from admittance.cli import cohorts, history, kinds, output, reading, sections, tables, why
+from admittance.cli import (
+    check_rows,
+    cohorts,
+    history,
+    kinds,
+    output,
+    reading,
+    sections,
+    tables,
+    why,
+)
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
@@ -72,13 +82,14 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Because", ": ".join(part for part in (reason, message) if part)),
             ("Reserved in", placed(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
-            ("Not before", _requeue_at(workload.status.requeue_state)),
+            ("Not before", check_rows.next_attempt(workload, now)),
+            ("Timeouts", check_rows.pods_ready_evictions(workload)),
             ("Time limit", _limit(spec.maximum_execution_time_seconds)),
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
         ]
     )
     _section("Pod sets", sections.pod_sets(plain))
-    _section("Checks", sections.checks(found, now))
+    _section("Checks", check_rows.check_table(workload, now))
     _section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
@@ -91,10 +102,6 @@ def _preempted_by(by: PreemptedBy | None, now: datetime) -> str:
         return ""
     first, *_ = why.preempted(by, now)
     return first.removeprefix("by ")
-
-
-def _requeue_at(state: Any) -> str:
-    return "" if state is None or state.requeue_at is None else stamp(state.requeue_at)
 
 
 def _moment(moment: datetime | None, now: datetime) -> str:

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from admittance.cli import kinds, output, tables, why
+from admittance.cli import check_rows, kinds, output, tables, why
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.link import Link, link
-from admittance.cli.objects import Found, shown_workload
+from admittance.cli.objects import Found, field
 from admittance.cli.options import Call, Output
-from admittance.cli.output import Column, Table
+from admittance.cli.output import Table
 from admittance.cli.reading import find
 from admittance.events.requests import Explain, ExplainReply
 from admittance.runtime import clock
@@ -36,9 +36,8 @@ async def explain(call: Call, name: str) -> None:
     if reply.error:
         raise AnswerIsNo(reply.error)
     reply = up_to_a_user(workload, reply, now)
-    checks = [
-        {**condition} for condition in shown_workload(found)["status"]["admissionChecksConditions"]
-    ]
+    rows = field(found.plain(), "status", "admissionChecks", default=[])
+    checks = check_rows.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
     value["phase"] = reply.phase or str(phase(workload, now))
     match call.output:
@@ -102,11 +101,9 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
     if reply.outlook is not None and not reply.waits_for:
         _table("Would have to go for it", why.going_table(reply.outlook.victims, now))
     _list("Preemption does not help", why.barriers(reply.flavors))
-    checks = found.workload().status.admission_checks
-    if checks:
-        rows = [(row.name, row.state, row.message or tables.NOTHING) for row in checks]
-        columns = (Column("CHECK"), Column("STATE"), Column("MESSAGE"))
-        _table("Checks", Table(columns, rows))
+    _table("Checks", check_rows.check_table(found.workload(), now))
+    if attempt := check_rows.next_attempt(found.workload(), now):
+        output.say(f"\nNext attempt not before {attempt}")
     if reply.held_by:
         _table("Quota is held by", why.holder_table(reply.held_by))
     else:

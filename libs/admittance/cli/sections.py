@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.api.quantity import parse, render
 from admittance.cli import tables
-from admittance.cli.objects import Found, conditions_of, field
+from admittance.cli.objects import conditions_of, field
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
 from admittance.events.requests import LocalUsage, QueueStatus
@@ -60,34 +60,6 @@ def _command(containers: Sequence[Mapping[str, Any]]) -> str:
     words = [*(containers[0].get("command") or []), *(containers[0].get("args") or [])]
     text = " ".join(words) or str(containers[0].get("image", ""))
     return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def checks(found: Found, now: datetime) -> Table:
-    """Each admission check: its verdict, since when, and when it is asked again."""
-    rows = [
-        (
-            row.name,
-            row.state,
-            row.reason or tables.NOTHING,
-            age(row.last_transition_time, now),
-            tables.NOTHING
-            if row.requeue_after_seconds is None
-            else f"{row.requeue_after_seconds} s",
-            str(row.retry_count),
-            row.message,
-        )
-        for row in found.workload().status.admission_checks
-    ]
-    columns = (
-        Column("CHECK"),
-        Column("STATE"),
-        Column("REASON"),
-        Column("SINCE"),
-        Column("RETRY AFTER"),
-        Column("RETRIES", right=True),
-        Column("MESSAGE"),
-    )
-    return Table(columns, rows)
 
 
 def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
