@@ -37,6 +37,7 @@ class Around:
         self.limits = limits or Limits()
         self.rules = {one.name: one for one in rules}
         self.flavors: dict[str, FlavorParts] = {}
+        self.gone: tuple[str, ...] = ()
         self.per_flavor: dict[str, tuple[str, ...]] = {}
 
     def check(self, name: str) -> CheckRules | None:
@@ -64,7 +65,7 @@ class Around:
         return self.flavors.get(name, FlavorParts())
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
-        return ()
+        return self.gone
 
 
 def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = None) -> Occasion:

@@ -134,7 +134,9 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
             continue
         if row.state != same.state and row.last_transition_time is None:
             yield f"{row.name} changed its state at no time (2.5)"
-        if row.state == "Retry" and row.retry_count > same.retry_count:
+        # From Retry to Retry it may have gone round, or been taken back, within one write.
+        began = after.admission_cycle > before.admission_cycle or same.state == "Retry"
+        if row.state == "Retry" and row.retry_count > same.retry_count and not began:
             yield f"{row.name} counts a retry that has not begun (3.1)"
 
 
@@ -144,22 +146,29 @@ class AdmittedSeconds:
     def __init__(self) -> None:
         self._ended = 0
         self._since: datetime | None = None
-        self._wiped: datetime | None = None
 
     def saw(self, workload: StoredWorkload) -> list[str]:
         """The next revision of the workload: what is wrong with what it says."""
         admitted = find(workload, Type.ADMITTED)
-        if admitted is not None and admitted.status == "True":
+        requeued = find(workload, Type.REQUEUED)
+        if (
+            requeued is not None
+            and requeued.reason == "Reactivated"
+            and is_true(workload, Type.EVICTED)
+            and is_true(workload, Type.QUOTA_RESERVED)
+        ):
+            # Turned off and on while its job stops: it starts over, and what runs out counts no
+            # more.
+            self._ended, self._since = 0, None
+        elif admitted is not None and admitted.status == "True":
             self._since = admitted.last_transition_time
         elif admitted is not None and self._since is not None:
             assert admitted.last_transition_time is not None
-            if self._wiped != self._since:
-                self._ended += int((admitted.last_transition_time - self._since).total_seconds())
+            self._ended += int((admitted.last_transition_time - self._since).total_seconds())
             self._since = None
         told = workload.status.accumulated_past_execution_time_seconds or 0
         if not head(workload).active:
-            # Turned off, it starts over (6), and what still runs is of the account before.
-            self._ended, self._wiped = 0, self._since
+            self._ended = 0  # Turned off, it starts over (6).
         if told != self._ended:
             return [f"it was admitted for {self._ended} s and says {told} (vi)"]
         return []

@@ -1,0 +1,165 @@
+"""The table of moves is what the machine does: long random lives take no way that the table does
+not have (`lives.Life` looks at each), and every way that it has."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from admittance.api.checks import RetryStrategy
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.shapes import PendingPreemption, PodSetUpdate, Refusal
+from admittance.workload.due import due_times
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.moves import MOVES
+from admittance.workload.phase import Phase
+from admittance.workload.surroundings import CheckRules
+
+from builders import Around
+from lives import HOLD, ME, STOP, Life
+
+LIVES = 2000
+STEPS = 60
+FLAVORS = {"default": (), "spot": ("s",), "other": ("a", "t")}
+RULES = (
+    CheckRules("a", "ctl-a", timeout_seconds=40),
+    CheckRules("b", "ctl-b", retry=RetryStrategy(strategy="backoff", base_delay="5s")),
+    CheckRules("s", "ctl-s", retry=RetryStrategy(base_delay="7s"), timeout_seconds=10),
+    CheckRules("t", "ctl-t", retry=RetryStrategy(base_delay="7s", max_retries=1),
+               timeout_seconds=20),
+)  # fmt: skip
+DECISION = {**ME, "revision": 0, "seen": 0, "domain": "queue-cq"}
+
+
+class Walk(Life):
+    """A life that remembers which ways it took."""
+
+    taken: set[tuple[Phase, type[Fact], Phase | None]] = set()  # noqa: RUF012 - of all walks
+
+    def _is_a_way(self, before: Phase, fact: Fact) -> None:
+        super()._is_a_way(before, fact)
+        after = None if self.workload is None else self.phase
+        self.taken.add((before, type(fact), after))
+
+
+def a_life(chance: Random) -> Walk:
+    ready = PodsReadyLimits(
+        timeout=timedelta(seconds=15),
+        recovery=timedelta(seconds=9),
+        backoff_limit=chance.choice([0, 1, 3]),
+        backoff_base=8,
+    )
+    limits = Limits(
+        pods_ready=chance.choice([None, ready]),
+        drain=timedelta(seconds=50),
+        requeue_after=chance.random() < 0.9,
+    )
+    around = Around(("a", "b"), limits=limits, rules=RULES)
+    around.per_flavor = dict(FLAVORS)
+    longest = chance.choice([{}, {"maximumExecutionTimeSeconds": 30}])
+    return Walk(around, **longest)
+
+
+def step(life: Walk, chance: Random) -> None:
+    pick = chance.choice
+    match chance.randrange(20):
+        case 0 | 1:
+            if life.phase is Phase.PENDING and life.around.stopped is None:
+                life.assigned(pick(sorted(FLAVORS)))
+        case 2 | 3:
+            zone = PodSetUpdate(name="main", labels={"zone": pick("ab")})
+            for name in sorted(life.states):
+                life.verdict(
+                    name, "Ready", pod_set_updates=(zone,) if chance.random() < 0.2 else ()
+                )
+            life.confirmed()
+        case 4 | 5:
+            state = pick(["Pending", "Ready", "Retry", "Retry", "Retry", "Rejected"])
+            after = pick([None, 0, 5, 40]) if state == "Retry" else None
+            life.verdict(pick("abst"), state, after, ago=pick([0, 0, 0, 1, 2]))
+        case 6:
+            life.ready(ready=pick([True, True, False]))
+        case 7 | 8:
+            life.stopped()
+        case 9:
+            plan = PendingPreemption()
+            refusal = Refusal(reason="WaitingForQuota", message="m")
+            life.happens(
+                pick(
+                    [
+                        facts.Revoked(**DECISION, reason="QuotaChanged"),
+                        facts.Preempted(**DECISION, reason="InClusterQueue", message="m"),
+                        facts.Refused(**DECISION, refusal=refusal),
+                        facts.Planned(**DECISION, pending_preemption=plan),
+                        facts.Reprioritized(**ME, priority=life.revision),
+                    ]
+                )
+            )
+        case 10:
+            if chance.random() < 0.3:
+                at = life.status.admitted_revision
+                life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+        case 11:
+            if chance.random() < 0.3:
+                life.off()
+        case 12:
+            life.on()
+        case 13:
+            life.happens(pick([facts.Held, facts.Released, facts.Released])(**ME))
+        case 14:
+            life.around.checks = pick([("a", "b"), ("a", "b"), ("a",), ("b", "t"), ()])
+            life.around.per_flavor = {**FLAVORS, "spot": pick([("s",), (), ("s", "t")])}
+            life.stops(pick([None, None, None, HOLD, STOP]))
+        case 15:
+            life.later(pick([0.5, 1, 6, 25]))
+        case 16 | 17 | 18:
+            times = due_times(life.stored, life.now, life.around)
+            if times:
+                kind = pick(sorted(times))
+                life.now = max(times[kind], life.now)
+                life.due(kind)
+        case 19:
+            going = life.phase not in (Phase.PENDING, Phase.BACKOFF, Phase.QUOTA_RESERVED)
+            if chance.random() < (0.5 if going else 0.1):
+                life.happens(pick([facts.Finished, *[facts.Deleted] * 5])(**ME))
+
+
+def rare() -> None:
+    """What hardly ever happens by chance."""
+    one = Walk(Around(["a", "b", "c"])).assigned()
+    for name in "ab":
+        zone = PodSetUpdate(name="main", labels={"zone": name})
+        one.verdict(name, "Ready", pod_set_updates=(zone,))
+    assert one.lists("a", "b").phase is Phase.REJECTED
+    other = Walk(Around(["a"])).admitted().happens(facts.Deleted(**ME)).verdict("a", "Rejected")
+    assert other.happens(facts.Finished(**ME)).workload is None
+    other = Walk().admitted().happens(facts.Deleted(**ME)).off()
+    assert other.happens(facts.Finished(**ME)).workload is None
+    third = Walk(Around(["a"])).assigned().verdict("a", "Ready")
+    third.around.gone = ("default",)
+    assert third.confirmed().conditions["Requeued"] == ("True", "FlavorsChanged")
+
+
+@pytest.mark.scenario("A24")
+def test_random_lives_take_the_ways_of_the_table_and_no_others() -> None:
+    for seed in range(LIVES):
+        chance = Random(seed)
+        life = a_life(chance)
+        for _ in range(STEPS):
+            if life.workload is None:
+                life = a_life(chance)
+            try:
+                step(life, chance)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
+    rare()
+    untaken = {
+        (way.id, str(where), fact.__name__)
+        for (where, fact), legal in MOVES.items()
+        for way in legal.ways
+        if (where, fact, way.to) not in Walk.taken
+    }
+    assert untaken == set()

@@ -1,0 +1,23 @@
+"""docs/states.md is made from the table of moves, and shows what it has."""
+
+from __future__ import annotations
+
+from admittance.workload.diagram import PAGE, edges, page
+from admittance.workload.moves import MOVES
+from admittance.workload.phase import Phase
+from admittance.workload.ways import TRANSITIONS
+
+
+def test_the_page_is_what_the_table_makes_of_it() -> None:
+    assert PAGE.read_text() == page(), "run python -m admittance.workload.diagram"
+
+
+def test_every_transition_has_a_name_and_every_name_a_transition() -> None:
+    used = {way.id for legal in MOVES.values() for way in legal.ways}
+    assert used | {"T01"} == set(TRANSITIONS)
+
+
+def test_every_phase_but_the_end_is_left_by_something() -> None:
+    for phase in Phase:
+        left = {after for before, after in edges() if before is phase and after is not phase}
+        assert left - ({None} if phase is not Phase.FINISHED else set()), phase
