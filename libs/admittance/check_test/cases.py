@@ -23,6 +23,8 @@ WATCH: Final = 2.0
 QUIET: Final = 1.0
 """Seconds without a word after which nothing more is expected."""
 BEAT: Final = 10.5
+ASKED_AGAIN: Final = 5.0
+"""Seconds after which the very first question is asked again."""
 REPEATS_MAX: Final = 20
 FORMS: Final = ("json", "state", "names", "subject", "delay", "updates")
 """Cases that are about every message, whatever it was said in."""
@@ -102,9 +104,21 @@ class Trial:
 
     # The cases. ---------------------------------------------------------------------------
 
+    async def _first_answer(self) -> bool:
+        """Whether it answers anything in time. It is asked again and again, since one that
+        subscribes plainly does not hear what was asked before it listened."""
+        asked: list[Asked] = []
+        deadline = clock.monotonic() + self._patience
+        while (left := deadline - clock.monotonic()) > 0:
+            asked.extend(await self._stand.ask("answers.1", cycle=FIRST_CYCLE + len(asked)))
+            if await self._stand.until(
+                lambda: bool(self._stand.about(*asked)), min(left, ASKED_AGAIN)
+            ):
+                return True
+        return False
+
     async def _answers(self) -> bool:
-        [asked] = await self._stand.ask("answers.1")
-        if not await self._answered(asked, seconds=self._patience):
+        if not await self._first_answer():
             if self._stand.said:
                 shown = quoted(self._stand.said[0].data)
                 self._put("answers", FAILED, f"no verdict in what it said, as {shown}")
