@@ -25,7 +25,7 @@ from admittance.events.system import CheckActive
 
 CONCURRENCY: Final = 100
 THREADS: Final = 16
-GRACE_SECONDS: Final = 8.0
+GRACE_SECONDS: Final = 7.0
 """Less than the ten seconds after which a container is ended by force."""
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -81,6 +81,11 @@ class Hearing:
         self._beside = await self._bus.nc.listen(subject, self._on_beside)
         await self._pull.start()
 
+    @property
+    def failed(self) -> asyncio.Future[None]:
+        """Done with the error when nothing can be heard any more."""
+        return self._pull.failed
+
     async def keep(self) -> None:
         """Tells the server what is still worked on, for ever."""
         while True:

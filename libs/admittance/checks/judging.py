@@ -353,6 +353,10 @@ class Judging:
                     self._drop(one)
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
+        for line in self._lines.values():
+            # Before it has ended: a function in a thread may never.
+            if line.first.calls and not _is_over(line.first.request):
+                self._desk.again(line.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:

@@ -200,7 +200,8 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
         if shape is not None:
             return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
         found = msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
+    except Exception as error:
+        # Any, since the Struct may look at what it is made of, and raise what it likes.
         what = "no parameters are named" if raw == b"null" else "wrong parameters"
         raise BadParameters(f"{what}: {error}") from None
     if found is None:

@@ -326,7 +326,8 @@ class Bus:
     async def close(self) -> None:
         """Ends the connection. Whoever still waits for an answer gets Unavailable."""
         self._closing = True
-        with suppress(nats.errors.Error, OSError):
+        # RuntimeError: uvloop's, for what nats-py still wants to write to a connection that is gone.
+        with suppress(nats.errors.Error, OSError, RuntimeError):
             await self.nc.close()
 
 

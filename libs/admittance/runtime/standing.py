@@ -21,7 +21,7 @@ from nats.aio.subscription import Subscription
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import description, status
-from admittance.runtime.errors import AdmittanceError, Busy, Unavailable
+from admittance.runtime.errors import Busy, Unavailable
 
 HEARTBEAT: Final = 0.3
 """Seconds. Twice this without a word means silence."""
@@ -157,7 +157,8 @@ class StandingPull:
                 self._renew = True
                 await asyncio.sleep(0.05)
                 self._wake.set()
-            except AdmittanceError as error:
+            except Exception as error:
+                # Also a bug: else the reader would wait for ever, and seem to be well.
                 if not self.failed.done():
                     self.failed.set_exception(error)
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,11 +92,19 @@ async def test_what_does_not_end_in_its_grace_is_handed_back_unjudged(
     await replicas.until_serving()
     await asker.ask(*[requested(f"w{i}") for i in range(40)])
     await until(lambda: len(replicas.begun()) == 16)
+    handed_back: list[bytes] = []
+
+    async def on_acknowledgement(message: Any) -> None:
+        handed_back.append(message.data)
+
+    await asker.bus.nc.subscribe(f"$JS.ACK.{STREAM}.>", cb=on_acknowledgement)
+    await asker.bus.nc.flush()
     process.send_signal(number)
     assert await within(process.wait(), 8.0) == 0
     assert not asker.heard
     assert await asker.unacknowledged() == 40
-    # At once, and not after the server has waited: all of it was handed back.
+    assert handed_back.count(b"-NAK") >= 32, "what it judged, and what it had taken beside"
+    assert b"+ACK" not in handed_back
     await replicas.start("ready")
     await until(lambda: len(asker.heard) == 40, 8.0)
 
@@ -137,5 +146,18 @@ async def test_a_controller_waits_for_the_bus_and_ends_in_order_before_it_is_the
     replicas.url = "nats://127.0.0.1:9"
     process = await replicas.start("ready")
     await until(lambda: "not_connected_yet" in replicas.log(0))
+    process.send_signal(signal.SIGTERM)
+    assert await within(process.wait()) == 0
+
+
+async def test_it_ends_in_order_when_the_bus_is_gone(
+    asker: Asker, replicas: Replicas, nats_server: TestServer
+) -> None:
+    process = await replicas.start("stuck")
+    await replicas.until_serving()
+    await asker.ask(requested())
+    await until(lambda: bool(replicas.begun()))
+    await nats_server.kill()
+    await until(lambda: "bus_disconnected" in replicas.log(0))
     process.send_signal(signal.SIGTERM)
     assert await within(process.wait()) == 0
