@@ -1,0 +1,128 @@
+"""What a message of a check controller has wrong, found by looking at it alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.check_test.form import Asked, heartbeat_faults, look, subject_for
+
+ASKED = Asked("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)
+RIGHT = {
+    "namespace": "ns-1",
+    "name": "train.7",
+    "uid": "uid-7",
+    "check": "budget",
+    "cycle": 7,
+    "state": "Retry",
+    "message": "spent",
+    "requeueAfterSeconds": 60,
+}
+
+
+def test_its_subject_is_made_of_tokens() -> None:
+    assert subject_for(ASKED) == "admit.check.reported.example_com=2Fc.ns-1.train_7"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({}, id="all fields"),
+        pytest.param({"uid": None, "message": None, "requeueAfterSeconds": None}, id="the least"),
+        pytest.param({"fromTheFuture": [1]}, id="a field that we do not know"),
+        pytest.param({"requeueAfterSeconds": 0}, id="no delay, said as 0"),
+        pytest.param({"requeueAfterSeconds": 604_800}, id="seven days"),
+        pytest.param(
+            {"state": "Pending", "reason": "PreemptionRequired", "requeueAfterSeconds": None},
+            id="a reason",
+        ),
+        pytest.param(
+            {
+                "state": "Ready",
+                "requeueAfterSeconds": None,
+                "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}],
+            },
+            id="something added to the pods",
+        ),
+    ],
+)
+def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
+    found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
+    looked = look(subject_for(ASKED), msgspec.json.encode(found), ASKED)
+    assert looked.faults == ()
+    assert looked.verdict is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "case", "sentence"),
+    [
+        pytest.param({"cycle": 6}, "names", "cycle 6", id="another cycle"),
+        pytest.param({"check": "c"}, "names", "check 'c'", id="another check"),
+        pytest.param({"uid": "u"}, "names", "uid 'u'", id="another uid"),
+        pytest.param(
+            {"name": "train_7"}, "names", "'train_7'", id="an escaped name in the payload"
+        ),
+        pytest.param({"controller": "c"}, "names", "controller 'c'", id="another controller"),
+        pytest.param({"cycle": "7"}, "json", "int", id="a cycle in quotes"),
+        pytest.param({"cycle": None}, "json", "left out cycle", id="no cycle"),
+        pytest.param({"state": "ready"}, "state", "'ready'", id="a state in lower case"),
+        pytest.param({"state": 1}, "state", "1", id="a state that is a number"),
+        pytest.param({"requeueAfterSeconds": -1}, "delay", "negative", id="a negative delay"),
+        pytest.param({"requeueAfterSeconds": 604_801}, "delay", "seven days", id="a long delay"),
+        pytest.param({"requeueAfterSeconds": 1.5}, "delay", "whole", id="half a second"),
+        pytest.param({"requeueAfterSeconds": "1h"}, "delay", "whole", id="a delay in words"),
+        pytest.param({"state": "Ready"}, "delay", "only a Retry", id="a delay of a Ready"),
+        pytest.param(
+            {"podSetUpdates": [{"name": "main"}]}, "updates", "lost", id="updates of a Retry"
+        ),
+        pytest.param(
+            {"state": "Ready", "podSetUpdates": [{"name": "a"}]},
+            "updates",
+            "'a'",
+            id="no such pod set",
+        ),
+        pytest.param(
+            {"state": "Pending", "reason": "Tired"}, "json", "'Tired'", id="a reason of its own"
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(said: dict[str, Any], case: str, sentence: str) -> None:
+    found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
+    looked = look(subject_for(ASKED), msgspec.json.encode(found), ASKED)
+    assert [one for one in looked.faults if one.case == case and sentence in one.sentence]
+
+
+@pytest.mark.parametrize("data", [b"", b"Ready", b'["Ready"]', b"{'state': 1}", b"\xff\xfe"])
+def test_what_is_no_json_object_is_named_as_that(data: bytes) -> None:
+    looked = look(subject_for(ASKED), data, ASKED)
+    assert [one.case for one in looked.faults] == ["json"]
+    assert looked.verdict is None
+
+
+def test_a_name_that_is_not_escaped_is_the_wrong_subject() -> None:
+    subject = "admit.check.reported.example_com=2Fc.ns-1.train.7"
+    [fault] = look(subject, msgspec.json.encode(RIGHT), ASKED).faults
+    assert fault.case == "subject"
+    assert subject_for(ASKED) in fault.sentence
+
+
+def test_a_verdict_that_nobody_asked_for_is_named() -> None:
+    [fault] = look(subject_for(ASKED), msgspec.json.encode(RIGHT), None).faults
+    assert (fault.case, "not asked" in fault.sentence) == ("names", True)
+
+
+@pytest.mark.parametrize(
+    ("data", "well"),
+    [
+        pytest.param(b"", True, id="nothing at all"),
+        pytest.param(b"{}", True, id="an empty object"),
+        pytest.param(b'{"active": false, "reason": "NotReady"}', True, id="inactive"),
+        pytest.param(b'{"checks": {"a": {"active": false}}}', True, id="one check inactive"),
+        pytest.param(b'{"active": "no"}', False, id="a word for a truth"),
+        pytest.param(b"alive", False, id="no JSON"),
+    ],
+)
+def test_heartbeats(data: bytes, well: bool) -> None:
+    assert (heartbeat_faults("s", data) == ()) is well
