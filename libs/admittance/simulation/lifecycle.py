@@ -7,7 +7,7 @@ whatever is said here holds of such a write, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from admittance.simulation import naive
@@ -155,7 +155,6 @@ class AdmittedSeconds:
             requeued is not None
             and requeued.reason == "Reactivated"
             and is_true(workload, Type.EVICTED)
-            and is_true(workload, Type.QUOTA_RESERVED)
         ):
             # Turned off and on while its job stops: it starts over, and what runs out counts no
             # more.
@@ -175,16 +174,54 @@ class AdmittedSeconds:
 
 
 def booked(workloads: Iterable[StoredWorkload]) -> dict[str, naive.Usage]:
-    """(ii): what the workloads' reservations amount to, by ClusterQueue: each counts once."""
+    """(ii): what the workloads' reservations amount to, by ClusterQueue: each counts once, and what
+    a planner will have of its victims in the same queue counts once for both (2.7).
+
+    Of a victim that plans itself, and of one that two have planned, this tells too little.
+    """
+    holders = {_named(one): one for one in workloads if holds_quota(one)}
     found: dict[str, naive.Usage] = {}
-    for workload in workloads:
-        admission = workload.status.admission
-        if not holds_quota(workload) or admission is None:
-            continue
-        usage = found.setdefault(admission.cluster_queue, {})
-        for cell, much in naive.usage_of(admission).items():
+    for holder in holders.values():
+        usage = found.setdefault(_queue(holder), {})
+        for cell, much in _usage(holder).items():
             usage[cell] = usage.get(cell, 0) + much
+    for planner in holders.values():
+        given: naive.Usage = {}
+        for victim in outstanding(planner, holders):
+            if _queue(victim) == _queue(planner):
+                for cell, much in _usage(victim).items():
+                    given[cell] = given.get(cell, 0) + much
+        for cell, much in _usage(planner).items():
+            found[_queue(planner)][cell] -= min(much, given.get(cell, 0))
     return {
         queue: {cell: much for cell, much in usage.items() if much}
         for queue, usage in found.items()
     }
+
+
+def outstanding(
+    planner: StoredWorkload, holders: Mapping[tuple[str, str], StoredWorkload]
+) -> Iterator[StoredWorkload]:
+    """The planned victims that still hold the quota which they are to give up."""
+    pending = planner.status.pending_preemption
+    for one in pending.victims if pending is not None else ():
+        victim = holders.get((one.namespace, one.name))
+        if victim is None or victim.metadata.uid != one.uid:
+            continue
+        reserved = find(victim, Type.QUOTA_RESERVED)
+        if one.since is None or (reserved and reserved.last_transition_time == one.since):
+            yield victim
+
+
+def _named(workload: StoredWorkload) -> tuple[str, str]:
+    return workload.metadata.namespace, workload.metadata.name
+
+
+def _queue(workload: StoredWorkload) -> str:
+    assert workload.status.admission is not None, "it holds quota"
+    return workload.status.admission.cluster_queue
+
+
+def _usage(workload: StoredWorkload) -> naive.Usage:
+    assert workload.status.admission is not None, "it holds quota"
+    return naive.usage_of(workload.status.admission)

@@ -260,18 +260,7 @@ async def test_who_still_judges_is_not_cancelled_and_its_delay_counts(stage: Sta
 
 
 @scenario("L23")
-@pytest.mark.parametrize(
-    "why",
-    [
-        pytest.param(
-            "Preempted",
-            marks=pytest.mark.xfail(
-                run=False, reason="nobody reserves before others have gone yet"
-            ),
-        ),
-        "ClusterQueueStopped",
-    ],
-)
+@pytest.mark.parametrize("why", ["Preempted", "ClusterQueueStopped"])
 async def test_a_retry_while_another_eviction_stops_the_job_holds_it(
     stage: Stage, why: str
 ) -> None:
