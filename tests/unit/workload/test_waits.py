@@ -1,0 +1,237 @@
+"""How long the wait is, who decides it, and what people read of it. LIFECYCLE 3.2, 3.5, 3.7."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from admittance.api.checks import RetryStrategy
+from admittance.api.workload import CheckState, RequeueState
+from admittance.workload.change import with_status
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.phase import Phase
+from admittance.workload.retries import chance, computed
+from admittance.workload.surroundings import CheckRules
+from admittance.workload.waits import check_deadline, pods_ready_part, recomputed
+
+from builders import NOON, Around
+from lives import HOLD, Life
+
+
+def a_row(name: str, state: str, after: int | None, at: float | None = 0) -> CheckState:
+    since = None if at is None else NOON + timedelta(seconds=at)
+    return CheckState(
+        name=name, state=state, requeue_after_seconds=after, last_transition_time=since
+    )
+
+
+@pytest.mark.scenario("L1", "L11")
+@pytest.mark.parametrize(
+    ("rows", "want"),
+    [
+        pytest.param([], None, id="no rows"),
+        pytest.param([a_row("a", "Retry", None)], None, id="no delay"),
+        pytest.param([a_row("a", "Retry", 0)], None, id="a delay of nothing"),
+        pytest.param([a_row("a", "Retry", 60, None)], None, id="nobody knows since when"),
+        pytest.param([a_row("a", "Ready", 60)], None, id="not in Retry"),
+        pytest.param([a_row("a", "Retry", 60)], 60, id="one"),
+        pytest.param([a_row("a", "Retry", 60), a_row("b", "Retry", 120)], 120, id="the longer"),
+        pytest.param([a_row("a", "Retry", 5, 10), a_row("b", "Retry", 10)], 15, id="the later end"),
+        pytest.param([a_row("a", "Retry", 60), a_row("b", "Retry", None, 50)], 60, id="a mix"),
+        pytest.param([a_row("a", "Retry", 5, 0.2)], 6, id="whole seconds, and never less"),
+    ],
+)
+def test_the_latest_end_of_all_delays_counts(rows: list[CheckState], want: int | None) -> None:
+    end = None if want is None else NOON + timedelta(seconds=want)
+    assert check_deadline(tuple(rows)) == end
+
+
+@pytest.mark.scenario("L8", "L15")
+def test_the_example_of_the_proposal() -> None:
+    day = datetime(2026, 2, 6, tzinfo=UTC)
+    life = Life(Around(["budget", "gpu", "license"]), now=day.replace(hour=10, minute=9)).admitted()
+    life.now = day.replace(hour=10, minute=10)
+    life.verdict("budget", "Retry", 50_400, message="daily budget exhausted")
+    life.now = day.replace(hour=10, minute=11)
+    life.verdict("gpu", "Retry", 480, message="no A100")
+    life.now = day.replace(hour=10, minute=20)
+    life.verdict("license", "Retry")
+    state = life.status.requeue_state
+    assert state is not None
+    assert state.requeue_at == datetime(2026, 2, 7, 0, 10, tzinfo=UTC)
+    assert life.message("Evicted") == (
+        'Evicted due to AdmissionChecks in Retry state: "budget" (daily budget exhausted); '
+        '"gpu" (no A100); "license". Next attempt not before 2026-02-07T00:10:00Z, set by "budget"'
+    )
+    life.stopped()
+    assert life.later(86_400 / 2).due().phase is Phase.BACKOFF
+    life.now = state.requeue_at
+    assert life.due().phase is Phase.PENDING
+
+
+@pytest.mark.scenario("L15")
+def test_while_it_waits_the_reason_for_that_is_told_and_kept_up_to_date() -> None:
+    life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60, message="full")
+    assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
+    for kind in ("QuotaReserved", "Requeued", "Evicted"):
+        assert life.message(kind).endswith('not before 2026-01-01T12:01:00Z, set by "a"')
+    life.later(1).verdict("b", "Retry", 60)
+    for kind in ("QuotaReserved", "Requeued", "Evicted"):
+        assert life.message(kind).endswith('not before 2026-01-01T12:01:01Z, set by "b"')
+    life.later(60).due()
+    assert life.message("QuotaReserved") == ""
+
+
+@pytest.mark.scenario("L10")
+def test_the_backoff_of_pods_that_were_not_ready_is_never_shortened_by_a_check() -> None:
+    limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
+    life = Life(Around(["c"], limits=limits)).admitted().later(30).due("pods-ready").stopped()
+    assert (life.phase, life.wait) == (Phase.BACKOFF, 60)
+    assert life.verdict("c", "Retry", 300, ago=1).wait == 300
+    assert life.verdict("c", "Retry", 30, ago=1).wait == 60
+    assert life.message("Requeued").endswith("set by the backoff after PodsReadyTimeout")
+    assert life.verdict("c", "Retry", 90, ago=1).wait == 90
+    state = life.status.requeue_state
+    assert state is not None
+    assert state.count == 1
+    assert life.later(90).due().phase is Phase.PENDING
+    assert life.status.requeue_state == RequeueState(count=1)
+
+
+def test_a_time_that_no_row_explains_is_no_checks() -> None:
+    life = Life(Around(["c"]))
+    until = NOON + timedelta(seconds=50)
+    found = with_status(life.stored, requeue_state=RequeueState(count=2, requeue_at=until))
+    assert pods_ready_part(found) == until
+    assert recomputed(found, ()) == RequeueState(count=2, requeue_at=until)
+    later = recomputed(found, (a_row("c", "Retry", 70),))
+    assert later == RequeueState(
+        count=2, requeue_at=NOON + timedelta(seconds=70), pods_ready_until=until
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=5),
+    st.none() | st.integers(1, 150),
+)
+def test_the_wait_is_the_later_of_both_parts_whatever_the_rows(
+    delays: list[tuple[int, int]], pods: int | None
+) -> None:
+    before = Life(Around(["c"])).stored
+    if pods is not None:
+        until = NOON + timedelta(seconds=pods)
+        before = with_status(before, requeue_state=RequeueState(requeue_at=until))
+    rows = tuple(a_row(str(n), "Retry", after, at) for n, (after, at) in enumerate(delays))
+    found = recomputed(before, rows)
+    ends = [after + at for after, at in delays if after] + ([pods] if pods else [])
+    want = max(ends, default=None)
+    got = None if found is None else found.requeue_at
+    assert got == (None if want is None else NOON + timedelta(seconds=want))
+    # And taking all of them away leaves the other part.
+    after = recomputed(with_status(before, admission_checks=rows, requeue_state=found), ())
+    left = None if after is None else after.requeue_at
+    assert left == (None if pods is None else NOON + timedelta(seconds=pods))
+
+
+# Strategies. ----------------------------------------------------------------------------
+
+STATIC = RetryStrategy(base_delay="60s")
+BACKOFF = RetryStrategy(strategy="backoff", base_delay="30s", max_delay="100s")
+
+
+@pytest.mark.scenario("L14")
+@pytest.mark.parametrize(
+    ("strategy", "want"),
+    [
+        pytest.param(STATIC, [60, 60, 60, 60], id="the same every time"),
+        pytest.param(BACKOFF, [30, 60, 100, 100], id="doubled up to a limit"),
+        pytest.param(
+            RetryStrategy(strategy="backoff", base_delay="10s", factor=1.5), [10, 15, 23, 34],
+            id="by another factor, rounded up",
+        ),
+        pytest.param(RetryStrategy(base_delay="1m", max_delay="45s"), [45] * 4, id="limited"),
+    ],
+)  # fmt: skip
+def test_the_delay_of_each_retry(strategy: RetryStrategy, want: list[int]) -> None:
+    around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
+    life = Life(around)
+    found = []
+    for count in range(4):
+        life.assigned().verdict("c", "Retry")
+        assert life.status.admission_checks[0].requeue_after_seconds == life.wait
+        found.append(life.wait)
+        assert life.counts == {"c": count}
+        life.later(life.wait or 0).due()
+    assert found == want
+
+
+def test_an_explicit_delay_wins_also_one_of_nothing() -> None:
+    around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=STATIC)])
+    assert Life(around).assigned().verdict("c", "Retry", 5).wait == 5
+    assert Life(around).assigned().verdict("c", "Retry", 0).phase is Phase.PENDING
+
+
+@pytest.mark.scenario("L13")
+def test_jitter_spreads_and_is_the_same_for_whoever_asks_again() -> None:
+    strategy = RetryStrategy(base_delay="60s", jitter=0.5)
+    found = [computed(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
+    assert (min(found) >= 60, max(found) <= 90, len(set(found)) > 20) == (True, True, True)
+    assert found == [computed(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
+    assert chance("uid-1", "c", 0) != chance("uid-1", "c", 1) != chance("uid-1", "d", 1)
+
+
+def test_a_retry_said_again_with_jitter_moves_nothing() -> None:
+    strategy = RetryStrategy(base_delay="60s", jitter=1)
+    around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
+    life = Life(around).assigned().verdict("c", "Retry").later(5)
+    assert life.verdict("c", "Retry").reason == "Repeated"
+
+
+@given(st.integers(0, 10**9), st.floats(1, 1e300), st.floats(0, 1), st.floats(0, 0.999))
+def test_no_count_and_no_factor_is_too_much(
+    count: int, factor: float, jitter: float, luck: float
+) -> None:
+    strategy = RetryStrategy(strategy="backoff", base_delay="1s", factor=factor, jitter=jitter)
+    assert 1 <= computed(strategy, count, luck) < 2**31
+
+
+def test_past_its_last_retry_a_check_rejects() -> None:
+    strategy = RetryStrategy(base_delay="5s", max_retries=2)
+    life = Life(Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)]))
+    for count in (1, 2):
+        life.assigned().verdict("c", "Retry").later(5).due()
+        assert life.counts == {"c": count}
+    life.assigned().verdict("c", "Retry", message="no room")
+    assert life.phase is Phase.REJECTED
+    assert "(no room; retried 2 times, 2 are allowed)" in life.message("Evicted")
+
+
+@pytest.mark.scenario("L26")
+def test_a_delay_beyond_the_limit_is_cut_and_told() -> None:
+    life = Life(Around(["c"], limits=Limits(check_delay=timedelta(hours=1)))).assigned()
+    life.verdict("c", "Retry", 3601, message="later")
+    assert life.wait == 3600
+    assert "RetryDelayClamped" in life.noted()
+    assert life.verdict("c", "Retry", 3601, message="later").reason == "Repeated"
+
+
+@pytest.mark.scenario("L20")
+@pytest.mark.parametrize("after", [None, 60], ids=["by the strategy", "by the controller"])
+def test_with_the_gate_off_every_retry_is_one_without_a_delay_and_says_so(
+    after: int | None,
+) -> None:
+    rules = [CheckRules("c", "ctl-c", retry=RetryStrategy(base_delay="5s", max_retries=0))]
+    life = Life(Around(["c"], limits=Limits(requeue_after=False), rules=rules)).assigned()
+    life.verdict("c", "Retry", after)
+    assert (life.phase, life.counts) == (Phase.PENDING, {"c": 1})
+    assert "RequeueAfterDisabled" in life.noted()
+    assert "the gate ACRequeueAfter is off" in life.message("Evicted")
+
+
+def test_the_reason_of_a_stopped_queue_is_not_hidden_behind_the_wait() -> None:
+    life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60).stops(HOLD)
+    life.verdict("b", "Retry", 90)
+    assert life.conditions["QuotaReserved"] == ("False", "Suspended")
