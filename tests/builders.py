@@ -74,15 +74,23 @@ def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = No
 
 
 def a_spec(
-    requests: Mapping[str, str] | None = None, *, queue: str = "lq", count: int = 1, **more: Any
+    requests: Mapping[str, str] | None = None,
+    *,
+    queue: str = "lq",
+    count: int = 1,
+    labels: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """The spec of a workload with one pod set, as JSON would have it."""
+    """The spec of a workload with one pod set, as JSON would have it. labels: of its pods."""
     container = {
         "name": "c",
         "command": ["true"],
         "resources": {"requests": dict(requests or {"cpu": "1"})},
     }
-    pods = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}}
+    template: dict[str, Any] = {"spec": {"containers": [container]}}
+    if labels:
+        template["metadata"] = {"labels": dict(labels)}
+    pods = {"name": "main", "count": count, "template": template}
     return {"podSets": [pods], "queueName": queue, **more}
 
 

@@ -1,0 +1,229 @@
+"""What becomes of a workload when a time has come. LIFECYCLE 6, T13, T14, T15, T19."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from admittance.api.checks import RetryStrategy
+from admittance.api.workload import EvictionCount
+from admittance.events import facts
+from admittance.workload.change import Outcome
+from admittance.workload.due import Kind, due_times
+from admittance.workload.execution import total_seconds
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.phase import Phase
+from admittance.workload.surroundings import CheckRules
+from admittance.workload.times import backoff_seconds
+
+from builders import Around
+from lives import ME, Life
+
+
+def a_life(*checks: str, limit: int | None = None, recovery: float = 30, **spec: int) -> Life:
+    """Admitted, where pods have 30 s to be ready."""
+    ready = PodsReadyLimits(
+        timeout=timedelta(seconds=30),
+        recovery=timedelta(seconds=recovery) if recovery else None,
+        backoff_limit=limit,
+        backoff_base=60,
+        backoff_max=3600,
+    )
+    return Life(Around(checks, limits=Limits(pods_ready=ready)), **spec).admitted()
+
+
+def evictions(life: Life) -> list[tuple[str, str, int]]:
+    stats = life.status.scheduling_stats
+    rows: tuple[EvictionCount, ...] = () if stats is None else stats.evictions
+    return [(row.reason, row.underlying_cause, row.count) for row in rows]
+
+
+def time_out(life: Life) -> Life:
+    return life.later(30).due("pods-ready")
+
+
+@pytest.mark.scenario("F1", "F2")
+def test_pods_that_are_never_ready_wait_longer_each_time_and_then_are_turned_off() -> None:
+    life = a_life(limit=2)
+    for count, wait in ((1, 60), (2, 120)):
+        time_out(life)
+        assert life.phase is Phase.EVICTING
+        life.stopped()
+        state = life.status.requeue_state
+        assert state is not None
+        assert (life.phase, state.count, life.wait) == (Phase.BACKOFF, count, wait)
+        assert life.conditions["Evicted"] == ("True", "PodsReadyTimeout")
+        life.later(wait).due().admitted()
+    assert time_out(life).phase is Phase.DEACTIVATED
+    assert life.conditions["Evicted"] == ("True", "DeactivatedDueToRequeuingLimitExceeded")
+    assert life.status.requeue_state is None
+    assert evictions(life) == [
+        ("PodsReadyTimeout", "WaitForStart", 2),
+        ("Deactivated", "RequeuingLimitExceeded", 1),
+    ]
+    life.stopped().on().admitted()
+    assert time_out(life).phase is Phase.EVICTING
+    state = life.status.requeue_state
+    assert state is not None
+    assert state.count == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds"),
+    [(1, 60), (2, 120), (3, 240), (6, 1920), (7, 3600), (10**9, 3600)],
+)
+def test_the_backoff_doubles_up_to_its_limit(count: int, seconds: int) -> None:
+    assert backoff_seconds(count, PodsReadyLimits()) == seconds
+
+
+def test_a_limit_of_nothing_turns_it_off_the_first_time_and_none_never() -> None:
+    assert time_out(a_life(limit=0)).phase is Phase.DEACTIVATED
+    life = a_life()
+    for _ in range(9):
+        time_out(life).stopped().later(3600).due().admitted()
+    assert life.phase is Phase.ADMITTED
+
+
+@pytest.mark.scenario("F3")
+def test_pods_that_were_ready_once_have_their_own_time_to_come_back() -> None:
+    life = a_life(recovery=10).ready().later(500).ready(ready=False)
+    assert life.later(9).due("pods-ready").phase is Phase.ADMITTED
+    life.later(1).due("pods-ready")
+    assert life.phase is Phase.EVICTING
+    assert evictions(life) == [("PodsReadyTimeout", "WaitForRecovery", 1)]
+
+
+@pytest.mark.scenario("F3")
+def test_with_no_time_to_come_back_pods_may_be_gone_for_ever() -> None:
+    life = a_life(recovery=0).ready().ready(ready=False).later(10**6).due("pods-ready")
+    assert (life.phase, life.reason) == (Phase.ADMITTED, "NotWaiting")
+
+
+def test_ready_pods_start_the_count_over() -> None:
+    life = time_out(a_life()).stopped().later(60).due().admitted()
+    assert life.status.requeue_state is not None
+    assert life.ready().status.requeue_state is None
+
+
+def test_rows_are_cleared_by_a_timeout_and_the_cycle_moves() -> None:
+    life = a_life("c")
+    cycle = life.status.admission_cycle
+    time_out(life)
+    assert (life.states, life.status.admission_cycle) == ({"c": "Pending"}, cycle + 1)
+    assert life.status.rounds_since == cycle + 1
+
+
+@pytest.mark.scenario("F6", "F12")
+def test_only_admitted_seconds_count_towards_the_maximum_and_over_all_admissions() -> None:
+    life = Life(maximumExecutionTimeSeconds=10).admitted().later(6).preempted().stopped()
+    life.later(1000).admitted()
+    assert life.status.accumulated_past_execution_time_seconds == 6
+    assert life.later(3.9).due("execution").reason == "TooEarly"
+    life.later(0.1).due("execution")
+    assert life.phase is Phase.DEACTIVATED
+    assert life.conditions["Evicted"] == ("True", "DeactivatedDueToMaximumExecutionTimeExceeded")
+    assert "it ran 10 s, 10 s are allowed" in life.noted()["MaximumExecutionTimeExceeded"]
+    assert evictions(life)[-1] == ("Deactivated", "MaximumExecutionTimeExceeded", 1)
+    assert life.status.accumulated_past_execution_time_seconds is None
+    life.later(5).stopped()
+    assert life.status.accumulated_past_execution_time_seconds is None
+
+
+@pytest.mark.scenario("F12")
+def test_the_whole_time_of_a_finished_workload_is_that_of_all_its_admissions() -> None:
+    life = Life().admitted().later(5).preempted().stopped().later(50).admitted().later(7)
+    at = life.status.admitted_revision
+    life.happens(facts.Finished(**ME, revision=at)).later(1000)
+    assert total_seconds(life.stored, life.now) == 12
+
+
+@pytest.mark.scenario("F14")
+def test_turned_on_again_while_it_stops_it_may_run_as_long_as_a_new_one() -> None:
+    life = Life(maximumExecutionTimeSeconds=10).admitted().later(10).due("execution").on()
+    assert life.later(3).stopped().admitted().phase is Phase.ADMITTED
+    assert life.status.accumulated_past_execution_time_seconds is None
+    assert due_times(life.stored, life.now, life.around)[Kind.EXECUTION] == life.now + timedelta(
+        seconds=10
+    )
+
+
+@pytest.mark.scenario("F13")
+@pytest.mark.parametrize("how", ["preempted", "retry", "off", "deleted"])
+def test_a_job_of_which_nobody_says_that_it_stopped_holds_its_quota_only_for_so_long(
+    how: str,
+) -> None:
+    life = Life(Around(["c"])).admitted()
+    admitted = life.status.admitted_revision
+    match how:
+        case "preempted":
+            life.preempted()
+        case "retry":
+            life.verdict("c", "Retry", 600)
+        case "off":
+            life.off()
+        case "deleted":
+            life.happens(facts.Deleted(**ME))
+    evicted = life.status.evicted_revision
+    assert life.later(299).due("drain").reason == "TooEarly"
+    life.later(1).due("drain")
+    assert "ForcedRelease" in life.noted()
+    if how == "deleted":
+        assert life.workload is None
+        return
+    assert life.status.admission is None
+    assert (
+        life.phase
+        is {
+            "preempted": Phase.PENDING,
+            "retry": Phase.BACKOFF,
+            "off": Phase.DEACTIVATED,
+        }[how]
+    )
+    before = life.workload
+    for revision in (evicted, admitted):
+        assert life.happens(facts.Stopped(**ME, revision=revision)).workload is before
+        assert life.happens(facts.Finished(**ME, revision=revision)).workload is before
+
+
+def test_a_job_that_stopped_in_time_is_not_released_twice() -> None:
+    life = Life().admitted().preempted().stopped().admitted().later(300)
+    assert life.due("drain").outcome is Outcome.IGNORED
+    assert life.phase is Phase.ADMITTED
+
+
+def test_a_check_that_does_not_answer_in_time_counts_as_one_that_says_retry() -> None:
+    rules = [CheckRules("a", "ctl-a", timeout_seconds=30), CheckRules("b", "ctl-b")]
+    life = Life(Around(["a", "b"], rules=rules)).assigned().verdict("a", "Pending", message="soon")
+    assert life.later(29).due("checks").reason == "TooEarly"
+    life.later(1).due("checks")
+    assert (life.phase, life.counts) == (Phase.PENDING, {"a": 1, "b": 0})
+    assert "no verdict within 30 s of the reservation" in life.message("Evicted")
+    assert [say.detail for say in life.says if say.what == "check_withdrawn"] == ["a", "b"]
+
+
+def test_the_strategy_of_a_check_holds_also_when_it_does_not_answer() -> None:
+    once = RetryStrategy(base_delay="45s", max_retries=1)
+    rules = [
+        CheckRules("a", "ctl-a", timeout_seconds=30, retry=once),
+        CheckRules("b", "ctl-b", timeout_seconds=20),
+    ]
+    life = Life(Around(["a", "b"], rules=rules)).assigned().verdict("b", "Ready").later(30)
+    life.due("checks")
+    assert (life.phase, life.wait) == (Phase.BACKOFF, 45)
+    life.later(45).due().assigned().verdict("b", "Ready").later(30).due("checks")
+    assert life.phase is Phase.REJECTED
+
+
+def test_a_check_that_answered_is_not_late() -> None:
+    rules = [CheckRules("a", "ctl-a", timeout_seconds=30)]
+    life = Life(Around(["a"], rules=rules)).assigned().verdict("a", "Ready").later(30)
+    assert life.due("checks").reason == "NotWaiting"
+
+
+@pytest.mark.parametrize("kind", [*map(str, Kind), "nonsense"])
+def test_a_timer_of_what_nobody_waits_for_changes_nothing(kind: str) -> None:
+    for life in (Life(), Life().assigned(), Life().assigned().preempted().stopped()):
+        before = life.workload
+        life.later(10**6).due(kind)
+        assert life.workload is before

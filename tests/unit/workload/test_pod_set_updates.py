@@ -1,0 +1,110 @@
+"""What checks add to pods, and where it contradicts what is there. LIFECYCLE 2.6, A21."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.meta import Toleration
+from admittance.events import facts
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.phase import Phase
+from admittance.workload.surroundings import FlavorParts
+from admittance.workload.updates import merged
+
+from builders import Around
+from lives import ME, Life
+
+GPU = {"key": "gpu", "operator": "Exists"}
+SPOT = Toleration(key="spot", operator="Exists")
+
+
+def an_update(**parts: Any) -> tuple[PodSetUpdate, ...]:
+    return (PodSetUpdate(name="main", **parts),)
+
+
+def a_life(*checks: str) -> Life:
+    """Reserved on a flavor that has a label and a toleration of its own."""
+    around = Around(checks)
+    around.flavors = {"default": FlavorParts({"pool": "spot"}, (SPOT,))}
+    return Life(around, labels={"tier": "batch"}).assigned()
+
+
+@pytest.mark.scenario("A21")
+@pytest.mark.parametrize("kind", ["labels", "annotations", "node_selector"])
+def test_two_checks_that_set_a_key_differently_are_a_rejection_by_the_last_one(kind: str) -> None:
+    life = a_life("c1", "c2", "c3")
+    life.verdict("c3", "Ready")
+    life.verdict("c2", "Ready", pod_set_updates=an_update(**{kind: {"zone": "east"}}))
+    assert life.phase is Phase.QUOTA_RESERVED
+    life.verdict("c1", "Ready", pod_set_updates=an_update(**{kind: {"zone": "west"}}))
+    assert life.phase is Phase.REJECTED
+    said = life.message("Evicted")
+    assert said.startswith('Deactivated due to AdmissionCheck in Rejected state: "c2"')
+    for part in ("'zone'", "'west' by check 'c1'", "'east' by check 'c2'"):
+        assert part in said
+    assert "ConflictingChecks" in life.noted()
+
+
+@pytest.mark.scenario("A21")
+@pytest.mark.parametrize(
+    ("parts", "whose"),
+    [
+        pytest.param({"labels": {"tier": "web"}}, "the pod template", id="the pod template"),
+        pytest.param({"node_selector": {"pool": "big"}}, "flavor 'default'", id="the flavor"),
+    ],
+)
+def test_a_key_of_the_template_or_the_flavor_is_not_changed(
+    parts: dict[str, Any], whose: str
+) -> None:
+    life = a_life("c1", "c2").verdict("c1", "Ready", pod_set_updates=an_update(**parts))
+    assert life.phase is Phase.QUOTA_RESERVED
+    life.verdict("c2", "Ready")
+    assert life.phase is Phase.REJECTED
+    assert 'state: "c1"' in life.message("Evicted")
+    assert f"by {whose}" in life.message("Evicted")
+
+
+def test_a_conflict_that_comes_out_when_a_check_goes_is_found_too() -> None:
+    life = a_life("c1", "c2", "c3")
+    for name, zone in (("c1", "a"), ("c2", "b")):
+        life.verdict(name, "Ready", pod_set_updates=an_update(labels={"zone": zone}))
+    assert life.phase is Phase.QUOTA_RESERVED
+    assert life.lists("c1", "c2").phase is Phase.REJECTED
+
+
+def test_what_does_not_contradict_is_added_up_and_tolerations_are_united() -> None:
+    life = a_life("c1", "c2")
+    same = {"labels": {"zone": "a", "tier": "batch"}, "tolerations": (GPU,)}
+    life.verdict("c1", "Ready", pod_set_updates=an_update(**same, annotations={"x": "1"}))
+    life.verdict("c2", "Ready", pod_set_updates=an_update(**same, node_selector={"pool": "spot"}))
+    added, conflicts = merged(life.stored, life.around.flavor)
+    assert conflicts == ()
+    assert added["main"].labels == {"zone": "a"}
+    assert added["main"].annotations == {"x": "1"}
+    assert added["main"].node_selector == {"pool": "spot"}
+    assert added["main"].tolerations == ({"key": "spot", "operator": "Exists"}, GPU)
+    assert life.confirmed().phase is Phase.ADMITTED
+
+
+def test_what_was_added_goes_when_the_check_is_no_longer_ready_and_with_the_quota() -> None:
+    life = a_life("c1", "c2").verdict("c1", "Ready", pod_set_updates=an_update(labels={"a": "b"}))
+    assert life.status.admission_checks[0].pod_set_updates
+    life.verdict("c1", "Pending")
+    assert life.status.admission_checks[0].pod_set_updates == ()
+    life.verdict("c1", "Ready", pod_set_updates=an_update(labels={"a": "b"}))
+    life.verdict("c2", "Retry", 60)
+    assert life.states == {"c1": "Ready", "c2": "Retry"}
+    assert life.status.admission_checks[0].pod_set_updates == ()
+
+
+@pytest.mark.scenario("A21")
+def test_what_only_the_runner_can_see_ends_the_workload_without_another_try() -> None:
+    life = a_life("c1").verdict("c1", "Ready").confirmed()
+    at = life.status.admitted_revision
+    why = {"succeeded": False, "reason": "FailedToStart", "message": "the label is taken"}
+    life.happens(facts.Finished(**ME, revision=at, **why))
+    assert life.phase is Phase.FINISHED
+    assert life.conditions["Finished"] == ("True", "FailedToStart")
+    assert life.conditions.get("Requeued") is None
