@@ -21,9 +21,11 @@ from admittance.api.read_configuration import read_configuration
 from admittance.bench.system import embedded
 from admittance.events import facts
 from admittance.runtime.settings import Settings
+from admittance.workload.limits import Limits
 from long_living import LongLife, a_long_life
 
 from builders import NOON
+from scheduling import groups
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -198,6 +200,49 @@ def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> N
 
 def test_every_gate_has_its_line() -> None:
     assert {row[0].strip("`") for row in table(MIGRATING, "gates")[1:]} == set(GATES)
+
+
+def test_with_acrequeueafter_off_a_retry_is_one_without_a_delay() -> None:
+    life = a_long_life(limits=Limits(requeue_after=False))
+    strategy = {"strategy": "static", "baseDelay": "60s", "maxRetries": 0}
+    life.check("c", retry=strategy)
+    life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
+    life.submit("w", "cq", "8")
+    for fields in ({"after": 60}, {}):
+        life.go()
+        count = life.counts("w")["c"]
+        life.judge("w", "c", "Retry", **fields)
+        assert life.phase("w") == "QuotaReserved"  # evicted, and asked again already
+        assert life.counts("w") == {"c": count + 1}
+    assert life.evicted_for("w") == ["AdmissionCheck"] * 2
+    assert life.noted("w") == ["RequeueAfterDisabled"] * 2
+
+
+def test_who_waits_when_acrequeueafter_is_turned_off_goes_on_waiting() -> None:
+    life = a_long_life("c")
+    life.submit("w", "cq", "8")
+    life.go()
+    life.judge("w", "c", "Retry", after=600)
+    life._limits = Limits(requeue_after=False)
+    life.restart_all()
+    life.at(599)
+    assert life.phase("w") == "Backoff"
+    life.at(600)
+    assert life.phase("w") == "QuotaReserved"
+
+
+@pytest.mark.parametrize(
+    ("delay", "phase"),
+    [pytest.param(0, "QuotaReserved", id="0: at once"), pytest.param(None, "Backoff", id="none")],
+)
+def test_a_delay_of_its_own_comes_before_the_strategy(delay: int | None, phase: str) -> None:
+    life = a_long_life()
+    life.check("c", retry={"strategy": "static", "baseDelay": "60s", "maxRetries": 2})
+    life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
+    life.submit("w", "cq", "8")
+    life.go()
+    life.judge("w", "c", "Retry", **({} if delay is None else {"after": delay}))
+    assert life.phase("w") == phase
 
 
 def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:

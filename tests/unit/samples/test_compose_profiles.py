@@ -1,0 +1,60 @@
+"""compose.yaml and the sample checks know each other, with or without a container engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHECKS = ROOT / "deploy" / "samples" / "checks"
+IN_IMAGE = "/opt/admittance/checks/"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())[
+    "services"
+]
+
+
+def of_samples() -> dict[str, dict[str, Any]]:
+    return {name: one for name, one in SERVICES.items() if "profiles" in one}
+
+
+def test_every_sample_has_the_profile_of_its_name() -> None:
+    samples = {folder.name for folder in CHECKS.iterdir() if (folder / "manifests.yaml").exists()}
+    profiles = {profile for one in of_samples().values() for profile in one["profiles"]}
+    assert samples - profiles == {"allowance"}  # of the demo
+    assert profiles <= samples
+
+
+@pytest.mark.parametrize("name", sorted(of_samples()))
+def test_what_a_profile_starts_is_in_the_image(name: str) -> None:
+    program = of_samples()[name]["entrypoint"][-1]
+    if name == "prometheus":
+        assert program == "prometheus"  # of its own image
+        return
+    assert program.startswith(IN_IMAGE)
+    assert (CHECKS / program.removeprefix(IN_IMAGE)).is_file()
+    assert (
+        f"COPY deploy/samples/checks {IN_IMAGE.rstrip('/')}"
+        in (ROOT / "deploy" / "Dockerfile").read_text()
+    )
+    assert "!deploy/samples/checks" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
+def test_nothing_of_a_sample_starts_unasked_or_with_rights_that_it_needs_not() -> None:
+    for name, one in of_samples().items():
+        assert one["read_only"], name
+        assert one["cap_drop"] == ["ALL"], name
+        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ())), name
+
+
+def test_the_sample_s_prometheus_scrapes_the_sample_s_meters() -> None:
+    config = yaml.safe_load((CHECKS / "budget" / "prometheus.yml").read_text())
+    [target] = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    service, _, port = target.partition(":")
+    assert any(one.endswith(f":{port}") for one in SERVICES[service]["ports"])
+    manifests = (CHECKS / "budget" / "manifests.yaml").read_text()
+    [url] = re.findall(r"prometheus: http://(\w+):(\d+)", manifests)
+    assert any(one.endswith(f":{url[1]}") for one in SERVICES[url[0]]["ports"])
