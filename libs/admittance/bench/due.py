@@ -1,6 +1,7 @@
 """How long from the time that a workload waits for until it competes again.
 
-``python -m admittance.bench.due [--count 10000] [--rate 200] [--seconds 30] [--idle 20]``
+``python -m admittance.bench.due [--count 10000] [--rate 200] [--seconds 30] [--idle 20]
+[--nats URL]``
 
 A check puts workloads off: first ``--count`` of them so that all are due within one second, then
 ``--rate`` a second, evenly. At the end all of the first wait for an hour, and what the system uses
@@ -21,10 +22,9 @@ import msgspec
 from admittance.bench import queues
 from admittance.bench.generator import Plan, PlannedQueue, PlannedWorkload
 from admittance.bench.load import effective, submission
-from admittance.bench.measure import Meter, ProcessUse, family
-from admittance.bench.run import loop_factory, main_of
+from admittance.bench.measure import Meter, ProcessUse
+from admittance.bench.run import Find, loop_factory, main_of, system
 from admittance.bench.speaker import Speaker
-from admittance.bench.system import embedded
 from admittance.events.requests import Timers, TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.runtime import clock, history
@@ -32,6 +32,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
 
 CHECK: Final = "later"
+QUEUES: Final = 30
 REQUEUED: Final = "admit.workload.requeued."
 PATIENCE: Final = 120.0
 LEAD_SECONDS: Final = 5.0
@@ -81,13 +82,16 @@ def _at(values: list[float], percent: int) -> float:
 
 
 def plan(count: int) -> Plan:
-    """So many workloads on one queue that has room for all, and one check."""
-    queue = PlannedQueue(
-        "due", "cq", "", "default", 1000 * (count + 1), None, None, "Never", "Never", (CHECK,)
-    )
+    """Queues that have room for so many workloads each, and one check."""
+    room = 1000 * (count + 1)
     return Plan(
-        (queue,),
-        tuple(PlannedWorkload(0.0, 1.0, f"due-{n}", 0, "due", 1000, 0) for n in range(count)),
+        tuple(
+            PlannedQueue(
+                f"due-{n}", "cq", "", "default", room, None, None, "Never", "Never", (CHECK,)
+            )
+            for n in range(QUEUES)
+        ),
+        (),
     )
 
 
@@ -151,27 +155,32 @@ class Controller:
         self._speaker.say(f"admit.check.reported.bench=2F{CHECK}.default.{name}", _encode(said))
 
 
-async def measured(count: int, rate: int, seconds: int, idle: float) -> list[str]:
+async def measured(
+    count: int, rate: int, seconds: int, idle: float, nats: str | None = None
+) -> list[str]:
     """The answer, a line each."""
-    async with embedded("--no-runner") as child:
-        bus = await Bus.connect(child.url, name="admit-bench")
+    async with system(nats) as (url, find):
+        bus = await Bus.connect(url, name="admit-bench")
         try:
             await queues.create(bus, plan(count + rate * seconds))
             speaker = Speaker(bus)
             speaking = asyncio.create_task(speaker.run())
             controller = Controller(bus, speaker)
             await controller.start()
-            lines = [f"nobody waits: {await _cpu(child.pid, idle)}"]
-            crowd = await _crowd(bus, controller, speaker, count)
-            lines.append(crowd.told("due in one second"))
-            spread = await _spread(bus, controller, speaker, rate, seconds)
-            lines.append(spread.told(f"due at {rate} a second"))
+            lines = [f"nobody waits: {await _cpu(find, idle)}"]
+            meter = Meter(find)
+            crowd = await _crowd(bus, controller, speaker, meter, count)
+            lines.append(f"{crowd.told('due in one second')}; {_spent(meter.stop(), count)}")
+            meter = Meter(find)
+            spread = await _spread(bus, controller, speaker, meter, rate, seconds)
+            spent = _spent(meter.stop(), rate * seconds)
+            lines.append(f"{spread.told(f'due at {rate} a second')}; {spent}")
             names = [f"due-{n}" for n in range(count)]
             for name in names:
                 controller.put_off(name, HOUR)
             await speaker.quiet()
             await _calm(bus, count)
-            lines.append(f"{count} wait for an hour: {await _cpu(child.pid, idle)}")
+            lines.append(f"{count} wait for an hour: {await _cpu(find, idle)}")
             speaking.cancel()
             return lines
         finally:
@@ -179,16 +188,18 @@ async def measured(count: int, rate: int, seconds: int, idle: float) -> list[str
 
 
 async def _submitted(controller: Controller, speaker: Speaker, names: list[str]) -> None:
-    workloads = plan(1).workloads
     for number, name in enumerate(names):
-        data = submission(workloads[0]._replace(name=name), "default", "due")
+        workload = PlannedWorkload(0.0, 1.0, name, 0, "due", 1000, 0)
+        data = submission(workload, "default", f"due-{number % QUEUES}")
         speaker.say(f"admit.workload.submitted.default.{name}", data)
         if number % 500 == 499:
             await speaker.quiet()
     await controller.asked(names, 0)
 
 
-async def _crowd(bus: Bus, controller: Controller, speaker: Speaker, count: int) -> Delays:
+async def _crowd(
+    bus: Bus, controller: Controller, speaker: Speaker, meter: Meter, count: int
+) -> Delays:
     names = [f"due-{n}" for n in range(count)]
     await _submitted(controller, speaker, names)
     end = clock.monotonic() + LEAD_SECONDS + count / 500
@@ -198,16 +209,19 @@ async def _crowd(bus: Bus, controller: Controller, speaker: Speaker, count: int)
             # The delay counts from when a verdict is dealt with: that must be about now.
             await speaker.quiet()
             await effective(bus, speaker.sequence)
+    # From here on nothing is done but for what is due, up to the next reservation.
+    meter.start()
     await controller.back(names)
     await controller.asked(names, 1)
     return await _delays(bus, set(names))
 
 
 async def _spread(
-    bus: Bus, controller: Controller, speaker: Speaker, rate: int, seconds: int
+    bus: Bus, controller: Controller, speaker: Speaker, meter: Meter, rate: int, seconds: int
 ) -> Delays:
     names = [f"spread-{n}" for n in range(rate * seconds)]
     await _submitted(controller, speaker, names)
+    meter.start()
     started = clock.monotonic()
     for number, name in enumerate(names):
         pause = started + number / rate - clock.monotonic()
@@ -261,8 +275,14 @@ async def _calm(bus: Bus, waiting: int) -> None:
     raise SetupError(f"{reply.wanted} of {waiting} wait, {reply.pending} not yet on the bus")
 
 
-async def _cpu(pid: int, seconds: float) -> str:
-    meter = Meter(lambda: family(pid))
+def _spent(used: list[ProcessUse], workloads: int) -> str:
+    """Put off (where it is done meanwhile), woken, and given quota again."""
+    told = (f"{one.name} {1000 * one.cpu_seconds / workloads:.2f} ms" for one in used)
+    return f"CPU a workload: {', '.join(told)}"
+
+
+async def _cpu(find: Find, seconds: float) -> str:
+    meter = Meter(find)
     meter.start()
     await asyncio.sleep(seconds)
     used: list[ProcessUse] = meter.stop()
@@ -276,11 +296,12 @@ def command() -> list[str]:
     parser.add_argument("--rate", type=int, default=200, help="due a second, where spread")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of doing nothing")
+    parser.add_argument("--nats", default=None, help="a running system instead of an embedded one")
     found = parser.parse_args()
     if min(found.count, found.rate, found.seconds) < 1 or found.idle <= 0:
         raise SetupError("all of them must be greater than 0")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(measured(found.count, found.rate, found.seconds, found.idle))
+        return runner.run(measured(found.count, found.rate, found.seconds, found.idle, found.nats))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]:
     """The figures of one plan, and what they were made from."""
-    async with _system(nats_url) as (url, find):
+    async with system(nats_url) as (url, find):
         bus = await Bus.connect(
             url, name="admit-bench", creds=os.environ.get("ADMIT_NATS_CREDS") or None
         )
@@ -112,7 +112,8 @@ async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
 
 
 @asynccontextmanager
-async def _system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
+async def system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
+    """Where the system under test is, an embedded one unless a URL is given, and its processes."""
     if nats_url is not None:
         found = measure.connected(nats_url)
         yield nats_url, lambda: found
