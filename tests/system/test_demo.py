@@ -27,7 +27,9 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
     assert "12 of 12 workloads finished" in told.stdout
     assert "made room and ran again: step-" in told.stdout
     assert "had to wait for quota" in told.stdout
-    held = re.search(r"held +(sweep-\d) +by sweep-budget: Retry .*held until [0-9:]+Z", told.stdout)
+    held = re.search(
+        r"held +(sweep-\d) +by sweep-budget: the budget .*held until [0-9:]+Z", told.stdout
+    )
     assert held is not None, told.stdout
     after = told.stdout[held.end() :]
     assert f"admitted  {held.group(1)}" in after  # and let go

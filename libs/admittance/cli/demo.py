@@ -190,7 +190,8 @@ class Demo:
             if not told.message.startswith("Retry"):
                 return
             # By which check, and until when, in its own words.
-            told = told._replace(what="held", message=f"by {told.reason}: {told.message}")
+            why = told.message.partition(": ")[2]
+            told = told._replace(what="held", message=f"by {told.reason}: {why}")
         name = told.whose.rpartition("/")[2]
         since = clock.monotonic() - self._began
         self.tally.hear(told.what, name, since, told.reason)

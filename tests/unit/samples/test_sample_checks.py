@@ -207,3 +207,30 @@ async def test_who_has_to_approve_is_told_how(loaded: Any) -> None:
     verdict = await approval.judge(Request(namespace="lab", name="train", check="approval"))
     assert isinstance(verdict, Pending)
     assert "admit approve workload train -n lab --check approval" in verdict.message
+
+
+async def test_an_allowance_is_for_each_namespace_and_a_question_asked_twice_costs_once(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = loaded("allowance", "allowance")
+    now = [1000.0]
+    monkeypatch.setattr(module, "time", lambda: now[0])
+
+    async def asked(uid: str, namespace: str = "ns", cycle: int = 1) -> str:
+        request = Request(namespace=namespace, uid=uid, cycle=cycle, parameters=given)
+        verdict = await module.budget.judge(request)
+        if isinstance(verdict, Retry):
+            return f"in {verdict.seconds()} s: {verdict.message}"
+        assert isinstance(verdict, Ready)
+        return verdict.message
+
+    given = {"starts": 2, "perSeconds": 10}
+    assert await asked("a") == "1 of 2 starts in 10 s"
+    assert await asked("a") == "1 of 2 starts in 10 s"
+    now[0] = 1004.0
+    assert await asked("b") == "2 of 2 starts in 10 s"
+    assert await asked("c") == "in 6 s: the budget of 2 in 10 s is spent; held until 00:16:51Z"
+    assert await asked("c", "other") == "1 of 2 starts in 10 s"
+    now[0] = 1010.0
+    assert await asked("c", cycle=2) == "2 of 2 starts in 10 s"
+    assert await asked("d") == "in 4 s: the budget of 2 in 10 s is spent; held until 00:16:55Z"

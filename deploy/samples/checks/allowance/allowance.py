@@ -25,7 +25,8 @@ async def decide(request: Request) -> Ready | Retry:
         return Ready(f"{len(recent)} of {starts} starts in {seconds} s")
     until = min(recent.values()) + seconds
     when = strftime("%H:%M:%SZ", gmtime(until + 1))
-    return Retry(f"{starts} in {seconds} s are spent; held until {when}", after=until - time())
+    why = f"the budget of {starts} in {seconds} s is spent; held until {when}"
+    return Retry(why, after=until - time())
 
 
 if __name__ == "__main__":
