@@ -116,9 +116,7 @@ async def test_five_seconds_are_five_seconds(stage: Stage) -> None:
     assert stage.reason("l3", "Requeued") == "True: BackoffFinished"
 
 
-@scenario("L4")
-@pytest.mark.parametrize("stops", ["before", "after"])
-async def test_two_checks_wait_for_the_later_end(stage: Stage, stops: str) -> None:
+async def wait_for_both(stage: Stage, stops: str) -> None:
     name = f"l4-{stops}"
     await running(stage, name, f"{name}-x", f"{name}-y")
     stage.hold(name).touch()
@@ -135,6 +133,11 @@ async def test_two_checks_wait_for_the_later_end(stage: Stage, stops: str) -> No
     assert set(stage.counts(name).values()) == {1}
 
 
+@scenario("L4")
+async def test_two_checks_wait_for_the_later_end(stage: Stage) -> None:
+    await asyncio.gather(*(wait_for_both(stage, stops) for stops in ("before", "after")))
+
+
 @scenario("L5")
 async def test_three_cycles_count_one_two_and_nothing(stage: Stage) -> None:
     await reserved(stage, "l5", "l5-x")
@@ -149,9 +152,7 @@ async def test_three_cycles_count_one_two_and_nothing(stage: Stage) -> None:
     assert stage.now("l5").status.requeue_state is None
 
 
-@scenario("L6")
-@pytest.mark.parametrize("state", ["Ready", "Pending", "Retry", "Rejected"])
-async def test_another_check_answers_after_the_eviction(stage: Stage, state: str) -> None:
+async def answer_late(stage: Stage, state: str) -> None:
     name = f"l6-{state.lower()}"
     await reserved(stage, name, f"{name}-x", f"{name}-y")
     await stage.answer(name, f"{name}-x", "Retry", after=2)
@@ -169,6 +170,12 @@ async def test_another_check_answers_after_the_eviction(stage: Stage, state: str
     assert (stage.waits_until(name) > first) == (state == "Retry")
     await back(stage, name, stage.waits_until(name))
     assert set(stage.states(name).values()) == {"Pending"}
+
+
+@scenario("L6")
+async def test_another_check_answers_after_the_eviction(stage: Stage) -> None:
+    states = ("Ready", "Pending", "Retry", "Rejected")
+    await asyncio.gather(*(answer_late(stage, state) for state in states))
 
 
 STEPS = ["created", "reserved", "evicted", "said twice", "released", "woken"]
@@ -226,11 +233,7 @@ async def test_a_late_verdict_at_any_step_leaves_nobody_stuck(
     await asyncio.gather(*(play(number) for number in range(len(STEPS))))
 
 
-@scenario("L12")
-@pytest.mark.parametrize("rounds", [1, 5])
-async def test_a_slow_check_holds_it_however_many_rounds_a_fast_one_makes(
-    stage: Stage, rounds: int
-) -> None:
+async def go_round(stage: Stage, rounds: int) -> None:
     name = f"l12-{rounds}"
     fast, slow = f"{name}-fast", f"{name}-slow"
     await reserved(stage, name, fast, slow)
@@ -249,6 +252,11 @@ async def test_a_slow_check_holds_it_however_many_rounds_a_fast_one_makes(
     assert stage.counts(name) == {fast: rounds, slow: 1}
 
 
+@scenario("L12")
+async def test_a_slow_check_holds_it_however_many_rounds_a_fast_one_makes(stage: Stage) -> None:
+    await asyncio.gather(*(go_round(stage, rounds) for rounds in (1, 5)))
+
+
 @scenario("L19")
 async def test_who_still_judges_is_not_cancelled_and_its_delay_counts(stage: Stage) -> None:
     await reserved(stage, "l19", "l19-x", "l19-y")
@@ -259,11 +267,7 @@ async def test_who_still_judges_is_not_cancelled_and_its_delay_counts(stage: Sta
     await back(stage, "l19", said + timedelta(seconds=3))
 
 
-@scenario("L23")
-@pytest.mark.parametrize("why", ["Preempted", "ClusterQueueStopped"])
-async def test_a_retry_while_another_eviction_stops_the_job_holds_it(
-    stage: Stage, why: str
-) -> None:
+async def evict_twice(stage: Stage, why: str) -> None:
     name = f"l23-{why.lower()}"
     check = f"{name}-x"
     await running(stage, name, check, preemption=LOWER)
@@ -288,6 +292,12 @@ async def test_a_retry_while_another_eviction_stops_the_job_holds_it(
     assert stage.phase(name) == "Backoff"
     await back(stage, name, said + timedelta(seconds=3))
     assert stage.counts(name) == {check: 1}
+
+
+@scenario("L23")
+async def test_a_retry_while_another_eviction_stops_the_job_holds_it(stage: Stage) -> None:
+    reasons = ("Preempted", "ClusterQueueStopped")
+    await asyncio.gather(*(evict_twice(stage, why) for why in reasons))
 
 
 @scenario("L24")
