@@ -70,9 +70,10 @@ class Again(Scheduler):
             member.inflight = Say.ASSIGNED
         else:
             member.inflight = _SAYS.get(type(decision), Say.NOTHING)
-            if isinstance(decision, Planned):
+            if isinstance(decision, Planned | Confirmed):
+                told = decision.pending_preemption if isinstance(decision, Planned) else None
                 world.replanned[member] = member.pending
-                planned.keep(world, member, decision.pending_preemption)
+                planned.keep(world, member, told)
             member.awaited = member.awaited or isinstance(decision, Preempted)
         member.seen = decision.seen
         domain.inflight[member] = None

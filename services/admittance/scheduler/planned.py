@@ -95,12 +95,16 @@ def settle(world: World, domain: Domain) -> None:
     if not domain.planners:
         world.planning.pop(domain, None)
         return
-    for planner in sorted(domain.planners, key=_oldest_first):
-        if planner.charge is None:
-            continue
-        # The nearest first: what both hold of one queue counts once from there on.
-        for cell, among in _meetings(world, domain, planner):
-            _tie(domain, planner, cell, among)
+    found = [
+        (cell, planner, among)
+        for planner in sorted(domain.planners, key=_oldest_first)
+        if planner.charge is not None
+        for cell, among in _meetings(world, domain, planner)
+    ]
+    # The nearest first, of all of them: what somebody holds of a queue counts once from there on,
+    # and only what is left over arrives above.
+    for cell, planner, among in sorted(found, key=_nearest_first):
+        _tie(domain, planner, cell, among)
 
 
 def dissolve(domain: Domain) -> None:
@@ -125,6 +129,10 @@ def settle_all(world: World) -> None:
         settle(world, domain)
 
 
+def _nearest_first(one: tuple[Cell, Member, list[Member]]) -> tuple[bool, int]:
+    return one[0].node.is_cohort, one[0].node.height
+
+
 def _oldest_first(planner: Member) -> tuple[float, str]:
     since = planner.reserved_at
     return (since.timestamp() if since is not None else float("inf")), planner.uid
@@ -143,7 +151,7 @@ def _meetings(world: World, domain: Domain, planner: Member) -> list[tuple[Cell,
             if met is not None:
                 found.setdefault(met, []).append(victim)
                 domain.bent = domain.bent or bent
-    return sorted(found.items(), key=lambda one: (one[0].node.is_cohort, one[0].node.height))
+    return list(found.items())
 
 
 def _tie(domain: Domain, planner: Member, cell: Cell, among: list[Member]) -> None:

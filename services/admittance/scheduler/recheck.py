@@ -13,7 +13,7 @@ from datetime import datetime
 from admittance.events.facts import Confirmed
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import cuts
+from admittance.scheduler import cuts, planned
 from admittance.scheduler.cycle import Cycle
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.outcomes import Decided
@@ -124,4 +124,8 @@ def due(
 
 def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
     world.under_way(member, domain, Say.CONFIRMED)
+    if member.pending is not None:
+        # Beside victims that are not gone yet it counts in full from now on.
+        world.replanned[member] = member.pending
+        planned.keep(world, member, None)
     return Confirmed(**world.about(member, domain, now))

@@ -278,8 +278,7 @@ class World:
             self.flush(domain)
             self.requeue(member, now)
         elif was in (Say.CONFIRMED, Say.PLANNED):
-            if was is Say.PLANNED:
-                planned.keep(self, member, before)
+            planned.keep(self, member, before)
             self.look_again(member)
         elif was in (Say.PREEMPTED, Say.REVOKED):
             # Whoever preempted it looks for room anew.
