@@ -170,29 +170,45 @@ class Chaos:
             self.switch,
             self.configure,
             self.preempt,
+            self.defer,
+            self.end,
         ]
         for _ in range(moves):
             self.random.choice(kinds)()
         while self.undecided:
             self.write()
         self.life.queue("cq", **self.a_queue())
-        for number in range(self.others):
-            if self.life.has(f"high-{number}"):
-                self.life.say(facts.Deleted, f"high-{number}")
+        for name in self.living():
+            self.life.say(facts.Deleted, name)
         self.life.go()
         if not head(self.life.stored("w")).active:
             self.life.say(facts.Activated, "w")
         ends_well(self.life)
 
     def verdict(self) -> None:
-        cycle = self.life.stored("w").status.admission_cycle
+        name = self.random.choice(["w", "w", *self.living()])
+        cycle = self.life.stored(name).status.admission_cycle
         check = self.random.choice(CHECKS)
         state, after = self.random.choice([*STATES[:-1], *STATES])
         judged = max(0, cycle - self.random.choice((0, 0, 0, 1, 2, 5)))
         more: dict[str, Any] = {"after": after} if after else {}
         if state == "Ready" and self.random.random() < 0.5:
             more["pod_set_updates"] = (PodSetUpdate(name="main", labels={check: "on"}),)
-        self.life.answer("w", check, state, cycle=judged, **more)
+        reason = "PreemptionRequired" if self.random.random() < 0.1 else ""
+        self.life.answer(name, check, state, cycle=judged, reason=reason, **more)
+
+    def living(self) -> list[str]:
+        """The others that are still there."""
+        names = [f"high-{number}" for number in range(self.others)]
+        return [name for name in names if self.life.has(name)]
+
+    def end(self) -> None:
+        for name in self.living()[:1]:
+            self.life.say(self.random.choice((facts.Finished, facts.Deleted)), name)
+
+    def defer(self) -> None:
+        policy = self.random.choice(("Anytime", "AfterCheckPassedOrOnDemand"))
+        self.life.check(self.random.choice(CHECKS), preemptionPolicy=policy)
 
     def decide(self) -> None:
         if self.life.core.has_work():
