@@ -33,15 +33,22 @@ DETAILS_MAX: Final = 3
 
 class Trial:
     """Cases with one controller: all, or those in ``only``. ``patience``: seconds to wait for its
-    very first answer."""
+    very first answer. ``runs``: whether its process still does, as far as that is known."""
 
     def __init__(
-        self, stand: Stand, *, timeout: float, patience: float, only: Collection[str] = ()
+        self,
+        stand: Stand,
+        *,
+        timeout: float,
+        patience: float,
+        only: Collection[str] = (),
+        runs: Callable[[], bool] = lambda: True,
     ) -> None:
         self._stand = stand
         self._timeout = timeout
         self._patience = patience
         self._only = frozenset(only) or frozenset(TITLES)
+        self._runs = runs
         self._began = clock.monotonic()
         self._answers_after = 0.0
         self._outcomes: dict[str, Outcome] = {}
@@ -89,7 +96,10 @@ class Trial:
         def all_are() -> bool:
             return {one.asked for one in self._stand.about(*asked)} >= set(asked)
 
-        return await self._stand.until(all_are, seconds or self._timeout)
+        def settled() -> bool:
+            return all_are() or not self._runs()
+
+        return await self._stand.until(settled, seconds or self._timeout) and all_are()
 
     async def _quiet(self) -> None:
         """Waits until it says nothing more for a while, or says Pending and nothing else."""
@@ -119,7 +129,9 @@ class Trial:
 
     async def _answers(self) -> bool:
         if not await self._first_answer():
-            if self._stand.said:
+            if not self._runs():
+                self._put("answers", FAILED, "it ended before it answered")
+            elif self._stand.said:
                 shown = quoted(self._stand.said[0].data)
                 self._put("answers", FAILED, f"no verdict in what it said, as {shown}")
             else:

@@ -50,7 +50,13 @@ async def try_out(
         process = await _started(wanted.command, url) if wanted.command else None
         try:
             patience = wanted.timeout + START_SECONDS if process is not None else wanted.patience
-            trial = Trial(stand, timeout=wanted.timeout, patience=patience, only=wanted.only)
+            trial = Trial(
+                stand,
+                timeout=wanted.timeout,
+                patience=patience,
+                only=wanted.only,
+                runs=lambda: process is None or process.returncode is None,
+            )
             outcomes += await trial.run(tell)
         finally:
             if process is not None:

@@ -180,6 +180,18 @@ def test_the_command_answers_no_where_a_controller_fails(
     assert "start the controller now" in shown.err
 
 
+def test_a_controller_that_does_not_start_is_told_at_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    call = ["check-test", STRAY, "--embedded", "--timeout", "60", "--case", "ends"]
+    assert invoke([*call, "--", sys.executable, "-c", "import nowhere"]) == 1
+    shown = capfd.readouterr()
+    assert "it ended before it answered" in shown.out
+    assert "it ended by itself, with status 1" in shown.out
+    assert invoke([*call, "--", "/nowhere/controller"]) == 1
+    assert "cannot start /nowhere/controller" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
