@@ -258,3 +258,70 @@ def test_victims_are_found_anew_at_the_recheck() -> None:
     assert {name for name, _ in life.preempted()} == {kept, other}
     assert life.phases("j", risen) == ["Admitted", "Admitted"]
     assert not life.evicted_for(risen)
+
+
+@scenario("A9")
+def test_two_deferred_reservations_plan_no_victim_for_the_same_room() -> None:
+    life = a_town({"c1": AFTER})
+    life.submit("k", "cq", "4", priority=10)
+    life.go()
+    life.advance(600)
+    assert life.phases("j", "k") == ["QuotaReserved", "Pending"]
+    life.judge("j", "c1", "Rejected")
+    assert life.phases("k", "v1", "v2") == ["QuotaReserved", "Admitted", "Admitted"]
+    assert not life.preempted()
+
+
+@scenario("A9")
+def test_two_deferred_reservations_with_room_for_both_plan_different_victims() -> None:
+    life = a_town({"c1": AFTER}, nominal="8", low=4)
+    life.submit("k", "cq", "4", priority=10)
+    life.go()
+    assert life.phases("j", "k") == ["QuotaReserved", "QuotaReserved"]
+    life.judge("k", "c1", "Ready")
+    assert life.phases("j", "k") == ["QuotaReserved", "Admitted"]
+    assert len(life.preempted()) == 2
+    life.judge("j", "c1", "Ready")
+    assert life.phases("j", "k") == ["Admitted", "Admitted"]
+    assert {name for name, _ in life.preempted()} == {"v1", "v2", "v3", "v4"}
+
+
+@scenario("A13")
+def test_who_plans_to_preempt_is_preempted_like_anybody_and_its_plan_goes_with_it() -> None:
+    life = a_town({"c1": AFTER})
+    life.submit("top", "cq", "4", priority=20)
+    life.go()
+    life.judge("top", "c1", "Ready")
+    assert (life.phase("top"), life.starts("j")) == ("Admitted", 0)
+    assert life.phase("j") == "Pending"
+    assert not planned(life)
+    assert life.usage("cq") == 4_000
+
+
+@scenario("A12")
+def test_a_check_that_was_ready_and_asks_again_stops_no_preemption_under_way() -> None:
+    life = a_town({"c1": AFTER})
+    life.stubborn |= {"v1", "v2"}
+    life.judge("j", "c1", "Ready")
+    life.stop("v1")
+    life.judge("j", "c1", "Pending", message="looking again")
+    life.stop("v2")
+    life.go()
+    assert (life.phase("j"), life.starts("j")) == ("QuotaReserved", 0)
+    life.judge("j", "c1", "Ready")
+    assert (life.phase("j"), life.starts("j")) == ("Admitted", 1)
+
+
+@scenario("A11")
+def test_who_has_a_plan_and_loses_its_reservation_to_a_cut_leaves_its_victims_alone() -> None:
+    life = a_town({"c1": AFTER})
+    spec = life.spec("ClusterQueue", "cq")
+    life.put("ClusterQueue", "cq", {**spec, "stopPolicy": "Hold"})
+    life.go()
+    assert life.phases("j", "v1", "v2") == ["Pending", "Admitted", "Admitted"]
+    assert not planned(life)
+    life.put("ClusterQueue", "cq", spec)
+    life.go()
+    assert life.phase("j") == "QuotaReserved"
+    assert planned(life) == {"v1", "v2"}
+    assert not life.preempted()
