@@ -60,7 +60,10 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return None
     state = workload.status.requeue_state
-    return state.requeue_at if state is not None else None
+    if state is not None and state.requeue_at is not None:
+        return state.requeue_at
+    # No move leaves it so; but whoever finds it so finds it due.
+    return requeued.last_transition_time
 
 
 def _pods_ready(workload: StoredWorkload, around: Rules) -> datetime | None:
@@ -70,7 +73,7 @@ def _pods_ready(workload: StoredWorkload, around: Rules) -> datetime | None:
     ready = find(workload, Type.PODS_READY)
     if ready is not None and ready.status == "True":
         return None
-    if ready is None or ready.reason == "WaitForStart":
+    if ready is None or ready.reason != "WaitForRecovery":
         return _since(workload, Type.ADMITTED, limits.timeout)
     return _since(workload, Type.PODS_READY, limits.recovery) if limits.recovery else None
 

@@ -73,16 +73,15 @@ def retry(
             return stale(workload, fact) if row is not None else unlisted(workload, fact)
     elif row is None:
         return unlisted(workload, fact)
-    elif not waits_for_checks(workload) and not is_reserved_anew(workload):
+    elif not waits_for_checks(workload) and not is_reserved_anew(workload) and not want.delay:
+        # It was asked nothing, and holds nobody.
         if phase(workload, at.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota that could be judged")
-        if want.delay is None:
-            # It was asked nothing, and holds nobody.
-            said = replace(row, message=fact.message[:MESSAGE_MAX])
-            if said == row:
-                return ignored(workload, "Repeated")
-            rows = placed(workload.status.admission_checks, said)
-            return applied(with_status(workload, admission_checks=rows))
+        said = replace(row, message=fact.message[:MESSAGE_MAX])
+        if said == row:
+            return ignored(workload, "Repeated")
+        rows = placed(workload.status.admission_checks, said)
+        return applied(with_status(workload, admission_checks=rows))
     if want.spent:
         return reject(workload, fact.check, _joined(fact.message, want.remark), at)
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)

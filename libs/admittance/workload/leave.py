@@ -16,8 +16,8 @@ from admittance.workload.execution import accumulated
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.rows import cleared, frozen, synced, without_counts, without_updates
+from admittance.workload.standing import required_now
 from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.surroundings import RequiredCheck
 from admittance.workload.waits import recomputed
 
 COMES_BACK_AT_ONCE: Final = frozenset(
@@ -49,12 +49,6 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
         )
         for row in workload.status.admission_checks
     )
-
-
-def required_now(workload: StoredWorkload, at: Occasion) -> tuple[RequiredCheck, ...]:
-    """The checks of the workload as long as no flavor is assigned to it."""
-    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-    return at.around.required_checks(queue, None) if queue else ()
 
 
 def fresh_rows(workload: StoredWorkload, at: Occasion, *, forget: bool = False) -> dict[str, Any]:
@@ -159,7 +153,7 @@ def _freed(workload: StoredWorkload, reason: str, message: str, at: Occasion) ->
     required = required_now(workload, at)
     if is_frozen(workload):
         queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-        named = at.around.named_checks(queue)
+        named = at.around.named_checks(queue) if queue else frozenset(row.name for row in rows)
         kept = frozen(rows, counts, named, required, now=at.now)
     else:
         kept = synced(rows, counts, required, now=at.now)

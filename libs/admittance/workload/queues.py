@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, is_true, put
-from admittance.workload.leave import RESTARTED, evict, required_now, withdraw
+from admittance.workload.leave import RESTARTED, evict, withdraw
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.reserve import withdraw_if_not_offered
 from admittance.workload.rows import frozen, synced
-from admittance.workload.standing import hindered, is_held
+from admittance.workload.standing import hindered, is_held, required_now
 from admittance.workload.stored import Say, StoredWorkload, head
 from admittance.workload.verdicts import contradiction
 from admittance.workload.waits import recomputed, spoken, told, wake_if_over
+
+LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
+"""Reasons of QuotaReserved=False that end with the hindrance; the last two are older spellings."""
 
 
 def queue_changed(workload: StoredWorkload, _: QueueChanged, at: Occasion) -> Change:
@@ -131,7 +136,7 @@ def _standing(workload: StoredWorkload, at: Occasion) -> tuple[Conditions, tuple
     gate_lifted = said[0] == "AdmissionGated" and not is_true(
         workload, Type.BLOCKED_ON_PREEMPTION_GATES
     )
-    if said[0] in ("Suspended", "Misconfigured") or gate_lifted:
+    if said[0] in LIFTED or gate_lifted:
         text = spoken(workload)
         conditions = put(
             conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=at.now

@@ -10,6 +10,7 @@ from admittance.api.workload import GATED_BY
 from admittance.workload.conditions import Type, find
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.surroundings import RequiredCheck
 
 
 class Standing(NamedTuple):
@@ -40,3 +41,12 @@ def hindered(workload: StoredWorkload, at: Occasion) -> Standing | None:
     if hindrance is not None:
         return Standing(hindrance.reason, hindrance.message)
     return None
+
+
+def required_now(workload: StoredWorkload, at: Occasion) -> tuple[RequiredCheck, ...]:
+    """The checks of the workload as long as no flavor is assigned to it. While its queue is missing
+    nobody knows, and those that it has stay."""
+    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
+    if queue:
+        return at.around.required_checks(queue, None)
+    return tuple(RequiredCheck(row.name, "") for row in workload.status.admission_checks)

@@ -75,6 +75,7 @@ def _not_ready(workload: StoredWorkload, at: Occasion) -> Change:
         reason = f"DeactivatedDueTo{OUT_OF_RETRIES}"
         return deactivate(workload, reason, text, at, cause=OUT_OF_RETRIES)
     until = rounded_up(at.now + timedelta(seconds=backoff_seconds(count, limits)))
+    until = max(until, state.requeue_at or until)
     waiting = with_status(workload, requeue_state=RequeueState(count=count, requeue_at=until))
     return evict(waiting, "PodsReadyTimeout", message, at, cause=cause)
 

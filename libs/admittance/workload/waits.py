@@ -17,6 +17,7 @@ from admittance.workload.due import WAITS
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import holds_quota
 from admittance.workload.rows import Rows, cleared
+from admittance.workload.standing import required_now
 from admittance.workload.stored import Say, StoredWorkload, head
 
 KEPT_REASONS: Final = frozenset(
@@ -140,8 +141,7 @@ def wake(workload: StoredWorkload, at: Occasion) -> Change:
     if until is not None and at.now < until:
         return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
     status = workload.status
-    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-    required = at.around.required_checks(queue, None) if queue else ()
+    required = required_now(workload, at)
     fresh = cleared(
         status.admission_checks, status.check_retry_counts, required, now=at.now, woken=True
     )

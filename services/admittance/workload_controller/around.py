@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.queues import LocalQueue
 from admittance.events.shapes import Admission
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
@@ -45,7 +46,11 @@ class Queues:
         local = self._objects.local_queue(namespace, queue)
         if local is None:
             return Hindrance("Misconfigured", f"LocalQueue {queue} doesn't exist")
+        if local.metadata.deletion_timestamp is not None:
+            return Hindrance("Misconfigured", f"LocalQueue {queue} is being deleted")
         behind = self._objects.cluster_queue(local.spec.cluster_queue)
+        if behind is None and local.spec.stop_policy in STOPPING:
+            return _stopped_local(local)
         if behind is None:
             return Hindrance(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
@@ -63,14 +68,7 @@ class Queues:
                 behind.spec.stop_policy == "HoldAndDrain",
                 "ClusterQueueStopped",
             )
-        if local.spec.stop_policy in STOPPING:
-            return Hindrance(
-                "Suspended",
-                f"LocalQueue {queue} is stopped",
-                local.spec.stop_policy == "HoldAndDrain",
-                "LocalQueueStopped",
-            )
-        return None
+        return _stopped_local(local) if local.spec.stop_policy in STOPPING else None
 
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
@@ -125,3 +123,12 @@ def parts_of(objects: Objects, flavor: str) -> FlavorParts:
     if found is None:
         return FlavorParts()
     return FlavorParts(found.spec.node_labels, found.spec.tolerations)
+
+
+def _stopped_local(local: LocalQueue) -> Hindrance:
+    return Hindrance(
+        "Suspended",
+        f"LocalQueue {local.metadata.name} is stopped",
+        local.spec.stop_policy == "HoldAndDrain",
+        "LocalQueueStopped",
+    )
