@@ -78,6 +78,12 @@ class RequeueState(Kept, frozen=True, kw_only=True):
     pods_ready_until: datetime | None = None
 
 
+def _pending() -> str:
+    """A factory: a plain default would be left out where it holds, and who reads a row from
+    outside looks for its state."""
+    return "Pending"
+
+
 class CheckState(Kept, frozen=True, kw_only=True):
     """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected.
 
@@ -85,7 +91,7 @@ class CheckState(Kept, frozen=True, kw_only=True):
     the row was made or reset."""
 
     name: str
-    state: str = "Pending"
+    state: str = msgspec.field(default_factory=_pending)
     message: str = ""
     reason: str = ""
     last_transition_time: datetime | None = None

@@ -25,7 +25,7 @@ from admittance.api.quantity import INT64_MAX, amount
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec
 from admittance.api.stored_form import spec_of, to_stored
 from admittance.api.validate_pods import exceeding
-from admittance.api.workload import COMPLETIONS, Workload
+from admittance.api.workload import COMPLETIONS, CheckState, Workload
 
 V2 = "kueue.x-k8s.io/v1beta2"
 CASES = Path(__file__).resolve().parents[4] / "shared" / "conformance" / "workload"
@@ -407,3 +407,11 @@ def test_what_is_no_duration(text: str) -> None:
 def test_durations_add_up(hours: int, minutes: int, rest: int) -> None:
     want = timedelta(hours=hours, minutes=minutes, seconds=rest)
     assert seconds(f"{hours}h{minutes}m{rest}s") == want.total_seconds()
+
+
+@pytest.mark.parametrize("state", ["Pending", "Ready"])
+def test_a_row_of_a_check_always_tells_its_state(state: str) -> None:
+    """Who reads it from outside knows no default of ours."""
+    rows = (CheckState(name="a"), CheckState(name="a", state=state))
+    written = [msgspec.json.decode(msgspec.json.encode(row)) for row in rows]
+    assert [row["state"] for row in written] == ["Pending", state]
