@@ -43,6 +43,22 @@ async def test_while_the_file_is_there_a_job_is_put_off_and_then_it_runs(tmp_pat
             assert "refused" not in check.printed
 
 
+async def test_what_was_asked_while_it_was_away_is_asked_again(tmp_path: Path) -> None:
+    manifests = (SAMPLES / "shell" / "manifests.yaml").read_text()
+    assert "checkTimeoutSeconds: 60" in manifests
+    manifests = manifests.replace("checkTimeoutSeconds: 60", "checkTimeoutSeconds: 3")
+    async with embedded() as system:
+        admit = Admit(system)
+        await admit("apply", "-f", "-", text=manifests)
+        await admit("submit", "-q", "freezable", "--name", "early", "--", "true")
+        assert (await admit.row("early"))["state"] == "Pending"
+        async with program(tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=system.url) as check:
+            await admit.wait("early", "Finished")
+            # Not of the cycle that it did not hear of.
+            assert "default/early cycle 0" not in check.printed
+            assert "default/early cycle" in check.printed
+
+
 async def test_its_heart_beats_and_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path / "data")
     url = await server.start()
