@@ -1,0 +1,46 @@
+"""Single calls of Kueue's workload controller, as facts that happen to a workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.lifecycle_differences import RECONCILE, TABLES, TABLES_UNPLAYED, UNPLAYED
+from conformance.reconcile import Reconciled
+from conformance.tables import cases, needs_data, read
+
+CALLS = tuple(name for name in TABLES if name.rpartition("/")[2].startswith("TestReconcile")
+              and "Sync" not in name)  # fmt: skip
+OUT = RECONCILE | UNPLAYED
+
+
+@needs_data
+@pytest.mark.scenario("F1", "F2", "F3", "F7", "F8", "F9", "L10", "L11")
+@pytest.mark.parametrize("case", [one for table in CALLS for one in cases(table, OUT)])
+def test_a_call_comes_out_as_in_kueue(case: dict[str, Any]) -> None:
+    played = Reconciled(case)
+    assert played.ours() == played.theirs()
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "case", [one for table in CALLS for one in cases(table) if one.id in RECONCILE]
+)
+def test_what_is_told_to_differ_does(case: dict[str, Any]) -> None:
+    played = Reconciled(case)
+    assert played.ours() != played.theirs()
+
+
+@needs_data
+def test_every_case_told_apart_is_there_and_nearly_all_are_played() -> None:
+    names = [case["name"] for table in CALLS for case in read(table)]
+    assert set(names) >= set(OUT)
+    assert len(names) == 92
+    assert len([name for name in names if name not in OUT]) == 76
+
+
+@needs_data
+def test_the_other_tables_are_there() -> None:
+    for table in (*TABLES, *TABLES_UNPLAYED):
+        assert read(table), table
