@@ -12,6 +12,11 @@ _OWNER: Final = "objects of Kubernetes that own a workload are no kind of ours"
 _KEPT: Final = "how long finished workloads are kept is set for the bucket, see its own tests"
 _GATE: Final = "the gate that turns off granular reasons is not offered; they are told"
 
+_ONE_LINE: Final = "one line over a condition, read where it is needed"
+_ONLY_FALSE: Final = (
+    "a check that is Pending again after admission evicts nobody: only False suspends"
+)
+
 RECONCILE: Final[dict[str, str]] = {
     "workload with retry checks should be evicted and checks should be pending, with message": (
         "there both verdicts are noticed together; here the first, without a delay, has ended the "
