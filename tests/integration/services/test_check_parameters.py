@@ -1,0 +1,117 @@
+"""What a check is told of its parameters, and what people are told of its controller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.facts import CheckRequested
+from admittance.events.subjects import STREAM
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.workload.phase import holds_quota
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+ADMIT = Path(sys.executable).parent / "admit"
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "c"},
+    "spec": {
+        "controllerName": "ctl",
+        "parameters": {"apiGroup": "budgets.example.com", "kind": "Budget", "name": "weekly"},
+    },
+}
+
+
+def a_budget(limit: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "budgets.example.com/v1",
+        "kind": "Budget",
+        "metadata": {"name": "weekly"},
+        "spec": {"limit": limit},
+    }
+
+
+async def requests(bus: Bus) -> list[CheckRequested]:
+    found = await past(bus, ["admit.check.requested.ctl.ns.*"])
+    return [msgspec.json.decode(one.data, type=CheckRequested) for one in found]
+
+
+async def asked(bus: Bus, name: str) -> CheckRequested:
+    """The request about a workload that is submitted now."""
+    await submit(bus, [a_manifest(name, queue="lq-cq")])
+    found: list[CheckRequested] = []
+
+    async def one() -> bool:
+        found[:] = [each for each in await requests(bus) if each.name == name]
+        return bool(found)
+
+    await eventually(one)
+    return found[0]
+
+
+async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet, bus: Bus) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
+    # Missing: the controller is asked all the same, and is the one that knows what to say.
+    assert msgspec.json.decode((await asked(bus, "early")).parameters) is None
+    await apply(bus, a_budget(5))
+    assert msgspec.json.decode((await asked(bus, "first")).parameters) == {"limit": 5}
+    await apply(bus, a_budget(7))
+    # A change asks nobody anew: a controller hears of it, if it wants to, and may say otherwise.
+    assert len(await requests(bus)) == 2
+    heard = await past(bus, ["admit.object.applied.budget_budgets_example_com._.weekly"])
+    assert len(heard) == 2
+    assert msgspec.json.decode((await asked(bus, "second")).parameters) == {"limit": 7}
+
+
+async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    await fleet.start("workload-controller")
+    await fleet.start("scheduler")
+    await apply(bus, CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
+    await asked(bus, "w")
+    subscription = await bus.js.pull_subscribe_bind("check-ctl", STREAM)
+    (request,) = await subscription.fetch(1, timeout=5)
+    await request.nak()
+    await subscription.fetch(1, timeout=5)
+    nonsense = {"namespace": "ns", "name": "w", "controller": "ctl", "check": "c", "cycle": 1}
+    data = json.dumps({**nonsense, "state": "Perhaps"}).encode()
+    await settled(bus, await bus.publish(Outgoing("admit.check.reported.ctl.ns.w", data)))
+    process = await asyncio.create_subprocess_exec(
+        str(ADMIT),
+        "doctor",
+        "-o",
+        "json",
+        env={**os.environ, "ADMIT_NATS_URL": nats_server.url},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, _ = await within(process.communicate(), 60)
+    lines = {one["what"]: one for one in json.loads(out)["checks"]}
+    controller = lines["check controller ctl"]
+    assert controller["state"] == "note"
+    assert "1 not acknowledged; 1 were handed out again" in controller["found"]
+    assert "c: it sent no heartbeat so far" in controller["found"]
+    assert not any(what.startswith("consumer check-") for what in lines)
+    newest = lines["newest of workload-controller"]["found"]
+    assert newest == (
+        "on admit.check.reported.ctl.ns.w: UnknownState: no check state is called 'Perhaps'"
+    )
+    found = await workload(bus, "w")
+    assert found is not None
+    assert holds_quota(found)
