@@ -61,7 +61,6 @@ class Message(NamedTuple):
     data: bytes
     id: str
     trace: str = ""
-    headers: Mapping[str, str] | None = None
 
 
 class Dead(NamedTuple):

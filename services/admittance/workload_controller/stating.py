@@ -35,8 +35,6 @@ def outgoing_of(message: Message) -> Outgoing:
     headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
     if message.trace:
         headers[HEADER_TRACE] = follow(message.trace)
-    if message.headers:
-        headers.update(message.headers)
     return Outgoing(message.subject, message.data, headers)
 
 

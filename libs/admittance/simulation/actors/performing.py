@@ -124,5 +124,5 @@ def persist(handle: Callable[[], Any]) -> Any:
 
 
 def _outgoing(message: Message) -> Outgoing:
-    headers = {MESSAGE_ID: message.id, **(message.headers or {})}
+    headers = {MESSAGE_ID: message.id}
     return Outgoing(message.subject, message.data, headers)
