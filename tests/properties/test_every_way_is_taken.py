@@ -16,7 +16,7 @@ from admittance.workload.due import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import MOVES
 from admittance.workload.phase import Phase
-from admittance.workload.surroundings import CheckRules
+from admittance.workload.surroundings import CheckRules, FlavorParts
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life
@@ -138,6 +138,11 @@ def rare() -> None:
     assert other.happens(facts.Finished(**ME)).workload is None
     other = Walk().admitted().happens(facts.Deleted(**ME)).off()
     assert other.happens(facts.Finished(**ME)).workload is None
+    fourth = Walk(Around(["a"])).assigned()
+    pool = PodSetUpdate(name="main", node_selector={"pool": "small"})
+    fourth.verdict("a", "Ready", pod_set_updates=(pool,))
+    fourth.around.flavors = {"default": FlavorParts({"pool": "big"})}
+    assert fourth.confirmed().phase is Phase.REJECTED
     third = Walk(Around(["a"])).assigned().verdict("a", "Ready")
     third.around.gone = ("default",)
     assert third.confirmed().conditions["Requeued"] == ("True", "FlavorsChanged")

@@ -95,7 +95,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.Preempted, reserve.preempt, ("T12", _P)),
     **_rows(_JOB, facts.Preempted, reserve.preempt, ("T12", _E)),
     **_rows(_QR, facts.Planned, reserve.plan_anew, ("T07", _STAYS)),
-    **_rows(_QR, facts.Confirmed, reserve.confirm, ("T08", _A), ("T09", _P)),
+    **_rows(_QR, facts.Confirmed, reserve.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reserve.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reserve.evict_for_cut, ("T09", _E)),
     # checks judge

@@ -13,6 +13,7 @@ from admittance.workload.occasion import Occasion
 from admittance.workload.repeats import counted
 from admittance.workload.rows import all_ready, listed, without_counts
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.verdicts import contradiction
 from admittance.workload.waits import no_wait
 
 
@@ -109,6 +110,9 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Chang
     required = at.around.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
         return ignored(workload, "NotReady", "a required check does not say Ready")
+    conflict = contradiction(workload, at)  # A flavor may have other labels by now.
+    if conflict is not None:
+        return conflict
     message = ""
     reserved = find(workload, Type.QUOTA_RESERVED)
     if reserved is not None and reserved.last_transition_time is not None:

@@ -74,6 +74,16 @@ def test_a_conflict_that_comes_out_when_a_check_goes_is_found_too() -> None:
     assert life.lists("c1", "c2").phase is Phase.REJECTED
 
 
+def test_labels_that_the_flavor_got_meanwhile_are_looked_at_again_before_the_start() -> None:
+    life = a_life("c1").verdict("c1", "Ready", pod_set_updates=an_update(labels={"a": "b"}))
+    life.around.flavors = {"default": FlavorParts({"pool": "other"})}
+    assert life.confirmed().phase is Phase.ADMITTED
+    life = a_life("c1")
+    life.verdict("c1", "Ready", pod_set_updates=an_update(node_selector={"pool": "spot"}))
+    life.around.flavors = {"default": FlavorParts({"pool": "other"})}
+    assert life.confirmed().phase is Phase.REJECTED
+
+
 def test_what_does_not_contradict_is_added_up_and_tolerations_are_united() -> None:
     life = a_life("c1", "c2")
     same = {"labels": {"zone": "a", "tier": "batch"}, "tolerations": (GPU,)}
