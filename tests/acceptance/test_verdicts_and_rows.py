@@ -15,7 +15,7 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload.stored import encode, head
-from admittance.workload_controller.deletions import marked, unneeded
+from admittance.workload_controller.marks import marked, unneeded
 from long_living import LongLife, a_long_life
 
 from scheduling import groups

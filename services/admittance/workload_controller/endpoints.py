@@ -23,7 +23,7 @@ from admittance.runtime import clock, micro
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
-from admittance.workload_controller.deletions import marked
+from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import plan
 from admittance.workload_controller.proposals import objections, proposal, users
 

@@ -15,8 +15,8 @@ from admittance.simulation.kernel import Future, Signal
 from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import EXPECTED, OPERATION, Outgoing, Refused
 from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.deletions import marked, unneeded
 from admittance.workload_controller.heartbeats import with_condition
+from admittance.workload_controller.marks import marked, unneeded
 from admittance.workload_controller.objects import Kept, Planned, plan
 from admittance.workload_controller.proposals import users
 from admittance.workload_controller.statement import statement
