@@ -70,9 +70,13 @@ def book(name: str) -> AdmissionCheckController:
     @controller.check
     async def decide(request: Request) -> Verdict:
         (folder / f"booked-{request.name}").touch()
-        await request.report(Pending("booked"))
-        while not (folder / "go").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        try:
+            await request.report(Pending("booked"))
+            while not (folder / "go").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            (folder / f"cancelled-{request.name}").touch()
+            raise
         return Ready("provisioned")
 
     @controller.withdrawn

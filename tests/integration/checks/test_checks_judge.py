@@ -273,6 +273,7 @@ async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
         try:
             await asyncio.Event().wait()
         finally:
+            await asyncio.sleep(0.05)  # it has something to put in order
             story.append("ended")
         return Ready()
 
