@@ -186,6 +186,13 @@ def test_a_job_of_which_nobody_says_that_it_stopped_holds_its_quota_only_for_so_
         assert life.happens(facts.Finished(**ME, revision=revision)).workload is before
 
 
+@pytest.mark.scenario("F13")
+def test_a_wait_that_was_over_before_the_forced_release_holds_nobody_up() -> None:
+    life = Life(Around(["c"])).admitted().verdict("c", "Retry", 60).later(300).due("drain")
+    assert (life.phase, life.counts) == (Phase.PENDING, {"c": 1})
+    assert life.said == ["noted", "pending", "requeued"]
+
+
 def test_a_job_that_stopped_in_time_is_not_released_twice() -> None:
     life = Life().admitted().preempted().stopped().admitted().later(300)
     assert life.due("drain").outcome is Outcome.IGNORED
