@@ -297,14 +297,18 @@ def test_a_stored_workload_is_shown_as_it_is_with_its_checks_as_conditions(admit
     assert value["status"]["admissionChecksConditions"] == []
 
 
-def test_a_queue_in_use_is_not_deleted(admit: Up) -> None:
+def test_a_queue_in_use_is_deleted_later_unless_it_is_applied_again(admit: Up) -> None:
     admit.ok("submit", "--name", "sleeper", "--", "sleep", "300")
     admit.ok("wait", "wl/sleeper", "--for", "Admitted", "--timeout", "50")
     queue = admit.ok("get", "cq", "cq", "-o", "json").json()
     assert queue["status"]["reservingWorkloads"] == 1
-    kept = admit("delete", "cq", "cq")
-    assert kept.status == 1
-    assert "sleeper" in kept.err
+    kept = admit.ok("delete", "cq", "cq")
+    assert kept.lines == ["clusterqueue.kueue.x-k8s.io/cq deleting"]
+    assert "still in use by Workload default/sleeper" in kept.err
+    queue = admit.ok("get", "cq", "cq", "-o", "json").json()
+    assert "deletionTimestamp" in queue["metadata"]
+    applied = admit.ok("apply", "-f", "-", stdin=QUEUES)
+    assert "clusterqueue.kueue.x-k8s.io/cq changed" in applied.lines
     assert admit.ok("delete", "wl", "sleeper").lines == ["workload.kueue.x-k8s.io/sleeper deleted"]
 
 

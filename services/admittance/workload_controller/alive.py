@@ -150,6 +150,10 @@ class Alive:
         now = clock.monotonic()
         for one in planned:
             self._written[one.name] = now
+            found = active_of(one.object)
+            if found is not None:
+                tell = log.info if found.status == "True" else log.warning
+                tell("check_activity", check=one.name, active=found.status, reason=found.reason)
 
     def _changes(self) -> list[Planned]:
         now, wall = clock.monotonic(), clock.now()

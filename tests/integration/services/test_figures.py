@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 CHECK: dict[str, Any] = {
@@ -131,3 +134,20 @@ async def test_labels_are_no_door_for_whoever_floods(fleet: Fleet, bus: Bus) -> 
         'admittance_stale_check_updates_total{check="",why="NoSuchCheck"}': 500,
         'admittance_stale_check_updates_total{check="",why="Undecodable"}': 1,
     }
+
+
+async def test_an_address_that_cannot_be_had_is_one_line(nats_server: TestServer) -> None:
+    for where, why in (("nowhere", "HOST:PORT"), ("192.0.2.1:9464", "cannot be served")):
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).parent / "admit"),
+            "serve",
+            "workload-controller",
+            "--metrics",
+            where,
+            "--nats",
+            nats_server.url,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, told = await within(process.communicate(), 60)
+        assert process.returncode == 1
+        assert why in told.decode().splitlines()[-1]
