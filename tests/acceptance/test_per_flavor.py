@@ -272,7 +272,6 @@ PODS = [
 ]
 
 
-@pytest.mark.xfail(reason="the scan does not go back within one pod set yet")
 @scenario("B6")
 @pytest.mark.parametrize("pods", PODS)
 @pytest.mark.parametrize("free", ["cpu", "gpu"])
@@ -293,7 +292,6 @@ def test_two_flavors_whose_checks_share_a_controller_are_not_used_together(
     assert set(life.states("w")) == ({"y"} if free == "cpu" else {"x"})
 
 
-@pytest.mark.xfail(strict=True, reason="only one of the two is named yet")
 @scenario("B6")
 @pytest.mark.parametrize("pods", PODS)
 def test_where_no_combination_is_left_both_checks_are_named(pods: list[dict[str, str]]) -> None:

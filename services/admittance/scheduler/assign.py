@@ -67,11 +67,14 @@ class Assignment:
     """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
     assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
     the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
-    the flavors so far. ``failed_from``: the obstacles from this index on are those of the scan
-    that found nothing."""
+    the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
+    of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
+    this index on are those of the scan that found nothing."""
 
     __slots__ = (
+        "avoided",
         "checks",
+        "clashes",
         "contested",
         "cursor",
         "failed_from",
@@ -82,7 +85,9 @@ class Assignment:
         "usage",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
+        self.avoided = avoided
+        self.clashes: list[str] = []
         self.mode: int = _FIT
         self.level = 0
         self.places: list[PodSetPlace] = []
@@ -106,6 +111,9 @@ Cursor = tuple[Mapping[int, int], ...]
 
 _START: Mapping[int, int] = {}
 
+TRIES_MAX: Final = 16
+"""So often a scan is made again for the sake of checks that share a controller."""
+
 
 def assign(
     plan: Plan,
@@ -117,8 +125,39 @@ def assign(
     ignore_undeclared: bool = False,
 ) -> Assignment:
     """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
-    any."""
-    result = Assignment()
+    any.
+
+    Flavors whose different checks share a controller are not used together: where the first choice
+    leaves only such ones, it is made once more without the check that stands in the way.
+    """
+    first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset())
+    if first.mode != _NO_FIT or not first.clashes:
+        return first
+    tried: set[frozenset[str]] = set()
+    ahead = [frozenset((name,)) for name in first.clashes]
+    while ahead and len(tried) < TRIES_MAX:
+        avoided = ahead.pop(0)
+        if avoided in tried:
+            continue
+        tried.add(avoided)
+        found = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided)
+        if found.mode != _NO_FIT:
+            return found
+        ahead += [avoided | {name} for name in found.clashes]
+    return first
+
+
+def _attempt(
+    plan: Plan,
+    shape: Shape,
+    cursor: Cursor | None,
+    oracle: Oracle | None,
+    only: Only | None,
+    ignore_undeclared: bool,
+    avoided: frozenset[str],
+) -> Assignment:
+    """The scan, passing over flavors that bring one of the checks to be avoided."""
+    result = Assignment(avoided)
     taken = result.usage
     stops: list[dict[int, int]] = []
     pending = False
@@ -310,22 +349,26 @@ def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignme
         and not matches_node(option.labels, dict(ps.node_selector), ps.terms)
     ):
         reason = f"flavor {option.flavor} doesn't match node affinity"
-    elif option.checks and (other := _conflict(option, result)):
+    elif option.checks and any(name in result.avoided for _, name in option.checks):
+        return False
+    elif option.checks and (pair := _conflict(option, result)) is not None:
         kind = "ConflictingAdmissionChecks"
-        reason = f"flavor {option.flavor} brings a second check of one controller beside {other}"
+        name, other = pair
+        result.clashes.append(other)
+        reason = f"flavor {option.flavor} brings check {name}, whose controller judges {other}, too"
     if not reason:
         return True
     result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))
     return False
 
 
-def _conflict(option: Option, result: Assignment) -> str:
-    """The check of an earlier choice that shares its controller with a different one here."""
+def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
+    """A check of the option, and the different one of an earlier choice with its controller."""
     for controller, name in option.checks:
         other = result.checks.get(controller, name)
         if other != name:
-            return other
-    return ""
+            return name, other
+    return None
 
 
 def _room(
