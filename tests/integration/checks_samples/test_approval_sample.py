@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from sample_programs import SAMPLES, Admit, eventually, program
 
 from admittance.bench.system import embedded
@@ -50,3 +51,27 @@ async def test_what_a_person_approves_runs_and_what_is_denied_does_not(tmp_path:
         assert "approved by ada at 2" in story
         assert "may be used" in story
         assert "denied by eve at 2" in await admit("events", "--workload", "bad")
+
+
+async def test_an_approval_given_while_the_program_was_away_is_not_overruled(
+    tmp_path: Path,
+) -> None:
+    documents = list(yaml.safe_load_all((SAMPLES / "approval" / "manifests.yaml").read_text()))
+    [queue] = [one for one in documents if one["kind"] == "ClusterQueue"]
+    queue["spec"]["admissionChecks"].append("other")
+    other = {
+        **documents[0],
+        "metadata": {"name": "other"},
+        "spec": {"controllerName": "example.com/other"},
+    }
+    command = (sys.executable, SAMPLES / "approval" / "approval.py")
+    async with embedded() as system:
+        admit = Admit(system)
+        await admit("apply", "-f", "-", text=yaml.safe_dump_all([*documents, other]))
+        await admit("submit", "-q", "approved", "--name", "early", "--", "true")
+        await admit.wait("early", "QuotaReserved")
+        await admit("approve", "workload", "early", "--as", "ada")
+        async with program(tmp_path / "log", *command, ADMIT_NATS_URL=system.url) as check:
+            await check.says("check_judged")
+            await admit("approve", "workload", "early", "--check", "other")
+            await admit.wait("early", "Finished")

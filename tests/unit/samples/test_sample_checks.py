@@ -202,9 +202,14 @@ def test_jitter_only_adds_and_a_huge_count_is_no_trouble(loaded: Any) -> None:
     assert module.delay_seconds(probe, 100_000, 0.0) == 3600
 
 
-async def test_who_has_to_approve_is_told_how(loaded: Any) -> None:
-    approval = loaded("approval", "approval").approval
-    verdict = await approval.judge(Request(namespace="lab", name="train", check="approval"))
+async def test_who_has_to_approve_is_told_how(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = loaded("approval", "approval")
+
+    async def nothing(_: Request) -> None:
+        return None
+
+    monkeypatch.setattr(module, "answered", nothing)
+    verdict = await module.approval.judge(Request(namespace="lab", name="train", check="approval"))
     assert isinstance(verdict, Pending)
     assert "admit approve workload train -n lab --check approval" in verdict.message
 
