@@ -40,7 +40,9 @@ def results(rows: Sequence[Applied]) -> Iterator[str]:
     told = [one for one in rows if one.outcome not in ("unchanged", "refused")]
     for one in told[:OBJECTS_MAX]:
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
-        yield f"{one.kind.lower()} {name} would be {one.outcome}"
+        # What others need is marked, and goes when they are gone.
+        word = "deleted later" if one.outcome == "terminating" else one.outcome
+        yield f"{one.kind.lower()} {name} would be {word}"
     if len(told) > OBJECTS_MAX:
         yield f"… and {len(told) - OBJECTS_MAX:,} more objects"
     same = sum(one.outcome == "unchanged" for one in rows)

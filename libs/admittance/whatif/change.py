@@ -23,6 +23,7 @@ from admittance.events.applying import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy
+from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import Kept, plan
 from admittance.workload_controller.proposals import Proposal, objections, proposal, users
 from admittance.workload_controller.statement import statement
@@ -167,8 +168,13 @@ def _delete(copy: Copy, request: Delete) -> Applied:
         raise Wrong(because=f"{about} not found")
     needed = users(controller.objects, controller.workloads, prefix, request.name)
     if needed:
-        sentence = f"still in use by {', '.join(needed[:5])}"
-        raise Wrong(because=f"{about} would not be deleted: {sentence}")
+        planned = marked(key, kept, copy.now)
+        value = planned.value or b""
+        revision = copy.put_object(key, planned.object, value)
+        said = statement(controller, Kept(planned.object, value, revision))
+        copy.state(said.subject, said.data)
+        sentence = f"it disappears only when nothing needs it: {', '.join(needed[:5])}"
+        return replace(told, outcome="terminating", warnings=(sentence,))
     revision = copy.put_object(key, None, b"")
     said = statement(controller, kept._replace(revision=revision), deleted=True)
     copy.state(said.subject, said.data)

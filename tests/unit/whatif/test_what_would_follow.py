@@ -263,10 +263,23 @@ def test_deleting_a_local_queue_leaves_its_workloads_waiting_for_it() -> None:
     assert [(one.kind, one.outcome) for one in reply.results] == [("LocalQueue", "deleted")]
 
 
-def test_what_is_still_needed_would_not_be_deleted() -> None:
+def test_what_is_still_needed_would_be_deleted_later() -> None:
     reply = a_town().simulate(deletes=(Delete(kind="ResourceFlavor", name="spot"),))
-    assert "would not be deleted: still in use by ClusterQueue cq" in reply.error
-    assert reply.problems == ()
+    assert reply.error == ""
+    [told] = reply.results
+    assert told.outcome == "terminating"
+    assert told.warnings == ("it disappears only when nothing needs it: ClusterQueue cq",)
+
+
+def test_a_queue_that_is_to_be_deleted_takes_nobody_in() -> None:
+    bigger = a_town().simulate(a_queue("cq", cpu={"spot": 100}))
+    assert starts(bigger)
+    reply = a_town().simulate(
+        a_queue("cq", cpu={"spot": 100}), deletes=(Delete(kind="ClusterQueue", name="cq"),)
+    )
+    assert [one.outcome for one in reply.results][-1] == "terminating"
+    assert starts(reply) == {}
+    assert reply.evictions == ()
 
 
 def test_a_cluster_queue_can_be_tried_together_with_all_that_waits_in_it() -> None:
