@@ -119,7 +119,7 @@ class Trial:
         subscribes plainly does not hear what was asked before it listened."""
         asked: list[Asked] = []
         deadline = clock.monotonic() + self._patience
-        while (left := deadline - clock.monotonic()) > 0:
+        while (left := deadline - clock.monotonic()) > 0 and self._runs():
             asked.extend(await self._stand.ask("answers.1", cycle=FIRST_CYCLE + len(asked)))
             if await self._stand.until(
                 lambda: bool(self._stand.about(*asked)), min(left, ASKED_AGAIN)
