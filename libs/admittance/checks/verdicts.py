@@ -78,8 +78,8 @@ class Retry(Answer, frozen=True, kw_only=True):
         found = length.total_seconds() if isinstance(length, timedelta) else length
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise ValueError(f"after is no number of seconds: {self.after!r}")
-        if not 0 <= found < 2**53:
-            raise ValueError(f"after={self.after!r} is no delay: seconds, 0 or more")
+        if not 0 <= found < 2**31:
+            raise ValueError(f"after={self.after!r} is no delay: seconds, from 0 to 2^31 - 1")
         return math.ceil(found)
 
 

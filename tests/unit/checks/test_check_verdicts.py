@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +23,7 @@ from admittance.checks import (
     Verdict,
     Workload,
 )
+from admittance.checks.threads import Threads
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,7 @@ def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None
         pytest.param(lambda: Retry("x", after=-1), id="a delay below zero"),
         pytest.param(lambda: Retry("x", after=float("nan")), id="a delay that is no number"),
         pytest.param(lambda: Retry("x", after=float("inf")), id="a delay without end"),
+        pytest.param(lambda: Retry("x", after=2**31), id="a delay that the wire does not carry"),
         pytest.param(lambda: Retry("x", after="1h"), id="a delay in words"),  # type: ignore[arg-type]
         pytest.param(lambda: Retry("x", after=True), id="a truth for a delay"),
         pytest.param(lambda: Ready(None), id="no message, where one is said"),  # type: ignore[arg-type]
@@ -62,6 +66,13 @@ def test_a_wrong_verdict_is_refused_where_it_is_made(make: Callable[[], Verdict]
 
 class Budget(msgspec.Struct):
     limit: int
+
+
+class Fussy(msgspec.Struct):
+    limit: int
+
+    def __post_init__(self) -> None:
+        _ = {"5": 5}[str(self.limit)]
 
 
 def controller(answer: Any, **more: Any) -> AdmissionCheckController:
@@ -134,3 +145,31 @@ async def test_nothing_is_reported_by_a_controller_that_does_not_run() -> None:
         await budget.report(Request().reference, Ready())
     with pytest.raises(RuntimeError, match="no check"):
         await AdmissionCheckController("a").serve()
+
+
+async def test_whatever_a_struct_of_parameters_raises_makes_them_wrong() -> None:
+    budget = controller(lambda _: Ready(), parameters=Fussy)
+    assert await budget.judge(Request(parameters={"limit": 5})) == Ready()
+    with pytest.raises(BadParameters, match="wrong parameters"):
+        await budget.judge(Request(parameters={"limit": 6}))
+
+
+async def test_plain_functions_share_a_few_threads_and_see_the_context_of_their_caller() -> None:
+    threads = Threads(3)
+    name: ContextVar[int] = ContextVar("name")
+    seen: set[int] = set()
+
+    def work(number: int) -> bool:
+        seen.add(threading.get_ident())
+        if number == 7:
+            raise LookupError("seven")
+        return name.get() == number
+
+    async def call(number: int) -> bool:
+        name.set(number)
+        return await threads.call(work, number)
+
+    answers = await asyncio.gather(*map(call, range(50)), return_exceptions=True)
+    assert [one for one in answers if one is not True] == [answers[7]]
+    assert isinstance(answers[7], LookupError)
+    assert len(seen) <= 3
