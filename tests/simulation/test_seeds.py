@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 
 from admittance.simulation.run import run
@@ -31,6 +33,26 @@ def test_whatever_fails_every_promise_is_kept() -> None:
 
 def test_a_seed_is_always_the_same_story() -> None:
     assert run(7, keep=True) == run(7, keep=True)
+
+
+def test_a_seed_is_the_same_story_in_every_process() -> None:
+    told = {_stories(hashes) for hashes in ("1", "2")}
+    assert len(told) == 1
+
+
+def _stories(hashes: str) -> str:
+    command = [sys.executable, "-m", "admittance.simulation", "-v", "--plot", "checked"]
+    told = ""
+    for seed in (0, 18, 36):
+        done = subprocess.run(
+            [*command, "--seed", str(seed)],
+            env=os.environ | {"PYTHONHASHSEED": hashes},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        told += done.stdout
+    return told
 
 
 def test_most_runs_do_real_work() -> None:

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 class Course(NamedTuple):
     """One job. ``ready``: seconds until its pods are ready; ``flaps``: seconds after which they are
-    not, any more, and ready again. ``deaf``: told to stop, it runs on to its own end."""
+    not, any more, and ready again. ``deaf``: told to stop, it runs on to its own end. ``mute``:
+    told to stop, it does, and nobody hears of it."""
 
     seconds: float
     succeeds: bool = True
     ready: float = 0.0
     flaps: tuple[float, float] | None = None
     deaf: bool = False
+    mute: bool = False
 
 
 class Courses(NamedTuple):
@@ -25,6 +27,7 @@ class Courses(NamedTuple):
     """Its pods are ready late, perhaps too late."""
     flapping: float = 0.0
     deaf: float = 0.0
+    mute: float = 0.0
 
     def draw(self, rng: Random, *, calm: bool) -> Course:
         """The next job's. ``calm``: it does what is asked of it."""
@@ -36,4 +39,4 @@ class Courses(NamedTuple):
         if rng.random() < self.flapping:
             first = rng.random() * 4.0
             course = course._replace(flaps=(first, first + rng.random() * 12.0))
-        return course._replace(deaf=rng.random() < self.deaf)
+        return course._replace(deaf=rng.random() < self.deaf, mute=rng.random() < self.mute)

@@ -1,31 +1,21 @@
 """What must hold where a workload passes a gate: into its reservation, and into admission.
 
 Required checks are worked out once more, plainly, from the manifests as they are. LIFECYCLE 2.2,
-2.3, 2.5, 2.6, 3.1, 3.2.
+2.3, 2.5, 2.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 
 from admittance.events.shapes import Admission
+from admittance.simulation.around import Manifests
 from admittance.simulation.effects import Effects
-from admittance.simulation.twin import reserved
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
-
-
-class Manifests(NamedTuple):
-    """The configuration as it is in the bucket, by name."""
-
-    queues: Mapping[str, Any]
-    checks: Mapping[str, Any]
-    flavors: Mapping[str, Any]
-    locals: Mapping[tuple[str, str], Any]
 
 
 def broken(
@@ -44,10 +34,6 @@ def broken(
         found += _reservation(before, after, now, around)
     if admitted and (before is None or not is_true(before, Type.ADMITTED)):
         found += _admission(key, after, around, effects)
-    if before is not None:
-        found += _rows(key, before, after, effects)
-    if not reserved(after):
-        found += _wait(after)
     return found
 
 
@@ -176,81 +162,4 @@ def _conflicts(workload: StoredWorkload, around: Manifests) -> Iterator[str]:
                         yield f"{row.name} sets {kind} {label}={value}, and it is {before} (2.6)"
 
 
-def _rows(
-    key: str, before: StoredWorkload, after: StoredWorkload, effects: Effects
-) -> Iterator[str]:
-    """A row says what somebody said, and counts what there was to count."""
-    since, through = before.status.log.fact, after.status.log.fact
-    rows = {row.name: row for row in before.status.admission_checks}
-    for row in after.status.admission_checks:
-        old = rows.get(row.name)
-        said = [
-            one for sequence, one in effects.verdicts[key, row.name] if since < sequence <= through
-        ]
-        timers = len(effects.timed(key, since, through))
-        was = old.state if old is not None else "Pending"
-        if row.state not in ("Pending", was) and not timers:
-            states = [one.state for one in said]
-            if row.state not in states and "Retry" not in states:
-                yield f"{row.name} turned {row.state}, and nobody said so (2.5)"
-        kept = before.status.check_retry_counts.get(row.name, 0)
-        count = old.retry_count if old is not None else kept
-        retries = sum(one.state == "Retry" for one in said) + timers
-        if row.retry_count > count + (was == "Retry") + retries:
-            yield f"{row.name} counts {row.retry_count} retries after {count} (3.1)"
-        round_over = before.status.admission_cycle < after.status.admission_cycle
-        if row.retry_count > count and not (said or timers or (was == "Retry" and round_over)):
-            yield f"{row.name} counts a retry that is not over (3.1)"
-    if effects.is_timed(key, before, after) and _woke(before, after):
-        yield from _round(before, after)
-
-
-def _woke(before: StoredWorkload, after: StoredWorkload) -> bool:
-    requeued = find(after, Type.REQUEUED)
-    return (
-        is_false(before, Type.REQUEUED)
-        and requeued is not None
-        and (requeued.status, requeued.reason) == ("True", "BackoffFinished")
-    )
-
-
-def _round(before: StoredWorkload, after: StoredWorkload) -> Iterator[str]:
-    """T20, alone in its write."""
-    if after.status.admission_cycle != before.status.admission_cycle + 1:
-        yield "it woke, and its cycle did not go on by one (T20)"
-    if after.status.rounds_since != before.status.rounds_since:
-        yield "it woke, and its rounds began anew (1.1)"
-    state = after.status.requeue_state
-    if state is not None and state.requeue_at is not None:
-        yield "it woke and waits for a time (T20)"
-    now = dict(after.status.check_retry_counts)
-    now |= {row.name: row.retry_count for row in after.status.admission_checks}
-    for row in before.status.admission_checks:
-        want = row.retry_count + (row.state == "Retry")
-        if now.get(row.name, 0) != want:
-            yield f"{row.name} counts {now.get(row.name, 0)} retries, not {want} (3.1)"
-    for row in after.status.admission_checks:
-        if row.state != "Pending" or row.requeue_after_seconds or row.pod_set_updates:
-            yield f"{row.name} was not reset (T20)"
-
-
-def _wait(workload: StoredWorkload) -> Iterator[str]:
-    """Whoever waits for checks waits for the last of them. 3.2."""
-    requeued = find(workload, Type.REQUEUED)
-    if requeued is None or (requeued.status, requeued.reason) != ("False", "AdmissionCheck"):
-        return
-    if not head(workload).active or is_true(workload, Type.FINISHED):
-        return
-    state = workload.status.requeue_state
-    until = state.requeue_at if state is not None else None
-    for row in workload.status.admission_checks:
-        if row.state != "Retry" or not row.requeue_after_seconds:
-            continue
-        if row.last_transition_time is None:
-            continue
-        end = row.last_transition_time + timedelta(seconds=row.requeue_after_seconds)
-        if until is None or until < end:
-            yield f"it waits until {until}, and {row.name} asks for {end.isoformat()} (3.2)"
-
-
-__all__ = ["Manifests", "broken", "required"]
+__all__ = ["broken", "required"]

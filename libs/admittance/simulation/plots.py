@@ -12,6 +12,7 @@ from admittance.events.base import Fact
 from admittance.scheduler.config import Config, FairSharing
 from admittance.simulation.checked import checked
 from admittance.simulation.configuration import NAMESPACE, Queues, manifest
+from admittance.simulation.planning import planned
 from admittance.simulation.scenario import (
     ACTIVE_SECONDS,
     Applying,
@@ -124,12 +125,16 @@ def preempting(rng: Random) -> Scenario:
 def scenario(rng: Random) -> Scenario:
     """A random one."""
     kind = rng.random()
-    if kind < 0.1:
+    if kind < 0.06:
         return contested(rng)
-    if kind < 0.2:
+    if kind < 0.12:
         return reconfigured(rng)
-    if kind < 0.35:
+    if kind < 0.22:
         return preempting(rng)
+    if kind < 0.62:
+        return checked(rng)
+    if kind < 0.8:
+        return planned(rng)
     queues = Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []
@@ -174,8 +179,9 @@ def scenario(rng: Random) -> Scenario:
 
 
 PLOTS: Final[dict[str, Callable[[Random], Scenario]]] = {
-    plot.__name__: plot for plot in (scenario, checked, contested, preempting, reconfigured)
+    plot.__name__: plot
+    for plot in (scenario, checked, planned, contested, preempting, reconfigured)
 }
 """By name."""
 
-__all__ = ["PLOTS", "checked", "contested", "preempting", "reconfigured", "scenario"]
+__all__ = ["PLOTS", "checked", "contested", "planned", "preempting", "reconfigured", "scenario"]

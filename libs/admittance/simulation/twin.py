@@ -168,6 +168,8 @@ def _of_an_older_cycle(
         return Counts.NO
     if row is not None and row.state == "Pending" and (row.message or row.reason):
         return Counts.OPEN  # Perhaps a verdict of this cycle; perhaps what the reset left behind.
+    if row is not None and row.state == "Retry":
+        return Counts.OPEN  # Perhaps of an older cycle itself.
     if row is not None and row.state != "Pending":
         return Counts.NO
     return Counts.YES if row is not None else Counts.OPEN

@@ -26,7 +26,10 @@ class Job:
         self.flaps = 0
         """How often its pods have become ready, or not ready any more, after the first time."""
         self.started = False
+        self.is_silent = False
+        """It ended, and nothing of it tells so."""
         self.deaf = False
+        self.mute = False
         self.outcome: tuple[str, str] | None = None
         self._kernel = kernel
         self._on_news = on_news
@@ -35,6 +38,7 @@ class Job:
         kernel = self._kernel
         self.started = True
         self.deaf = course.deaf
+        self.mute = course.mute
         came_up = 0.01 + kernel.rng.random() * 0.1
 
         def up() -> None:
@@ -62,8 +66,14 @@ class Job:
 
     def stop(self, kind: str) -> None:
         """Told to end; it takes its time, and may end by itself meanwhile."""
-        if not self.deaf:
-            self._kernel.after(self._kernel.rng.random() * 3.0, lambda: self.end(kind))
+        if self.deaf:
+            return
+
+        def end() -> None:
+            self.is_silent = self.mute and self.outcome is None
+            self.end(kind)
+
+        self._kernel.after(self._kernel.rng.random() * 3.0, end)
 
     def end(self, kind: str) -> None:
         if self.outcome is None:

@@ -234,6 +234,8 @@ class Runner(Service):
             elif seen.standing is Standing.OVER and folder.jobs[key].outcome is None:
                 self._happen(key, decide.Evicted(run.revision + 1))
         for key in list(folder.runs):
+            if folder.jobs[key].is_silent:
+                continue
             self._report(folder.jobs[key])
             if self.runs.get(key) is not None and self.runs[key].stage is Stage.STARTING:
                 self._launch(key)
@@ -401,7 +403,7 @@ class Runner(Service):
         if job.outcome is not None:
             self.on_end_of_job(job.key, job.outcome[0])
         service = self.folder.service
-        if service is not None:
+        if service is not None and not job.is_silent:
             service.process.do(lambda: service._report(job))
 
     def _report(self, job: Job) -> None:

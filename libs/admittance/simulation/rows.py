@@ -1,0 +1,139 @@
+"""What must hold of the rows of checks in every write: they say what was said, and count it once.
+
+LIFECYCLE 2.3, 2.5, 3.1, 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from admittance.simulation.around import Manifests
+from admittance.simulation.effects import Effects
+from admittance.simulation.twin import reserved
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+
+def broken(
+    key: str,
+    before: StoredWorkload | None,
+    after: StoredWorkload,
+    around: Manifests,
+    effects: Effects,
+) -> list[str]:
+    """What does not hold of this write."""
+    found: list[str] = []
+    if before is not None:
+        found += _rows(key, before, after, effects)
+        found += _frost(before, after, around)
+    if not reserved(after):
+        found += _wait(after)
+    return found
+
+
+def _rows(
+    key: str, before: StoredWorkload, after: StoredWorkload, effects: Effects
+) -> Iterator[str]:
+    """A row says what somebody said, and counts what there was to count."""
+    since, through = before.status.log.fact, after.status.log.fact
+    rows = {row.name: row for row in before.status.admission_checks}
+    for row in after.status.admission_checks:
+        old = rows.get(row.name)
+        said = [
+            one for sequence, one in effects.verdicts[key, row.name] if since < sequence <= through
+        ]
+        timers = len(effects.timed(key, since, through))
+        was = old.state if old is not None else "Pending"
+        if row.state not in ("Pending", was) and not timers:
+            states = [one.state for one in said]
+            if row.state not in states and "Retry" not in states:
+                yield f"{row.name} turned {row.state}, and nobody said so (2.5)"
+        kept = before.status.check_retry_counts.get(row.name, 0)
+        count = old.retry_count if old is not None else kept
+        retries = sum(one.state == "Retry" for one in said) + timers
+        if row.retry_count > count + (was == "Retry") + retries:
+            yield f"{row.name} counts {row.retry_count} retries after {count} (3.1)"
+        round_over = before.status.admission_cycle < after.status.admission_cycle
+        if row.retry_count > count and not (said or timers or (was == "Retry" and round_over)):
+            yield f"{row.name} counts a retry that is not over (3.1)"
+    if effects.is_timed(key, before, after) and _woke(before, after):
+        yield from _round(before, after)
+
+
+def _frost(before: StoredWorkload, after: StoredWorkload, around: Manifests) -> Iterator[str]:
+    """What a check evicts keeps its rows until its wait is over, whatever else changes. 2.3."""
+    evicted = find(after, Type.EVICTED)
+    if (
+        before.status.admission_cycle != after.status.admission_cycle
+        or evicted is None
+        or (evicted.status, evicted.reason) != ("True", "AdmissionCheck")
+        or is_true(after, Type.REQUEUED)
+    ):
+        return
+    rows = {row.name for row in after.status.admission_checks}
+    local = around.locals.get((after.metadata.namespace, head(after).queue_name))
+    queue = around.queues.get(local.spec.cluster_queue) if local is not None else None
+    if queue is not None:
+        listed = set(queue.spec.admission_checks)
+        for group in queue.spec.resource_groups:
+            for flavor in group.flavors:
+                listed |= set(flavor.admission_checks)
+        for row in before.status.admission_checks:
+            if row.name in listed and row.name not in rows:
+                yield f"the row of {row.name} went while it waits (2.3)"
+    was = find(before, Type.EVICTED)
+    fresh = was is None or was.status != "True" or was.reason != "AdmissionCheck"
+    if fresh and not any(row.state == "Retry" for row in after.status.admission_checks):
+        yield "a check evicted it, and no row says so (T10)"
+
+
+def _woke(before: StoredWorkload, after: StoredWorkload) -> bool:
+    requeued = find(after, Type.REQUEUED)
+    return (
+        is_false(before, Type.REQUEUED)
+        and requeued is not None
+        and (requeued.status, requeued.reason) == ("True", "BackoffFinished")
+    )
+
+
+def _round(before: StoredWorkload, after: StoredWorkload) -> Iterator[str]:
+    """T20, alone in its write."""
+    if after.status.admission_cycle != before.status.admission_cycle + 1:
+        yield "it woke, and its cycle did not go on by one (T20)"
+    if after.status.rounds_since != before.status.rounds_since:
+        yield "it woke, and its rounds began anew (1.1)"
+    state = after.status.requeue_state
+    if state is not None and state.requeue_at is not None:
+        yield "it woke and waits for a time (T20)"
+    now = dict(after.status.check_retry_counts)
+    now |= {row.name: row.retry_count for row in after.status.admission_checks}
+    for row in before.status.admission_checks:
+        want = row.retry_count + (row.state == "Retry")
+        if now.get(row.name, 0) != want:
+            yield f"{row.name} counts {now.get(row.name, 0)} retries, not {want} (3.1)"
+    for row in after.status.admission_checks:
+        if row.state != "Pending" or row.requeue_after_seconds or row.pod_set_updates:
+            yield f"{row.name} was not reset (T20)"
+
+
+def _wait(workload: StoredWorkload) -> Iterator[str]:
+    """Whoever waits for checks waits for the last of them. 3.2."""
+    requeued = find(workload, Type.REQUEUED)
+    if requeued is None or (requeued.status, requeued.reason) != ("False", "AdmissionCheck"):
+        return
+    if not head(workload).active or is_true(workload, Type.FINISHED):
+        return
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    for row in workload.status.admission_checks:
+        if row.state != "Retry" or not row.requeue_after_seconds:
+            continue
+        if row.last_transition_time is None:
+            continue
+        end = row.last_transition_time + timedelta(seconds=row.requeue_after_seconds)
+        if until is None or until < end:
+            yield f"it waits until {until}, and {row.name} asks for {end.isoformat()} (3.2)"
+
+
+__all__ = ["broken"]

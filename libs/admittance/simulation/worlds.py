@@ -1,0 +1,85 @@
+"""Quota where reservations plan whom they will preempt: it must hold in every world.
+
+A planner that still has victims either goes on, and they go; or it gives up, and they stay. What
+anybody gets must be within quota however that ends for each of them, so every combination is looked
+at: nothing is shared with `admittance.scheduler.ties`. LIFECYCLE 2.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Final
+
+from admittance.events.subjects import workload_key
+from admittance.simulation.naive import Usage
+from admittance.workload.conditions import Type, find
+
+if TYPE_CHECKING:
+    from admittance.simulation.invariants import Seen
+
+MOST: Final = 4
+"""So many planners are combined in every way; of more, each alone, and all."""
+
+
+def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
+    """Keys of those that plan to preempt, with those of their victims that are still there."""
+    found = {}
+    for key, one in seen.items():
+        if not one.usage or one.workload is None:
+            continue
+        pending = one.workload.status.pending_preemption
+        if pending is None:
+            continue
+        victims = []
+        for victim in pending.victims:
+            other = workload_key(victim.namespace, victim.name)
+            about = seen.get(other)
+            if about is None or about.workload is None or not about.usage or other == key:
+                continue
+            reserved = find(about.workload, Type.QUOTA_RESERVED)
+            since = reserved.last_transition_time if reserved is not None else None
+            if about.workload.metadata.uid == victim.uid and victim.since in (None, since):
+                victims.append(other)
+        if victims:
+            found[key] = victims
+    return found
+
+
+def worlds(
+    seen: Mapping[str, Seen], usage: Mapping[str, Usage], about: str
+) -> Iterator[Mapping[str, Usage]]:
+    """What may come to be used, as far as the workload at the key ``about`` holds its quota."""
+    plans = planners(seen)
+    if not plans:
+        yield usage
+        return
+    for going in _combinations(sorted(plans)):
+        gone = {victim for key in going for victim in plans[key]}
+        # Whoever is a victim gives up its plan, and a planner that does not go on holds nothing.
+        gone |= set(plans) - set(going)
+        if about not in gone and not gone & set(going):
+            yield _without(seen, usage, gone)
+
+
+def _combinations(keys: list[str]) -> Iterator[tuple[str, ...]]:
+    if len(keys) > MOST:
+        return chain([()], ((key,) for key in keys), [tuple(keys)])
+    return chain.from_iterable(combinations(keys, size) for size in range(len(keys) + 1))
+
+
+def _without(
+    seen: Mapping[str, Seen], usage: Mapping[str, Usage], gone: set[str]
+) -> Mapping[str, Usage]:
+    left = {queue: dict(held) for queue, held in usage.items()}
+    for key in gone:
+        one = seen[key]
+        assert one.workload is not None
+        assert one.workload.status.admission is not None
+        held = left[one.workload.status.admission.cluster_queue]
+        for fr, much in one.usage.items():
+            held[fr] -= much
+    return left
+
+
+__all__ = ["planners", "worlds"]
