@@ -198,13 +198,13 @@ def times_out(life: LongLife) -> None:
 ENDS: list[Callable[[LongLife], None]] = [is_ready, is_evicted, is_deleted, times_out]
 
 
-@pytest.mark.xfail(reason="nothing is blocked by pods that are not ready yet")
 @scenario("F4")
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__.replace("_", " "))
 def test_nobody_is_reserved_afresh_while_pods_are_not_ready(
-    end: Callable[[LongLife], None],
+    end: Callable[[LongLife], None], strategy: str
 ) -> None:
-    life = submitted(patient(block=True), "a", "2")
+    life = submitted(patient(block=True, queueingStrategy=strategy), "a", "2")
     submitted(life, "b", "2")
     life.advance(10)
     assert life.phases("a", "b") == ["Admitted", "Pending"]
@@ -214,7 +214,45 @@ def test_nobody_is_reserved_afresh_while_pods_are_not_ready(
     assert life.phase("b") == "Admitted"
 
 
-@pytest.mark.xfail(reason="nothing is blocked by pods that are not ready yet")
+@scenario("F4")
+def test_of_many_that_fit_one_starts_at_a_time_over_all_queues() -> None:
+    life = patient(block=True)
+    life.queue("other", resourceGroups=groups(default="10"))
+    for number in range(6):
+        life.submit(f"w-{number}", "cq" if number % 2 else "other", "1", age=10 - number)
+    names = [f"w-{number}" for number in range(6)]
+    for round_ in range(1, 7):
+        life.go()
+        running = [name for name in names if life.phase(name) != "Pending"]
+        assert len(running) == round_
+        (starting,) = [name for name in names if life.phase(name) == "Admitted"]
+        life.advance(20)
+        life.ready(starting)
+    assert life.phases(*names) == ["Running"] * 6
+    life.not_ready("w-0")
+    submitted(life, "late", "1")
+    assert life.phase("late") == "Pending"
+    life.restart_all()
+    life.go()
+    assert life.phase("late") == "Pending"
+    life.ready("w-0")
+    life.go()
+    assert life.phase("late") == "Admitted"
+
+
+@scenario("F4")
+def test_a_decision_that_is_void_blocks_nobody() -> None:
+    life = patient(block=True)
+    life.submit("a", "cq", "2", age=1)
+    life.submit("b", "cq", "2")
+    (decision,) = [one for one in life.cycle(apply=False) if isinstance(one, facts.Assigned)]
+    assert decision.name == "a"
+    life.say(facts.Deactivated, "a")
+    life.apply(decision)
+    life.go()
+    assert life.phases("a", "b") == ["Deactivated", "Admitted"]
+
+
 @scenario("F4")
 def test_who_holds_a_reservation_already_is_not_held_up() -> None:
     life = patient("c1", block=True)

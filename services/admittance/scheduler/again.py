@@ -74,6 +74,8 @@ class Again(Scheduler):
                 told = decision.pending_preemption if isinstance(decision, Planned) else None
                 world.replanned[member] = member.pending
                 planned.keep(world, member, told)
+            if isinstance(decision, Confirmed):
+                world.starting.begins(member)
             member.awaited = member.awaited or isinstance(decision, Preempted)
         member.seen = decision.seen
         domain.inflight[member] = None
@@ -97,6 +99,7 @@ class Again(Scheduler):
             cells = charges_of(queue.node, decision.admission, member.shape)
         world.charge(member, queue, decision.admission, cells)
         planned.keep(world, member, decision.pending_preemption)
+        world.begins(member, queue, decision.admission)
         world.rank(member, decision.time or world.now)
 
     # Deciding. ------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ class Again(Scheduler):
                 member.cursor = SavedCursor(cursor, self._cycle.number, generation, member.cls)
         decided: list[Decided] = []
         outcomes = Outcomes(self._world, found, decided, now)
-        self._cycle.run(found, outcomes.accept, outcomes.preempt, now=now)
+        self._cycle.run(found, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now)
         return decided
 
     def before_turns(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:

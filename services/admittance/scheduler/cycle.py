@@ -5,13 +5,13 @@ Source: SCHEDULING 4. Domains are independent of each other within a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import gates
+from admittance.scheduler import gates, starting
 from admittance.scheduler.assign import NO_FIT, Assignment, Cursor
 from admittance.scheduler.classes import Scanned
 from admittance.scheduler.config import Config
@@ -50,7 +50,15 @@ class Cycle:
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
-    def run(self, domain: Domain, accept: Accept, preempt: Preempt, *, now: datetime) -> bool:
+    def run(
+        self,
+        domain: Domain,
+        accept: Accept,
+        preempt: Preempt,
+        is_blocked: Callable[[], bool],
+        *,
+        now: datetime,
+    ) -> bool:
         """One cycle. True: something came of it."""
         domain.still = False
         if domain.flush:
@@ -100,6 +108,7 @@ class Cycle:
                 self._nominator,
                 accept,
                 preempt,
+                is_blocked,
                 self._checks_of,
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,
@@ -154,6 +163,9 @@ class Cycle:
             return True
         if outcome is Outcome.NOTHING:
             return self._rest(domain, entry, now)
+        if outcome is Outcome.BLOCKED:
+            entry.member.cursor = None
+            return self._rest(domain, entry, now, starting.WAITS)
         entry.queue.standing = None
         if outcome is Outcome.SKIPPED:
             self._save_cursor(domain, entry)
@@ -212,20 +224,23 @@ class Cycle:
         member.cursor = SavedCursor(at, self.number, generation, member.cls)
         return True
 
-    def _rest(self, domain: Domain, entry: Entry, now: datetime) -> bool:
-        """After a scan that gave nothing. True: the class is parked for it."""
-        pending = self._save_cursor(domain, entry)
+    def _rest(
+        self, domain: Domain, entry: Entry, now: datetime, refusal: Refusal | None = None
+    ) -> bool:
+        """After a scan that gave nothing, or (``refusal``) whose outcome it may not have now. True:
+        the class is parked for it."""
+        pending = refusal is None and self._save_cursor(domain, entry)
         cls = entry.member.cls
         if pending or cls is None:
             return False
         scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
         if entry.queue.strict:
-            stand(entry.queue, entry.member, entry.assignment, scanned)
+            stand(entry.queue, entry.member, entry.assignment, scanned, refusal)
             return False
         if self._loops is not None and self._loops.park(entry.queue, entry.member, now):
             return True
         cls.scanned = scanned
-        entry.queue.park_class(cls, refusal_of(entry.assignment), now)
+        entry.queue.park_class(cls, refusal or refusal_of(entry.assignment), now)
         return True
 
 

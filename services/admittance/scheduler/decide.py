@@ -175,7 +175,7 @@ class Scheduler:
             world.busy.pop(domain, None)
             return
         outcomes = Outcomes(world, domain, decided, now)
-        if self._cycle.run(domain, outcomes.accept, outcomes.preempt, now=now):
+        if self._cycle.run(domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now):
             domain.idle = 0
         else:
             domain.idle += 1

@@ -25,7 +25,8 @@ class Facts(NamedTuple):
     be in a queue at all. ``waits``: it may not compete before something is done about it.
     ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
     make a difference. ``checks``: name and state of those that a reservation waits for;
-    ``asking``: those of them that want others preempted now. ``pending``: who has to go for it."""
+    ``asking``: those of them that want others preempted now. ``pending``: who has to go for it.
+    ``starting``: it is admitted, and its pods are not all ready."""
 
     needs: Needs
     finished: bool
@@ -47,6 +48,7 @@ class Facts(NamedTuple):
     closed_gate: str = ""
     pending: PendingPreemption | None = None
     asking: tuple[str, ...] = ()
+    starting: bool = False
     preemptions: tuple[PreemptionCount, ...] = ()
 
 
@@ -54,7 +56,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     """What stored tells. Raises msgspec.MsgspecError or BadQuantity for a spec that no door let
     in."""
     meta, status = stored.metadata, stored.status
-    reserved = evicted = requeued = admitted = finished = None
+    reserved = evicted = requeued = admitted = finished = ready = None
     for condition in status.conditions:
         match condition.type:
             case "QuotaReserved":
@@ -65,6 +67,8 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
                 requeued = condition
             case "Admitted":
                 admitted = condition
+            case "PodsReady":
+                ready = condition
             case "Finished":
                 finished = condition
     allowed = None
@@ -148,6 +152,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
+        starting=holds and _true(admitted) and not _true(evicted) and not _true(ready),
         preemptions=status.preemptions,
     )
 

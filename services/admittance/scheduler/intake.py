@@ -51,6 +51,7 @@ def apply_workload(
     domain = _domain_of(member)
     given = _land(world, member)
     member.said = facts.said
+    world.starts(member, facts.starting)
     member.checks = facts.checks
     member.asking = facts.asking
     member.reserved_at = facts.reserved_at if facts.admission is not None else None
@@ -107,6 +108,7 @@ def apply_workload(
 def drop(world: World, member: Member) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
     given = _land(world, member)
+    world.starts(member, False)
     promises.note(world, member, None)
     world.loops.note(member, ())
     queue = world.release(member) or given

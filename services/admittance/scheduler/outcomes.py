@@ -89,6 +89,7 @@ class Outcomes:
             hand_on(world, self._domain, member, [one.member for one in victims])
         world.charge(member, queue, admission, list(assignment.usage.items()))
         keep(world, member, pending)
+        world.begins(member, queue, admission)
         world.rank(member, self._now)
         self._under_way(member, Say.ASSIGNED)
         self._decided.append(
@@ -105,6 +106,10 @@ class Outcomes:
                 scan=scan,
             )
         )
+
+    def is_blocked(self) -> bool:
+        """Nobody may get quota afresh now."""
+        return bool(self._world.starting)
 
     def preempt(
         self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment

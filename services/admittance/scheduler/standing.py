@@ -23,20 +23,29 @@ class Standing:
 
     __slots__ = ("assignment", "listed", "member", "refusal", "scanned", "since")
 
-    def __init__(self, member: Member, assignment: Assignment, scanned: Scanned) -> None:
+    def __init__(
+        self, member: Member, assignment: Assignment, scanned: Scanned, refusal: Refusal | None
+    ) -> None:
         self.member = member
         self.assignment = assignment
-        self.refusal = refusal_of(assignment)
+        self.refusal = refusal or refusal_of(assignment)
         self.scanned = scanned
         self.since = scanned.at
         self.listed = False
 
 
-def stand(queue: Queue, member: Member, assignment: Assignment, scanned: Scanned) -> None:
-    """The head was given nothing, and nobody may pass it."""
+def stand(
+    queue: Queue,
+    member: Member,
+    assignment: Assignment,
+    scanned: Scanned,
+    refusal: Refusal | None = None,
+) -> None:
+    """The head was given nothing, and nobody may pass it. ``refusal``: why, if not for what came
+    of the scan."""
     now = queue.standing
     if now is None or now.member is not member or now.assignment is not assignment:
-        before, now = now, Standing(member, assignment, scanned)
+        before, now = now, Standing(member, assignment, scanned, refusal)
         if before is not None and before.member is member:
             now.listed = before.listed
             if before.refusal.reason == now.refusal.reason:

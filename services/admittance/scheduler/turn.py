@@ -67,7 +67,8 @@ class Outcome(IntEnum):
     NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
     try. SKIPPED: the room went to somebody else; it goes on with the next flavor. WAITS: for those
     whom it, or another, preempts; its place at the head is kept. GATED: it would preempt, and a
-    gate of its own is closed. LATER: it is not certain yet that there is room; it is looked at
+    gate of its own is closed. BLOCKED: nobody may get quota afresh until pods are ready. LATER: it
+    is not certain yet that there is room; it is looked at
     again as if it had not been.
     """
 
@@ -78,6 +79,7 @@ class Outcome(IntEnum):
     WAITS = 4
     GATED = 5
     LATER = 6
+    BLOCKED = 7
 
 
 class Turn:
@@ -93,12 +95,14 @@ class Turn:
         nominator: Nominator,
         accept: Accept,
         preempt: Preempt,
+        is_blocked: Callable[[], bool],
         checks_of: ChecksOf,
         *,
         as_kueue: bool = False,
         by_shares: bool = False,
     ) -> None:
         self._checks_of = checks_of
+        self._is_blocked = is_blocked
         self._nominator = nominator
         self._accept = accept
         self._preempt = preempt
@@ -153,8 +157,7 @@ class Turn:
             if self._handed_on is not None:
                 return Outcome.LATER
             if self._fits_now(entry):
-                self._handed_on = entry
-                return self._admit(entry)
+                return self._admit(entry, hands_on=True)
         if checks is not Checks.NONE:
             return self._plan(entry)
         for one in entry.victims:
@@ -197,8 +200,12 @@ class Turn:
             return Outcome.LATER
         return self._admit(entry, plans=True)
 
-    def _admit(self, entry: Entry, *, plans: bool = False) -> Outcome:
+    def _admit(self, entry: Entry, *, plans: bool = False, hands_on: bool = False) -> Outcome:
         self._put_back()
+        if self._is_blocked():
+            return Outcome.BLOCKED
+        if hands_on:
+            self._handed_on = entry
         self._accept(entry.queue, entry.member, entry.assignment, entry.victims, plans=plans)
         self._accepted.append(entry.member)
         return Outcome.ACCEPTED

@@ -19,6 +19,7 @@ from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.starting import Starting
 
 _MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED, Say.PLANNED})
 """What a head would get is the same whether these are on their way or not."""
@@ -35,7 +36,8 @@ class World:
     of the victims; ``planning``: the domains of those; ``replanned``: the plans that they had,
     while other ones are on their way.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
-    that was heard of. ``loops``: who took quota from whom how often.
+    that was heard of. ``loops``: who took quota from whom how often. ``starting``: who keeps
+    others from quota until its pods are ready.
     """
 
     def __init__(self, config: Config) -> None:
@@ -59,6 +61,7 @@ class World:
         self.seen = 0
         self.now = LONG_AGO
         self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
+        self.starting = Starting(config.block_admission)
         self.accounts: Accounts | None = None
         if config.admission_fair_sharing is not None:
             self.accounts = Accounts(
@@ -221,6 +224,17 @@ class World:
     def _is_in_a_plan(self, member: Member) -> bool:
         return member.pending is not None or member.key in self.planned
 
+    def begins(self, member: Member, queue: Queue, admission: Admission) -> None:
+        """The member is assigned quota: without a check to pass it will be admitted with it."""
+        if member.pending is None and not self.catalog.checks_to_pass(queue.name, admission):
+            self.starting.begins(member)
+
+    def starts(self, member: Member, starting: bool) -> None:
+        """Whether the member's pods are awaited now; after the last one everybody may go on."""
+        if self.starting.heard(member, starting):
+            for domain in self.domains.values():
+                self.flush(domain)
+
     def look_at_plans(self, victim: Member) -> None:
         """What is planned with the victim may have changed: look, before the next cycle."""
         for planner in self.planned.get(victim.key, ()):
@@ -271,6 +285,7 @@ class World:
         before = self.replanned.get(member)
         self.landed(member, domain)
         if was is Say.ASSIGNED:
+            self.starts(member, False)
             self.release(member)
             planned.keep(self, member, None)
             if member.joint is not None:
@@ -278,6 +293,7 @@ class World:
             self.flush(domain)
             self.requeue(member, now)
         elif was in (Say.CONFIRMED, Say.PLANNED):
+            self.starts(member, False)
             planned.keep(self, member, before)
             self.look_again(member)
         elif was in (Say.PREEMPTED, Say.REVOKED):
