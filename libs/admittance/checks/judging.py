@@ -20,10 +20,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
+from admittance.checks.freeing import Freeing
+from admittance.checks.line import Desk, Judgement, Line, is_over, names_of
 from admittance.checks.memory import Identity, Memory
 from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
@@ -35,40 +37,6 @@ BAD_KEPT: Final = 10_000
 """Requests with wrong parameters that are judged again once these are right."""
 
 log = structlog.get_logger()
-
-
-class Desk(Protocol):
-    """Where deliveries are acknowledged; an empty reply is nobody's."""
-
-    def done(self, reply: str) -> None: ...
-    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
-    def let_wait(self, reply: str) -> None: ...
-
-
-class Judgement:
-    """One request on its way to a verdict."""
-
-    __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
-
-    def __init__(self, identity: Identity, request: Request, reply: str) -> None:
-        self.identity = identity
-        self.request = request
-        self.reply = reply
-        self.attempts = 0
-        self.calls = False
-        """It takes one of the places for calls."""
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-
-
-class Line:
-    """The judgements of one workload by one check: the one whose turn it is, and the next."""
-
-    __slots__ = ("first", "next")
-
-    def __init__(self, first: Judgement) -> None:
-        self.first = first
-        self.next: Judgement | None = None
 
 
 class Judging:
@@ -88,14 +56,13 @@ class Judging:
         self._desk = desk
         self._judge = judge
         self._say = say
-        self._freed = freed
         self._concurrency = concurrency
         self._lines: dict[Identity, Line] = {}
         self._queue: deque[Judgement] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._active = 0
         self._memory = Memory()
-        self._withdrawals: dict[tuple[Identity, str], list[str]] = {}
+        self._freeing = Freeing(desk, self._memory, freed, self._start)
         self._bad: dict[Identity, Request] = {}
         self._stopping = False
 
@@ -160,9 +127,8 @@ class Judging:
             return
         known = self._memory.of(identity)
         ours = known is not None and known.begun
-        freed = known is not None and reason in known.freed
         request = self._memory.request(identity)
-        if request is not None and not _is_over(request):
+        if request is not None and not is_over(request):
             request.withdrawn = reason
         self._bad.pop(identity, None)
         under_way = self._under_way(identity)
@@ -170,14 +136,10 @@ class Judging:
             self._memory.cancelled(identity)
             if under_way is not None:
                 self._cancel(under_way)
-        what = (identity, reason)
-        if self._freed is None or freed:
-            self._desk.done(reply)
-        elif what in self._withdrawals:
-            self._withdrawals[what].append(reply)
-        elif reply or ours:
-            self._withdrawals[what] = [reply]
-            self._start(self._free(what, under_way))
+        if reply or ours:
+            # A judgement that goes on is not waited for.
+            ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
+            self._freeing.free(identity, reason, reply, after=ending)
 
     def _under_way(self, identity: Identity) -> Judgement | None:
         line = self._lines.get(identity._replace(cycle=0))
@@ -186,31 +148,6 @@ class Judging:
                 if one is not None and one.identity == identity:
                     return one
         return None
-
-    async def _free(self, what: tuple[Identity, str], under_way: Judgement | None) -> None:
-        identity, reason = what
-        if reason != BY_OTHER_CHECK and under_way is not None and under_way.task is not None:
-            # First what books, then what frees.
-            await asyncio.wait([under_way.task])
-        assert self._freed is not None
-        uid, namespace, name, check, cycle = identity
-        withdrawal = Withdrawal(
-            uid=uid, namespace=namespace, name=name, check=check, cycle=cycle, reason=reason
-        )
-        pause = PAUSE_MIN
-        while True:
-            try:
-                await self._freed(withdrawal)
-                break
-            except Exception:
-                log.exception("withdrawn_callback_failed", again_seconds=pause, **_names(identity))
-                for reply in self._withdrawals[what]:
-                    self._desk.let_wait(reply)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, PAUSE_MAX)
-        self._memory.freed(identity, reason)
-        for reply in self._withdrawals.pop(what):
-            self._desk.done(reply)
 
     def _cancel(self, judgement: Judgement) -> None:
         if judgement.task is None:
@@ -238,7 +175,7 @@ class Judging:
         request = judgement.request
         try:
             verdict = await self._called(judgement)
-            if verdict is not None and not _is_over(request):
+            if verdict is not None and not is_over(request):
                 await self._say(request, verdict)
         except Exception as error:
             judgement.task = None
@@ -264,7 +201,7 @@ class Judging:
         # Here, since what is cancelled before its first step never takes one.
         self._leave(judgement)
         if task.cancelled():
-            if self._stopping and not _is_over(judgement.request):
+            if self._stopping and not is_over(judgement.request):
                 self._desk.again(judgement.reply)
             self._end(judgement)
 
@@ -286,10 +223,10 @@ class Judging:
             attempt=judgement.attempts,
             again_seconds=pause,
             exc_info=error,
-            **_names(judgement.identity),
+            **names_of(judgement.identity),
         )
         line = self._lines.get(judgement.identity._replace(cycle=0))
-        if _is_over(request) or (line is not None and line.next is not None):
+        if is_over(request) or (line is not None and line.next is not None):
             self._drop(judgement)
             return
         if self._stopping:
@@ -305,7 +242,7 @@ class Judging:
             try:
                 await self._say(request, Pending(why))
             except Refused as refused:
-                log.warning("verdict_refused", reason=str(refused), **_names(judgement.identity))
+                log.warning("verdict_refused", reason=str(refused), **names_of(judgement.identity))
 
     async def _tell_bad(self, request: Request, reply: str, why: str) -> None:
         log.error("wrong_parameters", check=request.check, reason=why)
@@ -355,16 +292,14 @@ class Judging:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for line in self._lines.values():
             # Before it has ended: a function in a thread may never.
-            if line.first.calls and not _is_over(line.first.request):
+            if line.first.calls and not is_over(line.first.request):
                 self._desk.again(line.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:
             # A function in a thread ends when it ends; nobody waits for that.
             await asyncio.wait(self._running, timeout=1.0)
-        for replies in self._withdrawals.values():
-            for reply in replies:
-                self._desk.again(reply)
+        self._freeing.hand_back()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -376,16 +311,3 @@ class Judging:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("judging_failed", exc_info=task.exception())
-
-
-def _is_over(request: Request) -> bool:
-    """It was taken back, and nothing of it counts any more."""
-    return request.withdrawn not in ("", BY_OTHER_CHECK)
-
-
-def _names(identity: Identity) -> dict[str, object]:
-    return {
-        "workload": f"{identity.namespace}/{identity.name}",
-        "check": identity.check,
-        "cycle": identity.cycle,
-    }

@@ -218,7 +218,7 @@ async def test_the_callback_runs_here_only_for_a_delivery_or_for_what_was_judged
 async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.checks.judging.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.checks.freeing.PAUSE_MIN", 0.01)
     calls = 0
 
     async def free(_: Withdrawal) -> None:
