@@ -65,7 +65,6 @@ class Freeing:
             # First what books, then what frees.
             await asyncio.wait([after])
         identity, reason = what
-        names = names_of(identity)
         withdrawal = Withdrawal(**identity._asdict(), reason=reason)
         pause = PAUSE_MIN
         while True:
