@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events import facts
+from admittance.quota.cell import Cell
 from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduler.world import World
 from admittance.simulation import naive
 from admittance.workload.phase import holds_quota
 from living import Life
@@ -161,7 +163,7 @@ class HandOver(RuleBasedStateMachine):
                 ("default", "cpu"),
                 self.life.core.catalog.cluster_queues,
                 self.life.core.catalog.cohorts,
-                self._written(),
+                self._written(plans=False),
             )
             assert free >= 0, f"{name} is over by {-free}"
 
@@ -174,7 +176,8 @@ class HandOver(RuleBasedStateMachine):
         assert not [member.key for member in world.members.values() if member.inflight]
         written = self._written()
         for name, node in world.catalog.tree.queues.items():
-            used = {fr: cell.usage for fr, cell in node.cells.items() if cell.usage}
+            used = {fr: cell.usage + twice(world, cell) for fr, cell in node.cells.items()}
+            used = {fr: much for fr, much in used.items() if much}
             assert used == {fr: much for fr, much in written.get(name, {}).items() if much}
             holders = {m.key[1] for m in world.queues[name].holding}
             ranked = {entry[3][1] for entry in world.queues[name].ranked}
@@ -205,19 +208,35 @@ class HandOver(RuleBasedStateMachine):
         while self.under_way:
             self.life.apply(self.under_way.popleft())
 
+    def _waits_for_victims(self, name: str) -> bool:
+        pending = self.life.stored(name).status.pending_preemption
+        return any(self._holds(one.name) for one in (pending.victims if pending else ()))
+
     def _holds(self, name: str) -> bool:
         return self.life.has(name) and holds_quota(self.life.stored(name))
 
-    def _written(self) -> dict[str, naive.Usage]:
+    def _written(self, *, plans: bool = True) -> dict[str, naive.Usage]:
+        """Without plans: as if nobody had reserved what its victims still hold."""
         usage: dict[str, naive.Usage] = {}
         for name in NAMES:
-            if self._holds(name):
+            if self._holds(name) and (plans or not self._waits_for_victims(name)):
                 admission = self.life.stored(name).status.admission
                 assert admission is not None
                 held = usage.setdefault(admission.cluster_queue, {})
                 for fr, much in naive.usage_of(admission).items():
                     held[fr] = held.get(fr, 0) + much
         return usage
+
+
+def twice(world: World, cell: Cell) -> int:
+    """What planners and their victims hold both, and counts once."""
+    return sum(
+        off
+        for domain in world.planning
+        for tie in domain.ties
+        for one, off in tie.taken_off()
+        if one is cell
+    )
 
 
 def stored_evicted(life: Life, name: str) -> bool:

@@ -70,11 +70,10 @@ class Again(Scheduler):
             member.inflight = Say.ASSIGNED
         else:
             member.inflight = _SAYS.get(type(decision), Say.NOTHING)
-            if isinstance(decision, Planned | Confirmed):
-                told = decision.pending_preemption if isinstance(decision, Planned) else None
-                world.replanned[member] = member.pending
-                planned.keep(world, member, told)
-            if isinstance(decision, Confirmed):
+            if isinstance(decision, Planned):
+                planned.suppose(world, member, decision.pending_preemption)
+            elif isinstance(decision, Confirmed):
+                planned.suppose(world, member, None)
                 world.starting.begins(member)
             member.awaited = member.awaited or isinstance(decision, Preempted)
         member.seen = decision.seen

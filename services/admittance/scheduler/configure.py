@@ -159,7 +159,7 @@ def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: boo
         queue.domain = domain
         if before is not None:
             for member in queue.holding:
-                before.planners.pop(member, None)
+                planned.strike(world, before, member)
             _part(world, before, queue, domain)
         if domain is not None:
             for member in queue.holding:

@@ -23,7 +23,7 @@ from admittance.events.requests import (
 )
 from admittance.events.shapes import ConsumedUsage, Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import answers, configure, cuts, intake, recheck, waiting
+from admittance.scheduler import answers, configure, cuts, intake, planned, recheck, waiting
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.domain import Domain
@@ -175,7 +175,13 @@ class Scheduler:
             world.busy.pop(domain, None)
             return
         outcomes = Outcomes(world, domain, decided, now)
-        if self._cycle.run(domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now):
+        moved = self._cycle.run(
+            domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now
+        )
+        if domain.bent:
+            # What was held for others during the cycle is not any more.
+            planned.settle(world, domain)
+        if moved:
             domain.idle = 0
         else:
             domain.idle += 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
 from admittance.scheduler.picture import Member
-from admittance.scheduler.ties import Tie, meeting
+from admittance.scheduler.ties import Level, Tie
 from admittance.scheduler.victims import Victim, put_back, take_out
 
 if TYPE_CHECKING:
@@ -47,13 +47,27 @@ def keep(world: World, planner: Member, pending: PendingPreemption | None) -> No
         world.moved(domain)
 
 
+def suppose(world: World, planner: Member, pending: PendingPreemption | None) -> None:
+    """The same, as long as nothing else is heard: it is on its way to be written."""
+    if planner.pending is not None:
+        world.replanned[planner] = planner.pending
+        keep(world, planner, pending)
+
+
 def enlist(world: World, domain: Domain, member: Member) -> None:
     """The member holds quota in the domain, with a plan or without."""
     if member.pending is not None:
         domain.planners[member] = None
         world.planning[domain] = None
     else:
-        domain.planners.pop(member, None)
+        strike(world, domain, member)
+
+
+def strike(world: World, domain: Domain, member: Member) -> None:
+    """The member plans nothing in the domain any more."""
+    domain.planners.pop(member, None)
+    if not domain.planners:
+        world.planning.pop(domain, None)
 
 
 def plan_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
@@ -88,23 +102,33 @@ def outstanding(world: World, planner: Member) -> Iterator[Member]:
 # What counts once. --------------------------------------------------------------------------
 
 
-def settle(world: World, domain: Domain) -> None:
-    """Makes the ties of the domain anew, from what its members hold now."""
+def settle(world: World, domain: Domain, absent: Member | None = None) -> None:
+    """Makes the ties of the domain anew, from what its members hold now. ``absent``: who is taken
+    out of the picture."""
     dissolve(domain)
     domain.bent = False
-    if not domain.planners:
-        world.planning.pop(domain, None)
-        return
-    found = [
-        (cell, planner, among)
-        for planner in sorted(domain.planners, key=_oldest_first)
-        if planner.charge is not None
-        for cell, among in _meetings(world, domain, planner)
-    ]
-    # The nearest first, of all of them: what somebody holds of a queue counts once from there on,
-    # and only what is left over arrives above.
-    for cell, planner, among in sorted(found, key=_nearest_first):
-        _tie(domain, planner, cell, among)
+    for planner in sorted(domain.planners, key=_oldest_first):
+        if planner.charge is not None:
+            victims = [one for one in outstanding(world, planner) if one is not absent]
+            for cell, _ in planner.charge.cells if victims else ():
+                _tie(domain, planner, cell, victims)
+
+
+def without(world: World, domain: Domain, planner: Member) -> None:
+    """As if the planner held nothing and had no plan; to be undone by `with_it`."""
+    assert planner.charge is not None
+    dissolve(domain)
+    domain.planners.pop(planner, None)
+    take_out(planner)
+    settle(world, domain, absent=planner)
+
+
+def with_it(world: World, domain: Domain, planner: Member) -> None:
+    """Undoes `without`."""
+    dissolve(domain)
+    put_back(planner)
+    enlist(world, domain, planner)
+    settle(world, domain)
 
 
 def dissolve(domain: Domain) -> None:
@@ -112,7 +136,7 @@ def dissolve(domain: Domain) -> None:
     for tie in domain.ties:
         tie.loosen(tie.planner)
         tie.planner.ties = None
-        for victim in tie.loads:
+        for victim in tie.victims:
             victim.ties = None
     domain.ties.clear()
 
@@ -129,47 +153,66 @@ def settle_all(world: World) -> None:
         settle(world, domain)
 
 
-def _nearest_first(one: tuple[Cell, Member, list[Member]]) -> tuple[bool, int]:
-    return one[0].node.is_cohort, one[0].node.height
-
-
 def _oldest_first(planner: Member) -> tuple[float, str]:
     since = planner.reserved_at
     return (since.timestamp() if since is not None else float("inf")), planner.uid
 
 
-def _meetings(world: World, domain: Domain, planner: Member) -> list[tuple[Cell, list[Member]]]:
-    """Where its way meets those of its victims, for each flavor and resource that both hold."""
-    assert planner.charge is not None
-    found: dict[Cell, list[Member]] = {}
-    for victim in outstanding(world, planner):
-        assert victim.charge is not None
-        theirs = {cell.fr: cell for cell, _ in victim.charge.cells}
-        for cell, _ in planner.charge.cells:
-            other = theirs.get(cell.fr)
-            met, bent = meeting(cell, other) if other is not None else (None, False)
-            if met is not None:
-                found.setdefault(met, []).append(victim)
-                domain.bent = domain.bent or bent
-    return list(found.items())
-
-
-def _tie(domain: Domain, planner: Member, cell: Cell, among: list[Member]) -> None:
-    """Tried out: by how much less is used there without the one side, and without the other."""
-    used = cell.usage
-    take_out(planner)
-    mine = used - cell.usage
-    put_back(planner)
-    if mine <= 0:
+def _tie(domain: Domain, planner: Member, cell: Cell, victims: list[Member]) -> None:
+    """What the planner has of one flavor and resource, and what its victims have of it. Tried out:
+    how much less would be used without the one side, and without the other."""
+    way: list[Cell] = []
+    here: Cell | None = cell
+    while here is not None:
+        way.append(here)
+        here = here.parent
+    met = {one: at for one in victims if (at := _meeting(domain, way, one)) is not None}
+    if not met:
         return
-    loads: dict[Member, int] = {}
-    for victim in among:
-        before = cell.usage
-        take_out(victim)
-        loads[victim] = before - cell.usage
-    for victim in reversed(among):
-        put_back(victim)
-    tie = Tie(cell, planner, mine, loads)
+    among = list(met)
+    cells = way[min(met.values()) :]
+    before = [tie for tie in domain.ties if tie.levels[-1].cell is way[-1]] if domain.bent else []
+    # What is private takes in what others leave of it: of two planners, or of the victims of both,
+    # each may seem to bring what they bring together.
+    others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
+    mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
+    if not any(mine):
+        return
+    others = list(dict.fromkeys(one for tie in before for one in tie.victims if one not in met))
+    falls = _falls(cells, [*(one for one in others if one is not planner), *among])[-len(among) :]
+    levels = [
+        Level(one, mine[at], {who: fell[at] for who, fell in zip(among, falls, strict=True)})
+        for at, one in enumerate(cells)
+    ]
+    tie = Tie(planner, among, levels)
     domain.ties.append(tie)
     for member in (planner, *among):
         member.ties = [*(member.ties or ()), tie]
+
+
+def _meeting(domain: Domain, way: list[Cell], victim: Member) -> int | None:
+    """Where on the way the victim's own way joins it; None: it holds nothing of the kind."""
+    assert victim.charge is not None
+    there = next((cell for cell, _ in victim.charge.cells if cell.fr == way[0].fr), None)
+    private = False
+    while there is not None and there not in way:
+        private = private or bool(there.guaranteed)
+        there = there.parent
+    if there is None:
+        return None
+    at = way.index(there)
+    domain.bent = domain.bent or private or any(cell.guaranteed for cell in way[:-1])
+    return at
+
+
+def _falls(cells: list[Cell], members: list[Member]) -> list[list[int]]:
+    """By how much less is used at the cells without each of the members, the ones before it gone.
+    All are put back."""
+    found: list[list[int]] = []
+    for one in members:
+        used = [cell.usage for cell in cells]
+        take_out(one)
+        found.append([was - cell.usage for was, cell in zip(used, cells, strict=True)])
+    for one in reversed(members):
+        put_back(one)
+    return found

@@ -1,9 +1,9 @@
 """What becomes of a reservation whose victims have not gone yet. Source: LIFECYCLE 2.7, 2.8, T07.
 
-Looked at whenever something happened to it or to one of its victims, and every time anew: whoever
-has gone is no victim any more, whoever may not be preempted any longer is replaced, and where
-nobody can be, the reservation is taken back. Nobody is touched before the checks that ask for that
-have passed, or one of its checks wants it.
+Looked at whenever something happened to it or to one of its victims: whoever has gone, or need not
+go any more, is no victim. Where somebody may not be preempted any longer, victims are sought anew,
+and where nobody can be, the reservation is taken back. Nobody is touched before the checks that
+ask for that have passed, or one of its checks wants it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from admittance.events.facts import Planned, Preempted, Revoked
 from admittance.events.shapes import PendingPreemption, Shortfall, Taken
 from admittance.quota.cell import available
 from admittance.scheduler import planned
-from admittance.scheduler.cuts import QUOTA_CHANGED
+from admittance.scheduler.cuts import QUOTA_CHANGED, burdened
 from admittance.scheduler.cycle import DEFERS, Cycle
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.outcomes import reasons
 from admittance.scheduler.picture import Member, Say
-from admittance.scheduler.room import lacking
-from admittance.scheduler.victims import Victim, put_back, take_out
+from admittance.scheduler.room import Need, fits, lacking
+from admittance.scheduler.victims import Victim, allows, is_over_any, put_back, take_out
 from admittance.scheduler.world import World
 
 READY: Final = "Ready"
@@ -35,7 +35,7 @@ def pursue(
 ) -> list[Pursued] | None:
     """What is to be stated of the reservation and its victims, each on its way from now on. None:
     it has room, and nobody has to go for it."""
-    victims, short = _sought(cycle, member)
+    victims, short = _sought(world, domain, cycle, member)
     if not short:
         return None
     if not victims:
@@ -96,17 +96,19 @@ def replan(
 ) -> Planned:
     """The plan is this one from now on, as far as is assumed."""
     world.under_way(member, domain, Say.PLANNED)
-    world.replanned[member] = member.pending
-    planned.keep(world, member, plan)
+    planned.suppose(world, member, plan)
     return Planned(**world.about(member, domain, now), pending_preemption=plan)
 
 
-def _sought(cycle: Cycle, member: Member) -> tuple[list[Victim], tuple[Taken, ...]]:
+def _sought(
+    world: World, domain: Domain, cycle: Cycle, member: Member
+) -> tuple[list[Victim], tuple[Taken, ...]]:
     """Who has to go for it as things are now, and of what there is too little without that."""
     charge = member.charge
     assert charge is not None
     need = dict(charge.cells)
-    take_out(member)
+    kept = _still_good(world, member)
+    planned.without(world, domain, member)
     lack = lacking(need)
     short = tuple(
         [
@@ -121,10 +123,54 @@ def _sought(cycle: Cycle, member: Member) -> tuple[list[Victim], tuple[Taken, ..
         ]
     )
     victims: list[Victim] = []
-    if lack and charge.queue.plan is not None:
+    if lack and kept:
+        victims = _no_more_than_need_be(kept, need)
+    elif lack and charge.queue.plan is not None:
         victims = cycle.search(charge.queue, member).victims(need, dict.fromkeys(lack))
-    put_back(member)
+    planned.with_it(world, domain, member)
     return victims, short
+
+
+def _still_good(world: World, member: Member) -> list[Victim]:
+    """Those of the plan that have not gone, if they are enough and each may still be preempted;
+    empty: others have to be sought."""
+    pending = member.pending
+    if pending is None or burdened(member, guilty=False) is not None:
+        return []
+    rules = {(one.namespace, one.name): one.reason for one in pending.victims}
+    found = [Victim(one, rules[one.key]) for one in planned.outstanding(world, member)]
+    return found if all(_may_go(member, one.member) for one in found) else []
+
+
+def _may_go(member: Member, victim: Member) -> bool:
+    assert member.charge is not None and victim.charge is not None
+    if victim.is_leaving:
+        return True
+    queue, theirs = member.charge.queue, victim.charge.queue
+    if queue.plan is None or theirs.node is None:
+        return False
+    policy = queue.plan.policy
+    if theirs is queue:
+        return allows(policy.within, member, victim)
+    contested = [cell.fr for cell, _ in member.charge.cells]
+    return allows(policy.reclaim, member, victim) and is_over_any(theirs.node, contested)
+
+
+def _no_more_than_need_be(victims: list[Victim], need: Need) -> list[Victim]:
+    """Spares whoever need not go any more since others have; the picture is as before."""
+    left = list(victims)
+    for one in left:
+        take_out(one.member)
+    if fits(need, borrowing=True):
+        for one in reversed(victims):
+            put_back(one.member)
+            if len(left) > 1 and fits(need, borrowing=True):
+                left.remove(one)
+            else:
+                take_out(one.member)
+    for one in left:
+        put_back(one.member)
+    return left
 
 
 def _revoked(

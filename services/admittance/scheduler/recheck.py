@@ -125,8 +125,5 @@ def due(
 def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
     world.under_way(member, domain, Say.CONFIRMED)
     world.starting.begins(member)
-    if member.pending is not None:
-        # Beside victims that are not gone yet it counts in full from now on.
-        world.replanned[member] = member.pending
-        planned.keep(world, member, None)
+    planned.suppose(world, member, None)
     return Confirmed(**world.about(member, domain, now))

@@ -57,7 +57,7 @@ class World:
         self.joints: dict[Domain, joint.Joint] = {}
         self.planned: dict[Key, dict[Member, None]] = {}
         self.planning: dict[Domain, None] = {}
-        self.replanned: dict[Member, PendingPreemption | None] = {}
+        self.replanned: dict[Member, PendingPreemption] = {}
         self.seen = 0
         self.now = LONG_AGO
         self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
@@ -211,7 +211,7 @@ class World:
         member.charge = None
         held.queue.holding.pop(member, None)
         if domain is not None:
-            domain.planners.pop(member, None)
+            planned.strike(self, domain, member)
             if tied:
                 planned.settle(self, domain)
         if member.ranked is not None:
@@ -294,7 +294,8 @@ class World:
             self.requeue(member, now)
         elif was in (Say.CONFIRMED, Say.PLANNED):
             self.starts(member, False)
-            planned.keep(self, member, before)
+            if before is not None:
+                planned.keep(self, member, before)
             self.look_again(member)
         elif was in (Say.PREEMPTED, Say.REVOKED):
             # Whoever preempted it looks for room anew.

@@ -164,17 +164,6 @@ def test_who_merely_plans_is_a_victim_of_who_matters_more_and_so_are_its_victims
 
 
 @pytest.mark.scenario("A13")
-def test_who_merely_plans_loses_what_somebody_else_has_planned_to_take() -> None:
-    life = two_victims(c=DEFERS)
-    life.submit("k", "cq", "10", priority=2)
-    life.settle()
-    life.verdict("j", "c", "Ready")
-    life.settle()
-    assert life.phases("k", "j", "v1") == ["QuotaReserved", "Pending", "Admitted"]
-    assert (life.preempted(), used(life)) == ([], 10)
-
-
-@pytest.mark.scenario("A13")
 def test_where_no_check_defers_who_merely_plans_is_preempted_at_once() -> None:
     life = two_victims(c="Anytime")
     life.submit("k", "cq", "10", priority=2)
