@@ -16,11 +16,12 @@ from typing import Final
 
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.why import Ahead, Going, OpenCheck, Outlook
-from admittance.scheduler import remedies
+from admittance.scheduler import planned, remedies
 from admittance.scheduler.counters import is_parked, queues
 from admittance.scheduler.cycle import Cycle, refusal_for
 from admittance.scheduler.holders import holders
 from admittance.scheduler.order import in_order
+from admittance.scheduler.outcomes import NAMED_MAX
 from admittance.scheduler.outlook import Look, hindered, look_at, of_turn, several
 from admittance.scheduler.picture import Key, Member
 from admittance.scheduler.queue import Queue
@@ -109,6 +110,15 @@ def _of_holder(world: World, member: Member) -> ExplainReply:
     )
     if state == "QuotaReserved" and open_checks:
         message += f", and waits for {several(len(open_checks), 'admission check')}"
+    if state == "QuotaReserved":
+        plans = [one for one in planned.outstanding(world, member) if not one.is_leaving]
+        if plans:
+            going = several(len(plans), "workload")
+            names = ", ".join("/".join(one.key) for one in plans[:NAMED_MAX])
+            rest = f" and {len(plans) - NAMED_MAX} more" if len(plans) > NAMED_MAX else ""
+            message += f"; {going} to be preempted for it then: {names}{rest}"
+        elif not (open_checks or waits_for or member.is_leaving):
+            message += ", and waits for the recheck before it is admitted"
     if waits_for and state == "QuotaReserved":
         unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
     if member.is_leaving:

@@ -417,3 +417,33 @@ def test_played_as_kueue_victims_go_first() -> None:
     life.settle()
     assert life.preempted() == [("v", "j")]
     assert life.phase("j") == "QuotaReserved"
+
+
+def test_it_is_told_which_checks_and_whose_quota_it_waits_for() -> None:
+    life = two_victims(c=DEFERS)
+    why = life.core.explain("ns", "j", now=life.now)
+    assert (why.phase, [one.name for one in why.checks]) == ("QuotaReserved", ["c"])
+    assert "2 workloads to be preempted for it then: ns/v" in why.message
+    assert why.waits_for == ()
+    life.verdict("j", "c", "Ready")
+    life.settle()
+    why = life.core.explain("ns", "j", now=life.now)
+    assert sorted(one.name for one in why.waits_for) == ["v1", "v2"]
+    for name in ("v1", "v2"):
+        life.finish(name)
+    assert "waits for the recheck" in life.core.explain("ns", "j", now=life.now).message
+
+
+@pytest.mark.scenario("F10")
+def test_a_priority_that_falls_below_one_that_waits_makes_a_victim() -> None:
+    life = a_life()
+    run(life, "runs", "10", priority=5)
+    life.submit("waits", "cq", "10", priority=3)
+    life.settle()
+    life.say(facts.Reprioritized, "runs", priority=4)
+    life.settle()
+    assert life.preempted() == []
+    life.say(facts.Reprioritized, "runs", priority=1)
+    life.settle()
+    assert life.preempted() == [("runs", "waits")]
+    assert life.phase("waits") == "Admitted"
