@@ -216,8 +216,9 @@ def test_nobody_is_reserved_afresh_while_pods_are_not_ready(
 
 @scenario("F4")
 def test_of_many_that_fit_one_starts_at_a_time_over_all_queues() -> None:
-    life = patient(block=True)
-    life.queue("other", resourceGroups=groups(default="10"))
+    life = patient(block=True, cohort="all")
+    life.queue("other", "all", resourceGroups=groups(default="10"))
+    life.queue("apart", resourceGroups=groups(default="10"))
     for number in range(6):
         life.submit(f"w-{number}", "cq" if number % 2 else "other", "1", age=10 - number)
     names = [f"w-{number}" for number in range(6)]
@@ -230,7 +231,8 @@ def test_of_many_that_fit_one_starts_at_a_time_over_all_queues() -> None:
         life.ready(starting)
     assert life.phases(*names) == ["Running"] * 6
     life.not_ready("w-0")
-    submitted(life, "late", "1")
+    life.submit("late", "apart", "1")
+    life.go()
     assert life.phase("late") == "Pending"
     life.restart_all()
     life.go()

@@ -74,7 +74,7 @@ class Again(Scheduler):
                 planned.suppose(world, member, decision.pending_preemption)
             elif isinstance(decision, Confirmed):
                 planned.suppose(world, member, None)
-                world.starting.begins(member)
+                world.starting.begins(member, domain)
             member.awaited = member.awaited or isinstance(decision, Preempted)
         member.seen = decision.seen
         domain.inflight[member] = None

@@ -109,7 +109,7 @@ class Outcomes:
 
     def is_blocked(self) -> bool:
         """Nobody may get quota afresh now."""
-        return bool(self._world.starting)
+        return self._world.starting.blocks(self._domain)
 
     def preempt(
         self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment

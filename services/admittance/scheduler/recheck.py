@@ -124,6 +124,6 @@ def due(
 
 def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
     world.under_way(member, domain, Say.CONFIRMED)
-    world.starting.begins(member)
+    world.starting.begins(member, domain)
     planned.suppose(world, member, None)
     return Confirmed(**world.about(member, domain, now))

@@ -227,7 +227,7 @@ class World:
     def begins(self, member: Member, queue: Queue, admission: Admission) -> None:
         """The member is assigned quota: without a check to pass it will be admitted with it."""
         if member.pending is None and not self.catalog.checks_to_pass(queue.name, admission):
-            self.starting.begins(member)
+            self.starting.begins(member, queue.domain)
 
     def starts(self, member: Member, starting: bool) -> None:
         """Whether the member's pods are awaited now; after the last one everybody may go on."""
