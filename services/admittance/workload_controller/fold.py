@@ -170,7 +170,9 @@ class Folding:
         now = self._now
         if isinstance(fact, facts.TimerDue) and fact.at is not None:
             # For a due timer it is at least the time that it was set for, whatever our clock says.
-            now = max(now, fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC))
+            # The bus says it then and not before: one that is not due there is from somebody else.
+            set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
+            now = max(now, min(set_for, heard.time))
         return Occasion(now, heard.sequence, heard.time, self._of.around)
 
     def _givers(self, fact: facts.Assigned, heard: Heard) -> tuple[list[joint.Giver], str]:

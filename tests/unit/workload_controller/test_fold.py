@@ -383,8 +383,22 @@ def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
     ahead = NOON + timedelta(seconds=30)
     due = facts.TimerDue(**ME, kind="requeue", at=ahead)
     bench.perform(bench.submitted())
-    commit = bench.fold(bench.heard(due))
+    commit = bench.fold(bench.heard(due)._replace(time=ahead))
     assert [reply.reason for reply in commit.outcomes.values()] != ["TooEarly"]
+
+
+def test_a_timer_of_a_time_that_the_bus_has_not_reached_ends_nothing_early() -> None:
+    """The bus says a timer when its time has come; whoever else says one moves no clock."""
+    bench = Bench()
+    manifest = a_manifest()
+    manifest["spec"]["maximumExecutionTimeSeconds"] = 3600
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    bench.perform(bench.heard(facts.Submitted(**ME, workload=workload)))
+    bench.perform(bench.heard(bench.assigned()))
+    due = facts.TimerDue(**ME, kind="execution", at=NOON + timedelta(days=9999))
+    commit = bench.fold(bench.heard(due))
+    assert [reply.reason for reply in commit.outcomes.values()] == ["TooEarly"]
+    assert not commit.puts
 
 
 def test_a_timer_with_a_time_that_is_none_is_buried() -> None:
