@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from admittance.events import facts
+from admittance.scheduler.config import Config
 from admittance.simulation.actors.checks import Outage, Tempers
 from admittance.simulation.checked_queues import Checked
 from admittance.simulation.configuration import NAMESPACE
@@ -40,6 +41,7 @@ def checked(rng: Random) -> Scenario:
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             at += rng.random() * rng.choice((0.05, 1.0, 15.0))
             sayings += list(meddling(rng, name, at))
+    limits = _limits(rng)
     manifests = json.loads(json.dumps(queues.all()))
     applyings = []
     at = 2.0
@@ -63,7 +65,11 @@ def checked(rng: Random) -> Scenario:
         applyings,
         faults(rng)[: rng.choice((0, 1, 2, 6))],
         skews(rng),
-        limits=_limits(rng),
+        config=Config(
+            block_admission=limits.pods_ready is not None and limits.pods_ready.block_admission,
+            requeuing_timestamp=rng.choice(("Eviction", "Creation")),
+        ),
+        limits=limits,
         heals=True,
         tempers=Tempers(
             rejected=rng.choice((0.2, 1.5)),

@@ -18,9 +18,10 @@ from admittance.simulation.around import Manifests
 from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
 from admittance.simulation.kernel import Kernel
+from admittance.simulation.starting import starting
 from admittance.simulation.stream import Stored
 from admittance.simulation.twin import Around
-from admittance.simulation.worlds import worlds
+from admittance.simulation.worlds import Replans, worlds
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
@@ -79,8 +80,12 @@ class Seen:
 class Invariants:
     """Looks at every step. Raises Broken."""
 
-    def __init__(self, kernel: Kernel, slack: timedelta, limits: Limits) -> None:
-        """``slack``: by how much a clock may be ahead."""
+    def __init__(
+        self, kernel: Kernel, slack: timedelta, limits: Limits, *, blocks: bool = False
+    ) -> None:
+        """``slack``: by how much a clock may be ahead. ``blocks``: nobody may get quota afresh
+        while somebody's pods come up."""
+        self._blocks = blocks
         self._kernel = kernel
         self._slack = slack
         self._limits = limits
@@ -99,6 +104,7 @@ class Invariants:
         self.finished: dict[str, int] = {}
         self.running: dict[str, str] = {}
         self.completed: set[str] = set()
+        self.replans = Replans()
         self.abandoned: set[str] = set()
         """Jobs that did not stop in time: nobody waits for them any more."""
         self.reservations = 0
@@ -144,6 +150,8 @@ class Invariants:
         if before.workload is not None:
             after.seconds = before.seconds
         self.effects.stored(key, entry, after.workload)
+        if after.workload is not None:
+            self.replans.stored(key, after.workload.status.log.fact)
         old, new = before.workload, after.workload
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self._step(key, before, Seen())
@@ -176,7 +184,7 @@ class Invariants:
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self.seen, self.usage, key):
+        for usage in worlds(self.seen, self.usage, key, self.replans):
             for fr, much in after.usage.items():
                 if much and naive.exceeds(queue, fr, self.queues, self.cohorts, usage):
                     raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
@@ -234,10 +242,14 @@ class Invariants:
             return
         self._add(after, 1)
         self.reservations += 1
+        if self._blocks and before.workload is not None:
+            other = starting(self.seen, key, self.queues, self.cohorts)
+            if other:
+                raise Broken(f"{key} gets quota while the pods of {other} come up")
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self.seen, self.usage, key):
+        for usage in worlds(self.seen, self.usage, key, self.replans):
             for fr, much in after.usage.items():
                 left = naive.available(queue, fr, self.queues, self.cohorts, usage)
                 if much and left < 0:
@@ -261,6 +273,8 @@ class Invariants:
             return
         _, thing, what, rest = stored.subject.split(".", 3)
         self.effects.logged(stored)
+        if what == "planned":
+            self.replans.logged(f"workload.{rest}", stored.sequence)
         if thing == "object":
             self.stated.add((stored.subject, _said.decode(stored.data).revision))
             return

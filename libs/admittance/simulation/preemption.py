@@ -31,7 +31,7 @@ def check(
     policy = preemptor.spec.preemption
     if preemptor is victim:
         rule = policy.within_cluster_queue
-    elif _root(preemptor, cohorts) == _root(victim, cohorts) is not None:
+    elif root(preemptor, cohorts) == root(victim, cohorts) is not None:
         rule = policy.reclaim_within_cohort
     else:
         raise Broken(f"{who} was preempted by {by.by} of another tree")
@@ -49,7 +49,8 @@ def check(
             raise Broken(f"{who} was preempted {row.count} times")
 
 
-def _root(queue: Any, cohorts: Mapping[str, Any]) -> str | None:
+def root(queue: Any, cohorts: Mapping[str, Any]) -> str | None:
+    """The cohort at the top of the queue's tree; None: it is alone."""
     name: str | None = queue.spec.cohort_name or None
     for _ in range(len(cohorts) + 1):
         about = cohorts.get(name) if name else None

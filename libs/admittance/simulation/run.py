@@ -54,10 +54,12 @@ class World:
         self.story = Story(lambda: self.kernel.now, keep=keep)
         self.server = Server(self.kernel, mechanisms)
         self.plan = plot(self.rng)
-        self.invariants = Invariants(self.kernel, self.plan.slack(), self.plan.limits)
+        plan = self.plan
+        self.invariants = Invariants(
+            self.kernel, plan.slack(), plan.limits, blocks=plan.config.block_admission
+        )
         self.users = Publisher(self.kernel, self.server, self.story)
         self.admin = Admin(self.kernel, self.server, self.story)
-        plan = self.plan
         self.checks = Checks(self.kernel, self.server, self.story, plan.tempers, plan.outages)
         self.folders: dict[str, Folder] = {}
         self.services: dict[str, Service] = {}

@@ -22,6 +22,28 @@ MOST: Final = 4
 """So many planners are combined in every way; of more, each alone, and all."""
 
 
+class Replans:
+    """Changes of plans that were stated, and which of them were written."""
+
+    def __init__(self) -> None:
+        self._stated: dict[str, list[int]] = {}
+        self._written: set[int] = set()
+
+    def logged(self, key: str, sequence: int) -> None:
+        """Another plan was stated of the workload."""
+        self._stated.setdefault(key, []).append(sequence)
+
+    def stored(self, key: str, fact: int) -> None:
+        """A version of the workload holds that fact."""
+        if fact in self._stated.get(key, ()):
+            self._written.add(fact)
+
+    def holds(self, key: str, before: int) -> bool:
+        """The newest plan of it that was stated before that fact has come to be."""
+        stated = [one for one in self._stated.get(key, ()) if one < before]
+        return not stated or stated[-1] in self._written
+
+
 def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
     """Keys of those that plan to preempt, with those of their victims that are still there."""
     found = {}
@@ -47,14 +69,21 @@ def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
 
 
 def worlds(
-    seen: Mapping[str, Seen], usage: Mapping[str, Usage], about: str
+    seen: Mapping[str, Seen], usage: Mapping[str, Usage], about: str, replans: Replans
 ) -> Iterator[Mapping[str, Usage]]:
-    """What may come to be used, as far as the workload at the key ``about`` holds its quota."""
+    """What may come to be used, as far as the workload at the key ``about`` holds its quota.
+
+    Whose new plan was assumed and did not come to be is left out: it is in the way of nobody, since
+    the recheck lets it go on only where there is room for it.
+    """
     plans = planners(seen)
     if not plans:
         yield usage
         return
-    for going in _combinations(sorted(plans)):
+    held = seen[about].workload
+    assert held is not None
+    sure = {key for key in plans if replans.holds(key, held.status.log.fact)}
+    for going in _combinations(sorted(sure)):
         gone = {victim for key in going for victim in plans[key]}
         # Whoever is a victim gives up its plan, and a planner that does not go on holds nothing.
         gone |= set(plans) - set(going)
@@ -82,4 +111,4 @@ def _without(
     return left
 
 
-__all__ = ["planners", "worlds"]
+__all__ = ["Replans", "planners", "worlds"]
