@@ -326,7 +326,7 @@ class Bus:
     async def close(self) -> None:
         """Ends the connection. Whoever still waits for an answer gets Unavailable."""
         self._closing = True
-        # RuntimeError: uvloop's, for what nats-py still wants to write to a connection that is gone.
+        # RuntimeError: uvloop's, for what nats-py still wants to write where nobody listens.
         with suppress(nats.errors.Error, OSError, RuntimeError):
             await self.nc.close()
 
