@@ -123,7 +123,9 @@ class Stage:
         try:
             await within(wait())
         except TimeoutError:
-            shown = "\n".join(f"{one}: {self.now(one).status}" for one in self._mine)
+            shown = "\n".join(
+                f"{one}: {self.now(one).status}" for one in self._mine if self.has(one)
+            )
             raise AssertionError(f"never: {what}\n{shown}") from None
 
     # Configuration. -------------------------------------------------------------------------
@@ -300,6 +302,18 @@ class Stage:
         """Waits until the claim holds of the workload."""
         await self.until(lambda: self.has(name) and claim(self.now(name)), f"{name} has moved")
         return self.now(name)
+
+    async def passes(
+        self, name: str, claim: Callable[[StoredWorkload], bool], since: int
+    ) -> StoredWorkload:
+        """Waits until the claim holds of a revision after the first ``since``, if only for a
+        moment; that one."""
+
+        def found() -> list[StoredWorkload]:
+            return [one for one in self.revisions.get(name, [])[since:] if claim(one)]
+
+        await self.until(lambda: bool(found()), f"{name} has passed")
+        return found()[0]
 
     def states(self, name: str) -> dict[str, str]:
         return {row.name: row.state for row in self.now(name).status.admission_checks}

@@ -10,6 +10,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.runtime import clock
+from admittance.workload.conditions import find
 from integration.acceptance.stage import Stage
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="package")]
@@ -329,9 +330,12 @@ async def test_off_and_on_again_while_the_job_stops(stage: Stage, why: str) -> N
         await stage.put("ClusterQueue", name, whole)
     if why == "Preempted":
         await stage.say("deleted", f"{name}-high")
+    before = len(stage.revisions[name])
     stage.hold(name).unlink()
-    await stage.has_moved(name, lambda one: one.status.admission is None)
-    assert stage.reason(name, "Requeued") == "True: Reactivated"
+    free = await stage.passes(name, lambda one: one.status.admission is None, before)
+    requeued = find(free, "Requeued")
+    assert requeued is not None
+    assert (requeued.status, requeued.reason) == ("True", "Reactivated")
     await stage.is_in(name, "QuotaReserved")
     await stage.answer(name, check, "Ready")
     await stage.runs(name, 2)
