@@ -23,10 +23,11 @@ from admittance.events.shapes import Shortfall
 from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
+from admittance.scheduler import planned
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.victims import put_back, take_out
+from admittance.scheduler.victims import put_all, put_back, take_all, take_out
 from admittance.scheduler.world import World
 
 QUOTA_CHANGED: Final = "QuotaChanged"
@@ -95,7 +96,7 @@ def losses(world: World, domain: Domain) -> list[Loss]:
     out += [one for queue in queues for one in queue.holding if one.is_leaving]
     for member in out:
         take_out(member)
-    taken = _make_fit(world, queues)
+    taken = _make_fit(world, queues, set(out))
     for member, _ in taken:
         put_back(member)
     for member in out:
@@ -183,9 +184,21 @@ def burdened(member: Member, *, guilty: bool) -> Cell | None:
     return None
 
 
-def _make_fit(world: World, queues: list[Queue]) -> list[tuple[Member, Cell]]:
+def _exceeds(world: World, member: Member, away: set[Member], *, guilty: bool) -> Cell | None:
+    """The same, of one that plans to preempt as it will be when its victims have gone: what they
+    use above the limit is not the planner's. ``away``: who is taken out already."""
+    if member.pending is None:
+        return burdened(member, guilty=guilty)
+    going = [one for one in planned.outstanding(world, member) if one not in away]
+    held = take_all(going)
+    found = burdened(member, guilty=guilty)
+    put_all(going, held)
+    return found
+
+
+def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple[Member, Cell]]:
     """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
-    evicted stays, fit or not."""
+    evicted stays, fit or not. ``out``: who was taken out before."""
     reserved: list[Member] = []
     admitted: list[Member] = []
     for queue in queues:
@@ -202,15 +215,17 @@ def _make_fit(world: World, queues: list[Queue]) -> list[tuple[Member, Cell]]:
     admitted.sort(key=_rank)
     taken: list[tuple[Member, Cell]] = []
     gone: set[Member] = set()
+    away = set(out)
     for members, guilty in ((reserved, True), (admitted, True), (reserved, False)):
         for member in members:
             if member in gone:
                 continue
-            cell = burdened(member, guilty=guilty)
+            cell = _exceeds(world, member, away, guilty=guilty)
             if cell is not None:
                 take_out(member)
                 taken.append((member, cell))
                 gone.add(member)
+                away.add(member)
     # Whoever turns out to fit beside the others after all comes back, the last ones taken first.
     for index in range(len(taken) - 2, -1, -1):
         member = taken[index][0]
@@ -232,7 +247,9 @@ def _loss(
 ) -> Loss:
     assert member.charge is not None
     held = sum(amount for one, amount in member.charge.cells if one.fr == cell.fr)
-    found = overloads[cell.node, cell.fr]
+    found = overloads.get((cell.node, cell.fr))
+    if found is None:
+        found = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
     flavor, resource = found.fr
     kind = "cohort" if found.node.is_cohort else "ClusterQueue"
     message = (

@@ -22,7 +22,15 @@ from admittance.scheduler.domain import Domain
 from admittance.scheduler.outcomes import reasons
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.room import Need, fits, lacking
-from admittance.scheduler.victims import Victim, allows, is_over_any, put_back, take_out
+from admittance.scheduler.victims import (
+    Victim,
+    allows,
+    is_over_any,
+    put_all,
+    put_back,
+    take_all,
+    take_out,
+)
 from admittance.scheduler.world import World
 
 READY: Final = "Ready"
@@ -135,11 +143,18 @@ def _still_good(world: World, member: Member) -> list[Victim]:
     """Those of the plan that have not gone, if they are enough and each may still be preempted;
     empty: others have to be sought."""
     pending = member.pending
-    if pending is None or burdened(member, guilty=False) is not None:
+    if pending is None:
         return []
     rules = {(one.namespace, one.name): one.reason for one in pending.victims}
     found = [Victim(one, rules[one.key]) for one in planned.outstanding(world, member)]
-    return found if all(_may_go(member, one.member) for one in found) else []
+    if not all(_may_go(member, one.member) for one in found):
+        return []
+    # Asked as it will be: there may be more in use than there is, until they have gone.
+    going = [one.member for one in found]
+    held = take_all(going)
+    enough = burdened(member, guilty=False) is None
+    put_all(going, held)
+    return found if enough else []
 
 
 def _may_go(member: Member, victim: Member) -> bool:

@@ -399,6 +399,22 @@ def test_a_plan_holds_no_more_than_there_is_when_quota_is_cut(nominal: str) -> N
     assert used(life) == 10
 
 
+def test_what_its_victims_use_above_a_quota_that_was_cut_is_not_the_planners() -> None:
+    life = a_life(c=DEFERS)
+    run(life, "v1", "5", priority=-1)
+    run(life, "v2", "5", priority=-1)
+    ask(life, "c")
+    life.submit("j", "cq", "3", priority=1)
+    life.settle()
+    ask(life, "c", nominal="9")
+    life.settle()
+    assert (life.phase("j"), life.revoked()) == ("QuotaReserved", [])
+    life.verdict("j", "c", "Ready")
+    life.settle()
+    assert life.phase("j") == "Admitted"
+    assert sorted(life.phases("v1", "v2")) == ["Admitted", "Pending"]
+
+
 def test_an_edit_that_changes_nothing_for_it_leaves_a_plan_as_it_is() -> None:
     life = two_victims(c=DEFERS)
     ask(life, "c", nominal="12")
