@@ -6,6 +6,7 @@ What of it is pure is done by `admittance.replaying.past`; here it gets what it 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -15,12 +16,16 @@ import msgspec
 from admittance.cli.errors import BadInput
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Commits, Committed
+from admittance.events.system import Epoch
 from admittance.replaying.past import CannotRebuild, Entry, Past, Start
 from admittance.replaying.repeat import Said, needed, said
 from admittance.runtime import clock
+from admittance.runtime.bucket import NO_MESSAGE
 from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused
 from admittance.runtime.history import Past as Message
 from admittance.runtime.history import past
+from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoint import BadCheckpoint, unpack
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.recording import checkpoints
@@ -31,6 +36,7 @@ PATIENCE_SECONDS: Final = 5.0
 """How long a decision that was just made may take until the workload-controller tells of it."""
 
 _commits = msgspec.json.Decoder(Commits)
+_epoch = msgspec.json.Decoder(Epoch)
 _READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
 
 
@@ -67,6 +73,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
     start = Start(made.revision, made.floor) if made is not None else Start()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
     past = Past(start, rows, objects, seen=seen)
+    limits = {epoch: await _limits(bus, epoch) for epoch in {word.epoch for word in words}}
     facts = _messages(bus, ["admit.>"], through)
     decisions: list[Said] = []
     heard = folded = 0
@@ -83,7 +90,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
         batch = [one for one in batch if _is_read(one.subject)]
         past.hear(batch)
         folded += len(batch)
-        if not past.perform(commit, word.floor):
+        if not past.perform(commit, word.floor, limits[word.epoch]):
             break
         # What is dealt with, and seen, is on its way no more.
         done = commit.through if not commit.unsure else 0
@@ -95,6 +102,19 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
     if own in past.unknown:
         raise CannotRebuild("the state of its workload is not known")
     return past.entries(), Source(made.id if made is not None else "", folded), decisions
+
+
+async def _limits(bus: Bus, epoch: int) -> Limits:
+    """How that leader of the workload-controllers was set up: its epoch tells."""
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
+        return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
+    except Refused as error:
+        if error.code != NO_MESSAGE:
+            raise
+        return Limits()
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
 
 
 def _note(decisions: list[Said], heard: Heard, target: Said) -> None:

@@ -22,6 +22,7 @@ from admittance.events.subjects import FENCED
 from admittance.events.system import ObjectApplied
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
+from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload_controller.commit import Heard, Put
 from admittance.workload_controller.decide import Controller
@@ -104,8 +105,10 @@ class Past:
         """Facts behind those heard so far; of those that the controller does not read, none."""
         self._facts.extend(facts)
 
-    def perform(self, commit: Committed, floor: int) -> bool:
-        """One commit. False: it is newer than ``seen``, so this was the last one that counts."""
+    def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
+        """One commit, by a leader with these limits (None: as by default). False: it is newer than
+        ``seen``, so this was the last one that counts."""
+        self._controller.around.limits = limits or Limits()
         oldest = _oldest(commit)
         if oldest > self.seen:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -52,6 +53,18 @@ def limits_of(
         check_delay=timedelta(seconds=check_delay),
         requeue_after=gates["ACRequeueAfter"],
     )
+
+
+def differing(limits: Limits) -> dict[str, Any] | None:
+    """What is not as by default, as the log has it; None: everything is."""
+    default = msgspec.to_builtins(Limits())
+    found = msgspec.to_builtins(limits)
+    return {name: value for name, value in found.items() if value != default[name]} or None
+
+
+def limits_from(differing: dict[str, Any] | None) -> Limits:
+    """The other way. Raises msgspec.ValidationError for what no Limits have."""
+    return msgspec.convert(differing or {}, Limits)
 
 
 def _pods_ready(configuration: Configuration) -> PodsReadyLimits | None:

@@ -28,7 +28,7 @@ from admittance.runtime.metrics import served
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract
-from admittance.workload.limits import limits_of
+from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.alive import Alive
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
@@ -63,7 +63,13 @@ log = structlog.get_logger()
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Stands by until it is our turn, then leads; until stop is set."""
-    leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
+    leading = Leading(
+        bus,
+        SERVICE,
+        settings.instance,
+        ttl_seconds=settings.lease_seconds,
+        config=differing(_limits(settings)),
+    )
     active: list[Active] = []
 
     async def health(_: bytes, __: str) -> Health | HealthReply:
@@ -130,6 +136,14 @@ async def _first(*tasks: asyncio.Task[object]) -> None:
     tasks[-1].cancel() if tasks[-1].get_name().startswith("Task-") else None
 
 
+def _limits(settings: Settings) -> Limits:
+    return limits_of(
+        settings.configuration,
+        drain=settings.drain_seconds,
+        check_delay=settings.check_delay_seconds,
+    )
+
+
 class Active:
     """The one that leads: reads the log from where its predecessor stopped."""
 
@@ -140,11 +154,7 @@ class Active:
         self._settings = settings
         self._epoch = epoch
         self._tally = tally
-        self._limits = limits_of(
-            settings.configuration,
-            drain=settings.drain_seconds,
-            check_delay=settings.check_delay_seconds,
-        )
+        self._limits = _limits(settings)
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self.guard = Guard(bus, epoch)
         self._lock = asyncio.Lock()

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -340,3 +341,29 @@ async def test_where_nobody_told_of_the_past_there_is_a_checkpoint_at_once(
     assert told["from"]["checkpoint"]
     with pytest.raises(BadInput, match=f"decision {before} cannot be repeated"):
         await replayed(nats_server, before, capsys)
+
+
+async def test_what_the_deployment_sets_about_time_is_part_of_its_past(
+    fleet: Fleet,
+    bus: Bus,
+    nats_server: TestServer,
+    jobs: Jobs,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where whoever asks has another configuration: it is on the log."""
+    file = tmp_path / "configuration.yaml"
+    file.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\n"
+        "kind: Configuration\n"
+        "waitForPodsReady:\n"
+        "  timeout: 1s\n"
+        "  requeuingStrategy: {backoffBaseSeconds: 1}\n"
+    )
+    for service in ("workload-controller", "scheduler", "retry-timer"):
+        await fleet.start(service, ADMIT_CONFIG=str(file))
+    await apply(bus, *flavors(), *a_queue("a", 4))
+    await submit(bus, [a_manifest("never-ready", queue="lq-a")])
+    await eventually(lambda: _at_least(bus, 2))
+    told = await same(nats_server, (await decisions(bus))[:2], capsys)
+    assert [one["kind"] for one in told] == ["assigned", "assigned"]

@@ -20,6 +20,7 @@ from admittance.events.system import ObjectApplied
 from admittance.replaying.past import CannotRebuild, Entry, Past, Start, manifest_of
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
+from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
 from admittance.workload_controller.checkpoint import Snapshot, rows, snapshot
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
@@ -41,9 +42,9 @@ class House:
     by the next leader.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, limits: Limits | None = None) -> None:
         self.chance = Random(seed)
-        self.core = Controller(b"")
+        self.core = Controller(b"", limits)
         self.now = NOON
         self.revision = 0
         self.log: list[Heard] = []
@@ -195,7 +196,9 @@ class House:
         return {one.key: one for one in self.history if one.revision <= seen}
 
 
-def rebuilt(house: House, seen: int, taken: Snapshot | None = None) -> Past:
+def rebuilt(
+    house: House, seen: int, taken: Snapshot | None = None, limits: Limits | None = None
+) -> Past:
     """The past of the house, from its first fact, or from a checkpoint."""
     through = taken.through if taken is not None else 0
     start = Start(taken.revision, taken.floor) if taken is not None else Start()
@@ -205,7 +208,7 @@ def rebuilt(house: House, seen: int, taken: Snapshot | None = None) -> Past:
     past = Past(start, kept, objects, seen=seen)
     past.hear(behind)
     for word in house.words:
-        if not all(past.perform(commit, word.floor) for commit in word.commits):
+        if not all(past.perform(commit, word.floor, limits) for commit in word.commits):
             break
     return past
 
@@ -293,6 +296,29 @@ def test_what_a_leader_could_not_tell_of_is_found_by_its_heir(seed: int) -> None
         k: v for k, v in want.items() if k not in past.unknown
     }
     assert len(past.unknown) <= 1
+
+
+def test_what_a_deployment_sets_about_time_counts_in_its_past_too() -> None:
+    limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=5)))
+    house = House(0, limits)
+    me: dict[str, Any] = {"namespace": "ns", "name": "w"}
+
+    def happens(fact: facts.Fact) -> None:
+        house.say(fact)
+        while house.unread:
+            house.commit()
+
+    happens(facts.Submitted(**me, workload=msgspec.Raw(json.dumps(a_manifest("w")).encode())))
+    decided = {"revision": house.revision, "seen": house.revision, "domain": DOMAIN}
+    happens(facts.Assigned(**me, **decided, admission=an_admission()))
+    house.now += timedelta(seconds=6)
+    happens(facts.TimerDue(**me, kind="pods-ready"))
+
+    told = limits_from(msgspec.json.decode(msgspec.json.encode(differing(limits))))
+    past = rebuilt(house, house.revision, limits=told)
+    assert not past.unknown
+    assert living(past.entries()) == living(list(house.at(house.revision).values()))
+    assert rebuilt(house, house.revision).unknown == {"workload.ns.w"}
 
 
 def test_a_message_that_tells_of_no_object_is_named() -> None:
