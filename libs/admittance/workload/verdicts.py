@@ -53,6 +53,8 @@ def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> 
         return ignored(workload, "NoSuchCheck", f"there is no AdmissionCheck {fact.check}")
     if fact.controller != rules.controller:
         return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
+    if fact.cycle < 0:
+        return stale(workload, fact)  # Before the first cycle there was none that could have ended.
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":

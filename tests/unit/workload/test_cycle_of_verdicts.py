@@ -1,0 +1,23 @@
+"""A verdict names the cycle that it judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from living import Life
+
+from scheduling import groups
+
+
+@pytest.mark.parametrize("verdict", [{"state": "Rejected"}, {"state": "Retry"}])
+def test_before_the_first_cycle_there_was_none_that_has_just_ended(verdict: dict[str, Any]) -> None:
+    life = Life()
+    life.check("c")
+    life.queue("cq", resourceGroups=groups(default="1"), admissionChecks=["c"])
+    life.submit("w", "cq", "2")
+    life.settle()
+    life.verdict("w", "c", cycle=-1, requeue_after_seconds=60, **verdict)
+    assert life.phase("w") == "Pending"
+    assert life.stored("w").status.admission_cycle == 0
