@@ -21,7 +21,7 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit
+from processes import Fleet, apply, eventually, queues, submit, workload
 from servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -84,6 +84,15 @@ class Others:
                 await self.say(self._held.pop(0))
             await asyncio.sleep(0.02)
 
+    async def finish(self, name: str) -> None:
+        """The job of the workload ends, once it has been heard of."""
+        await eventually(lambda: self._runs(name))
+        revision = self.admitted[name]
+        await self.say(facts.Finished(namespace="ns", name=name, revision=revision))
+
+    async def _runs(self, name: str) -> bool:
+        return name in self.admitted
+
     async def say(self, fact: facts.Fact) -> None:
         await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
@@ -122,14 +131,17 @@ async def test_plans_and_rechecks_come_out_the_same(
     others.judges = False
     await submit(bus, [a_manifest("big", queue="lq-cq", requests={"cpu": "3"}, priority=5)])
     await eventually(lambda: _said(bus, "quota_reserved", 5))
-    await others.say(facts.Finished(namespace="ns", name="s0", revision=others.admitted["s0"]))
+    big = await workload(bus, "big")
+    assert big is not None and big.status.pending_preemption is not None
+    pending = big.status.pending_preemption
+    await others.finish(pending.victims[0].name)
     await eventually(lambda: _said(bus, "planned", 1))
     others.judges = True
     await eventually(lambda: _said(bus, "admitted", 5))
     assert await _said(bus, "preempted", 2)
     # A reservation that a cut takes back, with its verdicts on the way.
     others.judges = False
-    await others.say(facts.Finished(namespace="ns", name="big", revision=others.admitted["big"]))
+    await others.finish("big")
     await eventually(lambda: _said(bus, "quota_reserved", 7))
     await apply(bus, *queues("cq", cpu=1, preemption=LOWER, **asks))
     await eventually(lambda: _said(bus, "revoked", 1))
