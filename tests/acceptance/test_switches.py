@@ -209,6 +209,11 @@ def test_nobody_is_reserved_afresh_while_pods_are_not_ready(
     life.advance(10)
     assert life.phases("a", "b") == ["Admitted", "Pending"]
     assert life.reason("b", "QuotaReserved") == "False: WaitingForPodsReady"
+    told = life.core.explain("ns", "b", now=life.now)
+    assert (told.reason, told.outlook and told.outlook.outcome) == (
+        "WaitingForPodsReady", "Hindered",
+    )  # fmt: skip
+    assert any("pods of all admitted" in one for one in told.unblocked_by)
     end(life)
     life.go()
     assert life.phase("b") == "Admitted"

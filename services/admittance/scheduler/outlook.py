@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.events.why import Going, Outlook
-from admittance.scheduler import gates, verdicts
+from admittance.scheduler import gates, starting, verdicts
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment
 from admittance.scheduler.cycle import Cycle, refusal_for
 from admittance.scheduler.picture import BACKOFF, Member
@@ -58,6 +58,8 @@ def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refus
     seen = verdicts.see(world, queue, member, assignment, search, closed=closed)
     if why is None and hindrance is not None:
         why = Refusal(reason=hindrance.reason, message=hindrance.message)
+    if why is None and assignment.mode == FIT and queue.domain is not None:
+        why = starting.WAITS if world.starting.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
     asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
     counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
