@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.events.facts import CheckReported, TimerDue
+from admittance.scheduler import recheck
 from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.plots import checked
+from admittance.simulation.plots import checked, planned
 from admittance.simulation.run import run
 from admittance.simulation.scenario import Scenario
 from admittance.workload.change import Change, ignored, with_status
@@ -106,6 +107,16 @@ def test_without_comparing_the_schedules_a_lost_one_would_never_come_due() -> No
     breach = "waits|stuck|never comes to rest|reserved for ever"
     seed = _broken_as(breach, without, forgetful)
     assert not run(seed, plot=forgetful).broken
+
+
+def test_without_the_recheck_it_would_be_admitted_beside_its_victims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recheck, "pursue", lambda *_: None)
+    monkeypatch.setattr(recheck.cuts, "burdened", lambda *_, **__: None)
+    seed = _broken_as("is admitted, and .* over quota", Mechanisms(), planned)
+    monkeypatch.undo()
+    assert not run(seed, plot=planned).broken
 
 
 def _broken_as(breach: str, mechanisms: Mechanisms, plot: Plot = checked) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from admittance.simulation.run import run
 
-SEEDS = int(os.environ.get("ADMIT_SEEDS", "2000"))
+SEEDS = int(os.environ.get("ADMIT_SEEDS", "5000"))
 PROCESSES = 2
 PART = 50
 
