@@ -87,12 +87,21 @@ def _execution(workload: StoredWorkload) -> datetime | None:
 
 
 def _checks(workload: StoredWorkload, around: Rules) -> datetime | None:
-    ends = []
+    return min(check_ends(workload, around).values(), default=None)
+
+
+def check_ends(workload: StoredWorkload, around: Rules) -> dict[str, datetime]:
+    """By when each check that may not judge for ever has to have done so: so long after the
+    reservation, or after its row became Pending, where that was later."""
+    ends: dict[str, datetime] = {}
     for row in workload.status.admission_checks:
         rules = around.check(row.name) if row.state == "Pending" else None
-        if rules is not None and rules.timeout_seconds:
-            wait = timedelta(seconds=rules.timeout_seconds)
-            end = _since(workload, Type.QUOTA_RESERVED, wait)
-            if end is not None:
-                ends.append(end)
-    return min(ends, default=None)
+        if rules is None or not rules.timeout_seconds:
+            continue
+        wait = timedelta(seconds=rules.timeout_seconds)
+        end = _since(workload, Type.QUOTA_RESERVED, wait)
+        if end is None:
+            continue
+        since = row.last_transition_time
+        ends[row.name] = max(end, since + wait) if since is not None else end
+    return ends

@@ -141,7 +141,7 @@ def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Ch
         row, rules = row_of(workload.status.admission_checks, name), at.around.check(name)
         if row is None or rules is None:
             continue
-        message = f"no verdict within {rules.timeout_seconds} s of the reservation"
+        message = f"no verdict within {rules.timeout_seconds} s"
         want = asked(
             None, rules, count=row.retry_count, uid=workload.metadata.uid, limits=at.around.limits
         )

@@ -15,7 +15,7 @@ from admittance.events import facts
 from admittance.workload.activity import deactivate
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
-from admittance.workload.due import Kind, due_times
+from admittance.workload.due import Kind, check_ends, due_times
 from admittance.workload.execution import total_seconds
 from admittance.workload.holding import overdue
 from admittance.workload.leave import evict, release
@@ -104,18 +104,8 @@ def _forced(workload: StoredWorkload, at: Occasion) -> Change:
 
 
 def _late_checks(workload: StoredWorkload, at: Occasion) -> tuple[str, ...]:
-    reserved = find(workload, Type.QUOTA_RESERVED)
-    since = reserved.last_transition_time if reserved is not None else None
-    if since is None:
-        return ()
-    late = []
-    for row in workload.status.admission_checks:
-        rules = at.around.check(row.name) if row.state == "Pending" else None
-        if rules is None or not rules.timeout_seconds:
-            continue
-        if since + timedelta(seconds=rules.timeout_seconds) <= at.now:
-            late.append(row.name)
-    return tuple(sorted(late))
+    ends = check_ends(workload, at.around)
+    return tuple(sorted(name for name, end in ends.items() if end <= at.now))
 
 
 def _span(span: timedelta) -> str:
