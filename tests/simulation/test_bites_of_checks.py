@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -13,12 +14,16 @@ from msgspec.structs import replace
 
 from admittance.events.facts import CheckReported, TimerDue
 from admittance.scheduler import recheck
+from admittance.scheduler.config import Config
+from admittance.scheduler.starting import Starting
+from admittance.simulation.courses import Courses
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.plots import checked, planned
 from admittance.simulation.run import run
 from admittance.simulation.scenario import Scenario
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
+from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import StoredWorkload
@@ -117,6 +122,24 @@ def test_without_the_recheck_it_would_be_admitted_beside_its_victims(
     seed = _broken_as("is admitted, and .* over quota", Mechanisms(), planned)
     monkeypatch.undo()
     assert not run(seed, plot=planned).broken
+
+
+def test_without_waiting_for_pods_others_would_get_quota_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = PodsReadyLimits(timeout=timedelta(seconds=30), block_admission=True)
+
+    def slow(rng: Random) -> Scenario:
+        return checked(rng)._replace(
+            courses=Courses(slow=1.0),
+            config=Config(block_admission=True),
+            limits=Limits(pods_ready=waiting),
+        )
+
+    monkeypatch.setattr(Starting, "blocks", lambda *_: False)
+    seed = _broken_as("gets quota while the pods of", Mechanisms(), slow)
+    monkeypatch.undo()
+    assert not run(seed, plot=slow).broken
 
 
 def _broken_as(breach: str, mechanisms: Mechanisms, plot: Plot = checked) -> int:
