@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,6 +34,8 @@ FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 VALUE_MAX: Final = 900_000
 """Bytes of an object. The server takes 1 MiB, and what is told of the object is about as long."""
+EARLY: Final = timedelta(seconds=1)
+"""How much too early the bus may be with what it was told to say at a time."""
 SMALL: Final = 8 * 1024
 """A fact of so many bytes is never too much: room for its like is left above `VALUE_MAX`, so that
 an object that is full can still be stopped, finished and deleted."""
@@ -172,7 +174,7 @@ class Folding:
             # For a due timer it is at least the time that it was set for, whatever our clock says.
             # The bus says it then and not before: one that is not due there is from somebody else.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
-            now = max(now, min(set_for, heard.time))
+            now = max(now, min(set_for, heard.time + EARLY))
         return Occasion(now, heard.sequence, heard.time, self._of.around)
 
     def _givers(self, fact: facts.Assigned, heard: Heard) -> tuple[list[joint.Giver], str]:
