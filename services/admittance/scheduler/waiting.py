@@ -132,7 +132,10 @@ def _row(queue: Queue, member: Member, position: int) -> PendingRow:
         reason, message = why.reason, why.message
     else:
         reason, message = "PendingEvaluation", f"Number {position} in its ClusterQueue"
-    if member.aside is BACKOFF and member.requeue_at is not None:
+    if not queue.activity.active:
+        # Nobody of the queue is considered, whatever was found out before.
+        reason, message = queue.activity.reason, queue.activity.message
+    elif member.aside is BACKOFF and member.requeue_at is not None:
         message = f"Waits until {member.requeue_at.isoformat()} before it competes again"
     tried = why.shortfalls if why is not None else ()
     return PendingRow(

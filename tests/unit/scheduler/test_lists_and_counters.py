@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
+import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
@@ -87,6 +89,31 @@ def test_a_row_tells_reason_numbers_flavors_and_since_when_it_waits() -> None:
     assert (rows["next"].reason, rows["next"].parked) == ("PendingEvaluation", False)
     assert rows["later"].reason == "Backoff"
     assert "until 2026-01-01T13:00:00" in rows["later"].message
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "what"),
+    [
+        pytest.param(
+            {"admissionChecks": ["budgte"]},
+            "AdmissionCheckNotFound",
+            "missing AdmissionCheck(s): budgte",
+            id="a check that there is not",
+        ),
+        pytest.param({"stopPolicy": "Hold"}, "Stopped", "is stopped", id="a queue on hold"),
+    ],
+)
+def test_a_row_of_a_queue_that_takes_nobody_in_tells_why(
+    spec: dict[str, Any], reason: str, what: str
+) -> None:
+    story = a_story()
+    story.submit("parked", "cq", "9", age=9)
+    story.settle()
+    story.queue("cq", resourceGroups=groups(default="4"), **spec)
+    story.submit("new", "cq", "1")
+    rows = story.core.pending(PendingQuery()).rows
+    assert [(row.name, row.reason) for row in rows] == [("parked", reason), ("new", reason)]
+    assert all(what in row.message for row in rows)
 
 
 def test_a_resource_that_left_the_manifest_is_counted_only_as_long_as_it_is_used() -> None:
