@@ -37,8 +37,13 @@ def joined(problems: Iterable[tuple[str, str]]) -> Activity:
 
 def is_check_active(check: AdmissionCheck) -> bool:
     """Its controller can evaluate it. A check whose controller never spoke counts as active."""
+    return inactive_because(check) is None
+
+
+def inactive_because(check: AdmissionCheck) -> str | None:
+    """Why its controller cannot evaluate it, in words; None: it can."""
     if check.status is not None:
         for condition in check.status.conditions:
-            if condition.type == "Active":
-                return condition.status == "True"
-    return True
+            if condition.type == "Active" and condition.status != "True":
+                return ": ".join(filter(None, (condition.reason, condition.message)))
+    return None

@@ -104,7 +104,7 @@ def _of_holder(world: World, member: Member) -> ExplainReply:
     state = "QuotaReserved" if member.state == "Pending" else member.state
     message = f"Holds quota in ClusterQueue {charge.queue.name}"
     open_checks = [name for name, is_now in member.checks if is_now != "Ready"]
-    unblocked = [f"check {name} turning Ready" for name in open_checks]
+    unblocked = [remedies.of_open_check(world, name) for name in open_checks]
     waits_for = tuple(
         _going(one) for one in world.promises.get(member.uid, ()) if one.charge is not None
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from admittance.api.quantity import render
 from admittance.events.requests import FlavorVerdict
 from admittance.events.why import Going, Outlook
+from admittance.quota.activity import inactive_because
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
@@ -40,7 +42,9 @@ def of_itself(world: World, member: Member, queue: Queue | None, now: datetime) 
         if activity.reason == "Stopped":
             yield f"stopPolicy {spec.spec.stop_policy} of ClusterQueue {name} being lifted"
         else:
-            yield f"ClusterQueue {name} becoming active ({activity.reason})"
+            lacking = "; ".join(_of_checks(world, name))
+            wanted = f"ClusterQueue {name} becoming active ({activity.reason})"
+            yield f"{wanted}: {lacking}" if lacking else wanted
     if queue.in_cycle:
         yield f"an edge of the cycle of cohorts above ClusterQueue {name} being taken out"
     if not world.catalog.selects_namespace(name, member.key[0]):
@@ -52,6 +56,26 @@ def of_itself(world: World, member: Member, queue: Queue | None, now: datetime) 
             yield f"its backoff ending at {member.requeue_at.isoformat()}"
         else:
             yield "the end of its wait, which its condition Requeued tells"
+
+
+def _of_checks(world: World, queue: str) -> Iterator[str]:
+    """What its checks lack before a ClusterQueue takes anybody in."""
+    for name in islice(world.catalog.lists[queue].names(), NAMED_MAX):
+        check = world.catalog.checks.get(name)
+        if check is None:
+            yield f"AdmissionCheck {name} being created"
+        elif (why := inactive_because(check)) is not None:
+            yield f"AdmissionCheck {name} turning active again ({why})"
+
+
+def of_open_check(world: World, name: str) -> str:
+    """What ends the wait for a check's verdict, and whose verdict that is."""
+    check = world.catalog.checks.get(name)
+    if check is None:
+        return f"check {name} turning Ready"
+    whose = f"check {name} turning Ready, which {check.spec.controller_name} says"
+    why = inactive_because(check)
+    return whose if why is None else f"{whose}; it is away ({why})"
 
 
 def of_queue(queue: Queue, member: Member, first: Member | None) -> Iterator[str]:

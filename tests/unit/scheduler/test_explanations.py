@@ -500,6 +500,37 @@ def test_an_admission_carries_what_it_took_and_what_there_was() -> None:
     assert (said.level, said.waited_seconds) == (1, 7)
 
 
+AWAY = {"type": "Active", "status": "False", "reason": "ControllerLost", "message": "no word"}
+
+
+def test_a_queue_whose_checks_are_missing_or_away_names_them() -> None:
+    story = a_story()
+    story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
+    story.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["budgte", "room"])
+    story.submit("w", "cq", "1")
+    assert story.why("w").unblocked_by == (
+        "ClusterQueue cq becoming active (AdmissionCheckNotFound): "
+        "AdmissionCheck budgte being created; "
+        "AdmissionCheck room turning active again (ControllerLost: no word)",
+    )
+
+
+def test_an_open_check_tells_whose_verdict_is_missing_and_that_it_is_away() -> None:
+    story = a_story()
+    story.queue("cq", resourceGroups=groups(default="2"))
+    story.submit("w", "cq", "1")
+    story.cycle(confirm=False)
+    (said,) = story.decided
+    reserved = {"QuotaReserved": (True, "QuotaReserved")}
+    rows = (CheckState(name="room"),)
+    story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
+    story.put("AdmissionCheck", "room", {"controllerName": "ctl"})
+    assert story.why("w").unblocked_by == ("check room turning Ready, which ctl says",)
+    story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
+    (line,) = story.why("w").unblocked_by
+    assert line == "check room turning Ready, which ctl says; it is away (ControllerLost: no word)"
+
+
 def test_a_reservation_tells_which_checks_are_open() -> None:
     story = a_story()
     story.queue("cq", resourceGroups=groups(default="2"))
