@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,10 @@ from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Admission, Taken
+from admittance.events.shapes import Admission, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED
+
+VICTIMS_MAX: Final = 5
 
 
 class Told(NamedTuple):
@@ -57,6 +59,8 @@ def why(fact: Fact) -> tuple[str, str]:
             return "", "; ".join(filter(None, (fact.message or placed(admission), numbers(fact))))
         case facts.Refused(refusal=refusal):
             return refusal.reason, refusal.message
+        case facts.Planned(pending_preemption=plan):
+            return "", _planned(plan)
         case facts.Preempted(reason=reason, message=message, by=by):
             return reason, message or (f"by {by}" if by else "")
         case facts.Reprioritized(priority=priority):
@@ -74,7 +78,7 @@ def why(fact: Fact) -> tuple[str, str]:
             later = f" (again in {delay} s)" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case facts.TimerDue(kind=kind, at=at):
-            return kind, f"set for {at}" if at else ""
+            return kind, f"set for {stamp(at)}" if at else ""
         case _:
             return getattr(fact, "reason", ""), getattr(fact, "message", "")
 
@@ -100,6 +104,15 @@ def _took(one: Taken) -> str:
     free = "unlimited" if one.available >= UNLIMITED else render(one.resource, one.available)
     borrowed = f", {render(one.resource, one.borrowed)} borrowed" if one.borrowed else ""
     return f"{render(one.resource, one.amount)} {one.resource} of {free} in {one.flavor}{borrowed}"
+
+
+def _planned(plan: PendingPreemption) -> str:
+    if not plan.victims:
+        return "nobody has to go for it any more"
+    named = ", ".join(f"{one.namespace}/{one.name}" for one in plan.victims[:VICTIMS_MAX])
+    if (more := len(plan.victims) - VICTIMS_MAX) > 0:
+        named += f" and {more} more"
+    return f"told to go for it now: {named}" if plan.issued else f"to go for it then: {named}"
 
 
 def _submitted(fact: facts.Submitted) -> str:

@@ -11,7 +11,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Refusal, Taken
+from admittance.events.shapes import PendingPreemption, PlannedVictim, Refusal, Taken
 from admittance.events.subjects import subject_of
 
 from builders import an_admission
@@ -19,6 +19,11 @@ from builders import an_admission
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 WHOSE: dict[str, Any] = {"namespace": "team-a", "name": "train.7"}
 DECIDED: dict[str, Any] = {**WHOSE, "revision": 3, "seen": 2, "domain": "queue-cq"}
+
+
+def plan(*names: str, issued: bool = False) -> PendingPreemption:
+    victims = tuple(PlannedVictim(namespace="team-b", name=one, uid=one) for one in names)
+    return PendingPreemption(victims=victims, issued=issued)
 
 
 def entry(subject: str, data: bytes) -> LogEntry:
@@ -37,6 +42,30 @@ def entry(subject: str, data: bytes) -> LogEntry:
             facts.Assigned(**DECIDED, admission=an_admission("cq", "spot")),
             ("assigned", "", "cq: main on spot"),
             id="an assignment tells flavors",
+        ),
+        pytest.param(
+            facts.Planned(**DECIDED, pending_preemption=plan("a", "b", issued=True)),
+            ("planned", "", "told to go for it now: team-b/a, team-b/b"),
+            id="a plan tells who is told to go",
+        ),
+        pytest.param(
+            facts.Planned(**DECIDED, pending_preemption=plan(*"abcdefg")),
+            (
+                "planned",
+                "",
+                "to go for it then: team-b/a, team-b/b, team-b/c, team-b/d, team-b/e and 2 more",
+            ),
+            id="a plan of many names the first",
+        ),
+        pytest.param(
+            facts.Planned(**DECIDED, pending_preemption=plan()),
+            ("planned", "", "nobody has to go for it any more"),
+            id="a plan without anybody says so",
+        ),
+        pytest.param(
+            facts.TimerDue(**WHOSE, kind="execution", at=NOON),
+            ("timer due", "execution", "set for 2026-02-07T12:00:00Z"),
+            id="a timer tells for when it was set",
         ),
         pytest.param(
             facts.Assigned(
