@@ -202,7 +202,7 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
         found = msgspec.json.decode(raw)
     except Exception as error:
         # Any, since the Struct may look at what it is made of, and raise what it likes.
-        what = "no parameters are named" if raw == b"null" else "wrong parameters"
+        what = "there are no parameters" if raw == b"null" else "wrong parameters"
         raise BadParameters(f"{what}: {error}") from None
     if found is None:
         return {}

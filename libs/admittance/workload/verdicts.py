@@ -76,10 +76,12 @@ def drop(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> C
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
     """Why a verdict makes no sense whatever the workload does; None when it does."""
     if fact.state not in STATES:
-        return refused(workload, "UnknownState", f"no check state is called {fact.state[:64]!r}")
+        return refused(
+            workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(STATES)}"
+        )
     delay = fact.requeue_after_seconds
     if delay is not None and not 0 <= delay < DELAY_END:
-        return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}: no 32-bit number")
+        return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
     if fact.pod_set_updates and fact.state == "Ready":
         try:
             updates = msgspec.convert(

@@ -110,7 +110,8 @@ async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(
     assert not any(what.startswith("consumer check-") for what in lines)
     newest = lines["newest of workload-controller"]["found"]
     assert newest == (
-        "on admit.check.reported.ctl.ns.w: UnknownState: no check state is called 'Perhaps'"
+        "on admit.check.reported.ctl.ns.w: UnknownState: "
+        "'Perhaps' is none of Pending, Ready, Retry, Rejected"
     )
     found = await workload(bus, "w")
     assert found is not None
