@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -78,6 +79,20 @@ async def test_the_raw_protocol_is_a_check(
     program = program.replace("127.0.0.1/4222", f"127.0.0.1/{port}")
     report = await tried(bus, nats_server.url, "bash", "-c", program)
     assert_well(report, "Retry" if frozen else "Ready")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+async def test_the_raw_protocol_is_heard_to_be_alive(bus: Bus, nats_server: TestServer) -> None:
+    heard = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
+    await bus.nc.flush()
+    port = nats_server.url.rpartition(":")[2]
+    program = block("bash").replace("127.0.0.1/4222", f"127.0.0.1/{port}")
+    process = await asyncio.create_subprocess_exec("bash", "-c", program)
+    try:
+        assert (await within(heard.next_msg(timeout=20))).data == b""
+    finally:
+        process.kill()
+        await process.wait()
 
 
 STAND_IN = """#!{python}
