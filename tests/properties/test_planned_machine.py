@@ -46,7 +46,7 @@ class Planned(RuleBasedStateMachine):
         policies=st.tuples(POLICIES, POLICIES),
         deferring=st.tuples(st.booleans(), st.booleans()),
         nominal=st.tuples(st.integers(2, 4), st.integers(1, 3)),
-        lend=st.none(),
+        lend=st.sampled_from((None, None, "0", "1", "2")),
         borrow=st.sampled_from((None, None, "1", "2")),
         fair=st.sampled_from((False, False, True)),
         first=st.lists(

@@ -19,7 +19,8 @@ class Domain:
     somebody looked whether all still fits. ``rechecks``: reservations to look at, since their last
     check may have passed, or whom they plan to preempt may have changed. ``planners``: those that
     plan to. ``ties``: what counts once for a planner and its victims; ``bent``: how much that is
-    depends on what else is used. ``idle``: cycles in a row that nothing came of.
+    depends on what else is used; ``private``: whether anything there is not lent, as of a
+    generation. ``idle``: cycles in a row that nothing came of.
     ``still``: the last of them changed nothing at all, so that the next one would go like it.
     ``version``: rises with whatever could make a difference to what a head would get: quota that
     is charged or released, who may be a victim, the configuration. ``generation``: rises with every
@@ -40,6 +41,7 @@ class Domain:
         "name",
         "owned",
         "planners",
+        "private",
         "queues",
         "ready",
         "rechecks",
@@ -66,6 +68,7 @@ class Domain:
         self.planners: dict[Member, None] = {}
         self.ties: list[Tie] = []
         self.bent = False
+        self.private: tuple[int, bool] | None = None
         self.idle = 0
         self.still = False
         self.version = 0

@@ -70,6 +70,29 @@ def strike(world: World, domain: Domain, member: Member) -> None:
         world.planning.pop(domain, None)
 
 
+def may_plan(domain: Domain | None) -> bool:
+    """Reservations may come before their victims have gone there. Not below a lending limit: what
+    a cohort sees of a queue depends there on the order in which workloads come and go, so that no
+    number holds for every way in which plans may end. There victims go first, as in Kueue."""
+    if domain is None:
+        return False
+    if domain.private is None or domain.private[0] != domain.generation:
+        domain.private = domain.generation, _keeps_for_itself(domain)
+    return not domain.private[1]
+
+
+def _keeps_for_itself(domain: Domain) -> bool:
+    """Some queue or cohort does not lend all that it has."""
+    for queue in domain.queues:
+        for cell in queue.node.cells.values() if queue.node is not None else ():
+            here = cell
+            while here.parent is not None:
+                if here.guaranteed:
+                    return True
+                here = here.parent
+    return False
+
+
 def plan_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
     """The plan to preempt these, as it is written."""
     return PendingPreemption(

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from admittance.quota.cell import Cell
+from admittance.scheduler import planned
 from admittance.scheduler.assign import FIT, NO_FIT, Assignment
 from admittance.scheduler.nominate import Nomination, Nominator
 from admittance.scheduler.picture import Member
@@ -158,7 +159,7 @@ class Turn:
                 return Outcome.LATER
             if self._fits_now(entry):
                 return self._admit(entry, hands_on=True)
-        if checks is not Checks.NONE:
+        if checks is not Checks.NONE and planned.may_plan(entry.queue.domain):
             return self._plan(entry)
         for one in entry.victims:
             if one.member not in self._claimed:

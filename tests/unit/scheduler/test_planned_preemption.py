@@ -363,13 +363,10 @@ def test_in_a_cohort_each_queue_counts_its_own_and_the_cohort_the_larger_of_both
     assert root.usage // 1000 == 6
 
 
-def test_what_is_private_counts_as_it_is_used() -> None:
+def test_what_becomes_private_under_a_plan_counts_as_it_is_used() -> None:
     life = Life()
     a_check(life, "c", DEFERS)
-    spec: dict[str, Any] = {
-        "resourceGroups": groups(default=quota("10", lend="4")),
-        "preemption": RECLAIM,
-    }
+    spec: dict[str, Any] = {"resourceGroups": groups(default="10"), "preemption": RECLAIM}
     life.queue("lender", "co", **spec)
     life.queue("borrower", "co", resourceGroups=groups(default="5"))
     run(life, "a", "3", queue="lender")
@@ -378,6 +375,9 @@ def test_what_is_private_counts_as_it_is_used() -> None:
     life.submit("j", "lender", "7")
     life.settle()
     assert life.phase("j") == "QuotaReserved"
+    spec["resourceGroups"] = groups(default=quota("10", lend="4"))
+    life.queue("lender", "co", admissionChecks=["c"], **spec)
+    life.settle()
     root = life.core.catalog.tree.cohorts["co"].cell(("default", "cpu"))
     assert root.usage // 1000 == 9
     # Less of what it has reserved comes from the cohort now, and no more is free there.
@@ -463,3 +463,25 @@ def test_a_priority_that_falls_below_one_that_waits_makes_a_victim() -> None:
     life.settle()
     assert life.preempted() == [("runs", "waits")]
     assert life.phase("waits") == "Admitted"
+
+
+def test_below_a_lending_limit_nobody_plans_and_victims_go_first() -> None:
+    life = Life()
+    a_check(life, "c", DEFERS)
+    spec: dict[str, Any] = {
+        "resourceGroups": groups(default=quota("4", lend="1")),
+        "preemption": LOWER,
+    }
+    life.queue("b", "co", resourceGroups=groups(default="2"))
+    life.queue("a", "co", **spec)
+    run(life, "v", "4", queue="a", priority=-1)
+    life.queue("a", "co", admissionChecks=["c"], **spec)
+    life.stubborn.add("v")
+    life.submit("j", "a", "4", priority=1)
+    life.settle()
+    assert life.preempted() == [("v", "j")]
+    assert life.phases("j", "v") == ["Pending", "Evicting"]
+    life.stop("v")
+    life.settle()
+    assert life.phases("j", "v") == ["QuotaReserved", "Pending"]
+    assert victims(life) == []

@@ -51,7 +51,7 @@ def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
     }
     lends: list[dict[str, Any]] = groups(default="4")
     lends[0]["flavors"][0]["resources"][0]["lendingLimit"] = "1"
-    life.queue("a", "co", resourceGroups=lends, **more)
+    life.queue("a", "co", resourceGroups=groups(default="4"), **more)
     life.queue("b", "co", resourceGroups=groups(default="3"), **more)
     life.submit("v", "a", "6", priority=-2)
     life.settle()
@@ -60,6 +60,8 @@ def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
     for name in ("p2", "p3"):
         life.submit(name, "a", "2", priority=2)
         life.settle()
+    life.queue("a", "co", resourceGroups=lends, **more)
+    life.settle()
     assert life.phases("v", "p1", "p2", "p3") == ["QuotaReserved"] * 4
     life.submit("n", "b", "1", priority=-3)
     life.settle()
