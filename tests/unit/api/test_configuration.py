@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from admittance.api.configuration import GATES
 from admittance.api.problems import ManifestError
 from admittance.api.read_configuration import read_configuration
 from admittance.scheduler.config import Config, config_of
@@ -133,6 +134,7 @@ def test_the_sample_is_one_that_has_all_its_effects() -> None:
     sample = Path(__file__).parents[3] / "deploy/samples/configuration.yaml"
     found = read_configuration(sample.read_bytes(), str(sample))
     assert found.warnings == ()
+    assert found.configuration.feature_gates == GATES
     config = config_of(found.configuration)
     assert config.fair_sharing is not None
     assert config.admission_fair_sharing is not None
