@@ -84,7 +84,8 @@ def _ask(url: str) -> float:
             raise ValueError("it says NaN")
         return amount
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise Unknown(f"Prometheus does not tell what was spent: {error}") from None
+        why, where = getattr(error, "reason", None) or error, url.partition("/api/")[0]
+        raise Unknown(f"{where} does not tell what was spent: {why}") from None
 
 
 async def judged(budget: Budget, namespace: str, now: datetime) -> Ready | Retry:
