@@ -152,7 +152,8 @@ class Judging:
     def _cancel(self, judgement: Judgement) -> None:
         if judgement.task is None:
             self._drop(judgement)
-        else:
+        elif not judgement.task.cancelling():
+            # Once, though a withdrawal is heard twice: what it puts in order it may put in order.
             judgement.task.cancel()
 
     # One judgement. -----------------------------------------------------------------------

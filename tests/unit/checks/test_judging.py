@@ -330,3 +330,23 @@ async def test_what_does_not_end_in_its_grace_is_cancelled_and_handed_back() -> 
     await room.settle()
     await room.judging.stop(0.01)
     assert room.story == ["w 1", "nak r1"]
+
+
+async def test_a_withdrawal_heard_twice_lets_the_judgement_put_things_in_order() -> None:
+    ended: list[str] = []
+
+    async def judge(request: Request) -> Verdict:
+        try:
+            return await forever(request)
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(request.name)
+
+    room = Room(judge)
+    room.ask(of(), "r1")
+    await room.settle()
+    room.judging.withdrawn(of(), "Preempted", "")
+    await room.settle()
+    room.judging.withdrawn(of(), "Preempted", "x")
+    await room.until("ack r1")
+    assert ended == ["w"]
