@@ -43,9 +43,10 @@ def candidates(
     for n in range(running):
         queue = 1 + n % lenders
         usage = {"cpu": "1", "memory": "1Gi"}
-        reserved = condition("QuotaReserved", START + timedelta(seconds=n % 97))
+        since = START + timedelta(seconds=n % 97)
+        holding = condition("QuotaReserved", since), condition("Admitted", since)
         one = a_workload(n, queue, "1", n % PRIORITIES)
-        bench.apply(with_status(one, reserved, admission=an_admission(f"cq-{queue}", usage)))
+        bench.apply(with_status(one, *holding, admission=an_admission(f"cq-{queue}", usage)))
     for n in range(running, running + pending):
         bench.apply(a_workload(n, 0, str(victims + n % 10), n % PRIORITIES))
 

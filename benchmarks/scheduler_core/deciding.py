@@ -31,14 +31,14 @@ def decisions(queues: int, count: int) -> tuple[float, float]:
     bench.apply_all(list(made.values()))
     cycling = echoing = 0.0
     decided = 0
-    reserved = condition("QuotaReserved", START)
+    holding = condition("QuotaReserved", START), condition("Admitted", START)
     while bench.core.has_work():
         before = clock()
         assigned = bench.core.cycle(now=START)
         cycling += clock() - before
         decided += len(assigned)
         echoes = [
-            with_status(made[one.name], reserved, admission=one.admission)
+            with_status(made[one.name], *holding, admission=one.admission)
             for one in assigned
             if isinstance(one, Assigned)
         ]
@@ -58,7 +58,7 @@ def among(pending: int, *, rounds: int = 3_000) -> float:
     gc.collect()
     gc.freeze()
     finished = condition("Finished", START)
-    reserved = condition("QuotaReserved", START)
+    holding = condition("QuotaReserved", START), condition("Admitted", START)
     now = START
     running: list[str] = []
     times: list[float] = []
@@ -88,7 +88,7 @@ def among(pending: int, *, rounds: int = 3_000) -> float:
             for each in decided:
                 assert isinstance(each, Assigned)
                 running.append(each.name)
-                events.append(with_status(made[each.name], reserved, admission=each.admission))
+                events.append(with_status(made[each.name], *holding, admission=each.admission))
             if not events and not bench.core.has_work():
                 break
         if admitted:

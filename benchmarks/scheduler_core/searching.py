@@ -85,8 +85,8 @@ def in_vain(candidates: int, *, own: bool = True) -> float:
     for n in range(candidates * 2):
         one = a_workload(n, queue, "1", n % PRIORITIES if n < candidates else 100)
         usage = {"cpu": "1", "memory": "1Gi"}
-        reserved = condition("QuotaReserved", START)
-        bench.apply(with_status(one, reserved, admission=an_admission(f"cq-{queue}", usage)))
+        holding = condition("QuotaReserved", START), condition("Admitted", START)
+        bench.apply(with_status(one, *holding, admission=an_admission(f"cq-{queue}", usage)))
     bench.core.cycle(now=START)
     bench.apply(a_workload(candidates * 2, 0, str(candidates + 1), 50))
     before = clock()
