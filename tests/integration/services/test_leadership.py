@@ -49,8 +49,10 @@ async def play_runner(bus: Bus) -> tuple[Counter[str], asyncio.Task[None]]:
 
 
 async def most_ever_reserved(bus: Bus) -> int:
-    """Replays the log: the largest number of workloads that held quota at one time."""
+    """Replays the log: the largest number of workloads that held quota at one time. What is told
+    of one that has ended already is told late: its end was read from the bucket."""
     holding: set[str] = set()
+    ended: set[str] = set()
     most = after = 0
     while True:
         page = await past(bus, ["admit.workload.*.ns.*"], after=after)
@@ -58,10 +60,11 @@ async def most_ever_reserved(bus: Bus) -> int:
             return most
         for one in page:
             what, name = one.subject.split(".")[2], one.subject.split(".")[4]
-            if what == "quota_reserved":
+            if what == "quota_reserved" and name not in ended:
                 holding.add(name)
             elif what == "finished":
                 holding.discard(name)
+                ended.add(name)
             most = max(most, len(holding))
         after = page[-1].sequence
 
