@@ -35,12 +35,12 @@ SHOWN: Final = frozenset(
 )
 """What of the log is told; the rest is one `admit events` away."""
 COLORS: Final = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}
-STEP: Final = """
+JOB: Final = """
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: %s
-  labels: {kueue.x-k8s.io/queue-name: research}
+  name: {name}
+  labels: {{kueue.x-k8s.io/queue-name: {queue}}}
 spec:
   template:
     spec:
@@ -48,43 +48,23 @@ spec:
       containers:
         - name: main
           image: busybox
-          command: [sh, -c, "echo computing; sleep 2.5; echo done"]
-          resources: {requests: {cpu: "2", memory: 256Mi}}
-"""
-SWEEP: Final = """
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: %s
-  labels: {kueue.x-k8s.io/queue-name: sweeps}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - name: main
-          image: busybox
-          command: [sh, -c, "echo sweeping; sleep 0.5; echo done"]
-          resources: {requests: {cpu: "1", memory: 256Mi}}
+          command: [sh, -c, "echo {word}; sleep {seconds}; echo done"]
+          resources: {{requests: {{cpu: "{cpu}", memory: 256Mi}}}}
 """
 BORROWING_SECONDS: Final = 15.0
 """Two steps at once are more than research has of its own."""
-AUDIT: Final = """
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: audit
-  labels: {kueue.x-k8s.io/queue-name: production}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - name: main
-          image: busybox
-          command: [sh, -c, "echo auditing; sleep 1; echo done"]
-          resources: {requests: {cpu: "3", memory: 256Mi}}
-"""
+
+
+def _step(name: str) -> str:
+    return JOB.format(name=name, queue="research", word="computing", seconds=2.5, cpu=2)
+
+
+def _sweep(name: str) -> str:
+    return JOB.format(name=name, queue="sweeps", word="sweeping", seconds=0.5, cpu=1)
+
+
+def _audit() -> str:
+    return JOB.format(name="audit", queue="production", word="auditing", seconds=1, cpu=3)
 
 
 class Demo:
@@ -126,7 +106,7 @@ class Demo:
         names = [f"step-{number}" for number in range(1, JOBS + 1)]
         self.tally.expect(*names)
         # All in one call, so that they come at once however slow the machine is.
-        await self.admit("submit", "-f", "-", text="---".join(STEP % name for name in names))
+        await self.admit("submit", "-f", "-", text="---".join(map(_step, names)))
         if names[-1] in self.tally.open:
             heading("Why does the last one wait?")
             await self.admit("explain", "workload", names[-1], fails=True)
@@ -144,7 +124,7 @@ class Demo:
         await self.admit("apply", "-f", str(check / "manifests.yaml"))
         names = ("sweep-1", "sweep-2")
         self.tally.expect(*names)
-        await self.admit("submit", "-f", "-", text="---".join(SWEEP % name for name in names))
+        await self.admit("submit", "-f", "-", text="---".join(map(_sweep, names)))
 
     async def _reclaim(self, names: list[str]) -> None:
         """Production takes back what research borrows, while it does."""
@@ -155,7 +135,7 @@ class Demo:
                     self.changed.clear()
         heading("Production wants its quota back: a borrower is stopped, and runs again later")
         self.tally.expect("audit")
-        await self.admit("submit", "-f", "-", text=AUDIT)
+        await self.admit("submit", "-f", "-", text=_audit())
 
     async def close(self) -> None:
         """What a user would look at afterwards."""
