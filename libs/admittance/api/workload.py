@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.meta import ObjectMeta, Strict
+from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
 from admittance.api.words import Role
 
@@ -40,8 +40,10 @@ class AdmissionConstraints(Strict, frozen=True, kw_only=True):
 
 
 class WorkloadSpec(Strict, frozen=True, kw_only=True):
-    """``role``: regular, parent or variant (KEP-8691). ``completions`` of a pod set's job stand in
-    the annotation `COMPLETIONS` of its template."""
+    """``role``: regular, parent or variant (KEP-8691). ``variant``: of a variant, which of its
+    parent's it is: a flavor, or the name of an explicit variant; ``sibling_index``: its place among
+    them, 0 the best. ``completions`` of a pod set's job stand in the annotation `COMPLETIONS` of
+    its template."""
 
     pod_sets: tuple[PodSet, ...] = ()
     queue_name: str = ""
@@ -52,6 +54,8 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     preemption_gates: tuple[NamedGate, ...] = ()
     admission_constraints: AdmissionConstraints | None = None
     role: Role = "regular"
+    variant: str = ""
+    sibling_index: int | None = None
 
 
 class Workload(Strict, frozen=True, kw_only=True):
@@ -109,6 +113,25 @@ class GatePosition(Kept, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
+class VariantRow(Kept, frozen=True, kw_only=True):
+    """One row of a parent's ``status.variants``, the best first. ``variant``: a flavor, or the name
+    of an explicit variant. ``why``: why it is active, or not (`admittance.family.policy.Why`)."""
+
+    name: str
+    variant: str
+    resource_flavors: tuple[str, ...] = ()
+    active: bool = msgspec.field(default_factory=lambda: True)
+    why: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class GateHolder(Kept, frozen=True, kw_only=True):
+    """The variant whose gate on preemption was opened last in its family, and when."""
+
+    holder: str
+    since: datetime
+
+
 class PreemptionCount(Kept, frozen=True, kw_only=True):
     """How often ``by`` (``namespace/name``) has taken the workload's quota, ``last`` when, and what
     the decision had ``seen``: the newest revision of the bucket."""
@@ -157,6 +180,12 @@ PRIORITY_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
 ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
 """Annotation: flavors that may be assigned, separated by commas; Kueue's spelling of
 ``admissionConstraints.allowedResourceFlavors``."""
+
+PARENT_VARIANT = "kueue.x-k8s.io/parent-variant"
+"""Annotation of a parent, for display: "true"."""
+
+FAMILY_GATE = "kueue.x-k8s.io/concurrent-admission"
+"""The preemption gate of every variant: one sibling at a time may preempt."""
 
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""

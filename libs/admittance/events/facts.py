@@ -39,7 +39,10 @@ class Activated(Fact, frozen=True, kw_only=True):
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned off: never admit, evict if running."""
+    """``spec.active`` is turned off: never admit, evict if running. ``reason``: of a variant, why
+    policy wants it so (`admittance.family.policy.Why`); "": a user does."""
+
+    reason: str = ""
 
 
 class Held(Fact, frozen=True, kw_only=True):
@@ -58,6 +61,17 @@ class Reprioritized(Fact, frozen=True, kw_only=True):
 
 class Deleted(Fact, frozen=True, kw_only=True):
     """The workload is to disappear, once its job has stopped."""
+
+
+# What the variant-controller says, beside what users may say. ----------------------------
+
+
+class Ungated(Fact, frozen=True, kw_only=True):
+    """The variant may preempt from now on: its gate is opened, and none of its siblings'."""
+
+
+class Aggregated(Fact, frozen=True, kw_only=True):
+    """What the parent tells of its variants is to be brought up to date."""
 
 
 # What runners say. ----------------------------------------------------------------------
@@ -129,6 +143,8 @@ class Assigned(Decision, frozen=True, kw_only=True):
     ``pending_preemption``: who still has to go before it can be admitted.
     ``local_usage``: what its LocalQueue was compared by, where the one that used least goes first;
     None: elsewhere, and where it has no weight.
+    ``migrates_from``: the admitted sibling of a variant without checks, as of its revision. Its job
+    has to stop first: until then the quota is promised, not booked.
     """
 
     admission: Admission
@@ -139,6 +155,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     preempts: tuple[HandedOn, ...] = ()
     pending_preemption: PendingPreemption | None = None
     local_usage: float | None = None
+    migrates_from: HandedOn | None = None
 
 
 class Refused(Decision, frozen=True, kw_only=True):

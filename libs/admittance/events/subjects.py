@@ -28,6 +28,8 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "released": facts.Released,
     "reprioritized": facts.Reprioritized,
     "deleted": facts.Deleted,
+    "ungated": facts.Ungated,
+    "aggregated": facts.Aggregated,
     "started": facts.Started,
     "pods_ready": facts.PodsReady,
     "pods_not_ready": facts.PodsNotReady,

@@ -9,6 +9,9 @@ CONTROLLER: Final = "service-workload-controller"
 RETRY_TIMER: Final = "service-retry-timer"
 """So is the retry-timer: one hand on the stream of timers."""
 
+VARIANT_CONTROLLER: Final = "service-variant-controller"
+"""And the variant-controller, so that nobody argues about a family."""
+
 
 def cohort_domain(root: str) -> str:
     """The domain of a cohort tree, by its root."""

@@ -6,19 +6,22 @@ needs a part of it decodes that part: `head`.
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
 
 import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import (
+    AdmissionConstraints,
     CheckState,
+    GateHolder,
     GatePosition,
     Kept,
     PreemptionCount,
     ReclaimablePod,
     RequeueState,
     SchedulingStats,
+    VariantRow,
 )
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
@@ -47,6 +50,14 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
     ``evicted_revision`` are the facts' revisions that a runner names. ``preempted_by``: who took
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
+
+    Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one
+    that is admitted, also while its job still stops, "" is none; ``migrating_to``: the better one
+    that takes over once the job has stopped; ``family_start``: when the family began, or was reset
+    (None: when the parent was created); ``first_admitted_at``: since then; ``next_change_at``: when
+    time alone changes who may try; ``preemption_gate``: whose gate was opened last.
+    Of a variant: ``stopped_by``: why policy never turns it on (`admittance.family.policy.STOPPED`);
+    ``promised``: the quota that is kept for it until its sibling's job has stopped.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -63,7 +74,15 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     pending_preemption: PendingPreemption | None = None
     preempted_by: PreemptedBy | None = None
     preemptions: tuple[PreemptionCount, ...] = ()
-    variants: tuple[Any, ...] = ()
+    variants: tuple[VariantRow, ...] = ()
+    admitted_variant: str = ""
+    migrating_to: str = ""
+    family_start: datetime | None = None
+    first_admitted_at: datetime | None = None
+    next_change_at: datetime | None = None
+    preemption_gate: GateHolder | None = None
+    stopped_by: str = ""
+    promised: Admission | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0
     log: LogPosition = LogPosition()
@@ -88,6 +107,9 @@ class SpecHead(Kept, frozen=True, kw_only=True):
     active: bool = True
     maximum_execution_time_seconds: int | None = None
     role: str = "regular"
+    variant: str = ""
+    sibling_index: int | None = None
+    admission_constraints: AdmissionConstraints | None = None
 
 
 _stored = msgspec.json.Decoder(StoredWorkload)

@@ -1,0 +1,1 @@
+"""Parents and variants as stored workloads. What policy wants of them: `admittance.family`."""
