@@ -87,6 +87,25 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     barriers: tuple[Protection, ...] = ()
 
 
+class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
+
+    ``active`` and ``why`` (`admittance.family.policy.Why`): what policy wants of it now.
+    ``admitted``: the parent's admission is its. ``gate``: Open or Closed; only behind an open one
+    may it preempt. ``set_aside``: why it is not tried although it is active, a sentence: a better
+    sibling goes first, the family's job still stops. ``explained``: as of any workload.
+    """
+
+    name: str
+    variant: str
+    active: bool = True
+    why: str = ""
+    admitted: bool = False
+    gate: str = ""
+    set_aside: str = ""
+    explained: ExplainReply
+
+
 class ExplainReply(Reply, frozen=True, kw_only=True):
     """``position`` counts from 1 within the ClusterQueue; 0: it is not queued.
 
@@ -94,6 +113,8 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     ``outlook``: what the next cycle would say of it. ``holders`` are the names in ``held_by``.
     ``waits_for``: who was told to go for it. ``preempted_by``: who took its quota. ``checks``:
     what its reservation waits for. ``unblocked_by`` are sentences: what would let it go on.
+    ``variants``: of a parent, the best first; it has no flavors of its own then. ``parent``: of a
+    variant, whose it is.
     """
 
     phase: str = ""
@@ -118,6 +139,8 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     preempted_by: PreemptedBy | None = None
     checks: tuple[OpenCheck, ...] = ()
     unblocked_by: tuple[str, ...] = ()
+    variants: tuple[VariantVerdict, ...] = ()
+    parent: str = ""
     seen: int = 0
 
 
