@@ -1,0 +1,50 @@
+"""The samples of concurrent admission are accepted without a word, and complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.api.job import Job
+from admittance.api.manifest import read
+from admittance.api.queues import ClusterQueue
+from admittance.api.workload import QUEUE_LABEL, Workload
+from admittance.family.rules import rules_of
+
+FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"
+STORIES = sorted(FAMILIES.glob("story-*.yaml"))
+
+
+def test_every_story_has_its_example() -> None:
+    assert [one.stem for one in STORIES] == [f"story-{number}" for number in range(1, 8)]
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_a_story_brings_all_that_it_needs(path: Path) -> None:
+    documents = read(path.read_text(), path.name)
+    assert all(document.warnings == () for document in documents)
+    manifests = [document.manifest for document in documents]
+    names = {(one.kind, one.metadata.name) for one in manifests}
+    [queue] = [one for one in manifests if isinstance(one, ClusterQueue)]
+    assert queue.metadata.name == path.stem
+    offered = [flavor for group in queue.spec.resource_groups for flavor in group.flavors]
+    assert {name for kind, name in names if kind == "ResourceFlavor"} == {f.name for f in offered}
+    checks = {check for flavor in offered for check in flavor.admission_checks}
+    assert {name for kind, name in names if kind == "AdmissionCheck"} == checks
+    rules = rules_of(queue.spec)
+    assert rules is not None
+    jobs = [one for one in manifests if isinstance(one, Workload | Job)]
+    assert jobs
+    assert jobs[-1].metadata.name == path.stem.replace("story", "train")
+    for one in jobs:
+        queue_name = (
+            one.spec.queue_name
+            if isinstance(one, Workload)
+            else one.metadata.labels.get(QUEUE_LABEL)
+        )
+        assert ("LocalQueue", queue_name) in names
+        if isinstance(one, Workload) and one.spec.admission_constraints is not None:
+            # Somebody else's, who is in the way of just one variant.
+            allowed = frozenset(one.spec.admission_constraints.allowed_resource_flavors or ())
+            assert len(rules.tags_within(allowed)) == 1
