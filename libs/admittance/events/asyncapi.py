@@ -18,6 +18,8 @@ from admittance.events import applying, checkpoints, facts, requests, system, wh
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     ALIVE_CHECK,
+    ALIVE_PROVISIONING,
+    ASKED,
     BARRIER,
     CHECK_FACTS,
     CHECKPOINT_MADE,
@@ -26,6 +28,7 @@ from admittance.events.subjects import (
     EPOCH,
     FENCED,
     OUTPUTS,
+    PROVISIONING_FACTS,
     TIMER_DUE,
     WORKLOAD_FACTS,
 )
@@ -37,6 +40,7 @@ PARAMETERS: Final = {
     "namespace": "Namespace of the workload, escaped into one token.",
     "name": "Name of the object, escaped into one token.",
     "controller": "Name of the check controller, escaped into one token.",
+    "class": "Name of the provisioning class, escaped into one token.",
     "domain": "A cohort tree or a ClusterQueue without cohort, escaped into one token.",
     "kind": "Kind of the object or of the timer, escaped into one token.",
     "id": "Name of the checkpoint.",
@@ -92,8 +96,30 @@ def channels() -> list[Channel]:
         for key, struct in CHECK_FACTS.items()
     ]
     found += [
+        Channel(
+            f"provisioning.{key}",
+            f"admit.provisioning.{key}.{{class}}.{tail}",
+            struct,
+            "send" if key in ASKED else "receive",
+        )
+        for key, struct in PROVISIONING_FACTS.items()
+    ]
+    found += [
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),
         Channel("alive.check", f"{ALIVE_CHECK}{{controller}}", system.CheckAlive, "receive"),
+        Channel(
+            "alive.provisioning",
+            f"{ALIVE_PROVISIONING}{{class}}",
+            system.ProviderAlive,
+            "receive",
+        ),
+        Channel(
+            "api.provider",
+            "admit.api.provider.{class}",
+            requests.ProviderQuery,
+            "send",
+            requests.ProviderReply,
+        ),
         Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
         Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
         Channel("checkpoint.commits", COMMITS, checkpoints.Commits, "send"),

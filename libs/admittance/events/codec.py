@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.events import facts
+from admittance.events import facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.names import BadToken
 from admittance.events.subjects import address_of
@@ -65,6 +65,12 @@ def decode(subject: str, data: bytes) -> Fact:
                 raise Undecodable(
                     f"payload says controller {fact.controller}, subject says {detail}"
                 )
+        case provisioning.ProvisioningFact(provisioning_class=""):
+            return msgspec.structs.replace(fact, provisioning_class=detail)
+        case provisioning.ProvisioningFact() if fact.provisioning_class != detail:
+            raise Undecodable(
+                f"payload says class {fact.provisioning_class}, subject says {detail}"
+            )
         case facts.TimerDue() if fact.kind != detail:
             raise Undecodable(f"payload says timer {fact.kind}, subject says {detail}")
     return fact

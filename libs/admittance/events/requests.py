@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.events.shapes import ConsumedUsage, PreemptedBy, Shortfall
+from admittance.events.shapes import ConsumedUsage, PodSetUpdate, PreemptedBy, Shortfall
 from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook, Protection, Room
 
 
@@ -320,6 +320,32 @@ class TimersReply(Reply, frozen=True, kw_only=True):
     mended: int = 0
     again: int = 0
     compared: datetime | None = None
+
+
+# Providers of capacity answer this. --------------------------------------------------------
+
+
+class ProviderQuery(Request, frozen=True, kw_only=True):
+    """``admit.api.provider.<class>``: what became of a request. Asked after a restart, and when
+    heartbeats stopped."""
+
+    id: str
+
+
+class ProviderReply(Reply, frozen=True, kw_only=True):
+    """The last status. ``status``: accepted, provisioned, failed, booking_expired or
+    capacity_revoked, the words of the subjects; "": none was said yet; cancelled: it was taken
+    back. ``known`` False: nobody here has heard of it. The rest as the status said it."""
+
+    id: str = ""
+    known: bool = True
+    status: str = ""
+    message: str = ""
+    details: dict[str, str] = msgspec.field(default_factory=dict)
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    seq: int | None = None
+    retryable: bool = True
+    retry_after: int | None = None
 
 
 # Every service answers. -----------------------------------------------------------------

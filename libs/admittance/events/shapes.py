@@ -64,6 +64,16 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
     template: msgspec.Raw = msgspec.field(default_factory=null)
 
 
+class PodSetToProvision(Shape, frozen=True, kw_only=True):
+    """Pods that capacity is asked for. ``names``: the pod sets that are asked for together, the
+    first of them is ``name``. ``template``: the pod template with what its flavors add."""
+
+    name: str
+    count: int
+    names: tuple[str, ...] = ()
+    template: msgspec.Raw = msgspec.field(default_factory=null)
+
+
 class Shortfall(Shape, frozen=True, kw_only=True):
     """What is lacking of one resource in one flavor, in accounting units: cpu in thousandths,
     everything else in whole units. ``limit`` names what stands in the way."""

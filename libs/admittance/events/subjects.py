@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from admittance.events import facts
+from admittance.events import facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain, token
 
@@ -58,6 +58,20 @@ CHECK_FACTS: Final[dict[str, type[Fact]]] = {
 }
 """``admit.check.<key>.<controller>.<ns>.<name>``."""
 
+PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
+    "requested": provisioning.ProvisioningRequested,
+    "cancelled": provisioning.ProvisioningCancelled,
+    "accepted": provisioning.Accepted,
+    "provisioned": provisioning.Provisioned,
+    "failed": provisioning.ProvisioningFailed,
+    "booking_expired": provisioning.BookingExpired,
+    "capacity_revoked": provisioning.CapacityRevoked,
+}
+"""``admit.provisioning.<key>.<class>.<ns>.<name>``."""
+
+ASKED: Final = frozenset({"requested", "cancelled"})
+"""Facts of provisioning that providers read; the others are what they say."""
+
 FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revoked", "preempted"})
 """Facts about workloads that only the owner of a domain may state."""
 
@@ -77,18 +91,23 @@ CHECKPOINT_MADE: Final = "admit.checkpoint.made."
 CHECKPOINT_PART: Final = "admit.checkpoint.part."
 TIMER_AT: Final = "admit.timer.at."
 TIMER_DUE: Final = "admit.timer.due."
+ALIVE_PROVISIONING: Final = "admit.alive.provisioning."
+"""``admit.alive.provisioning.<class>``: heartbeats of providers, not kept on the log."""
 ALIVE_CHECK: Final = "admit.alive.check."
 """``admit.alive.check.<controller>``: heartbeats, not kept on the log."""
 CHECK_DURABLE: Final = "check-"
+PROVIDER_DURABLE: Final = "provider-"
 
 _KEY_OF: Final = {cls: key for key, cls in WORKLOAD_FACTS.items()}
 _CHECK_KEY_OF: Final = {cls: key for key, cls in CHECK_FACTS.items()}
+_PROVISIONING_KEY_OF: Final = {cls: key for key, cls in PROVISIONING_FACTS.items()}
 
 
 class Address(NamedTuple):
     """What a subject says about its message: the fact's type and whose it is.
 
-    ``detail`` is the controller of a check and the kind of a timer, plain; else empty.
+    ``detail`` is the controller of a check, the class of a provider and the kind of a timer, plain;
+    else empty.
     """
 
     kind: type[Fact]
@@ -106,6 +125,9 @@ def subject_of(fact: Fact) -> str:
         return f"admit.workload.{key}.{tail}"
     if isinstance(fact, facts.CheckRequested | facts.CheckWithdrawn | facts.CheckReported):
         return f"admit.check.{_CHECK_KEY_OF[cls]}.{token(fact.controller)}.{tail}"
+    if isinstance(fact, provisioning.ProvisioningFact):
+        where = token(fact.provisioning_class)
+        return f"admit.provisioning.{_PROVISIONING_KEY_OF[type(fact)]}.{where}.{tail}"
     if isinstance(fact, facts.TimerDue):
         return f"{TIMER_DUE}{token(fact.kind)}.{tail}"
     raise TypeError(f"{cls.__name__} has no subject")
@@ -119,6 +141,8 @@ def address_of(subject: str) -> Address:
             return Address(WORKLOAD_FACTS[key], "", plain(ns), plain(name))
         case ["admit", "check", key, controller, ns, name] if key in CHECK_FACTS:
             return Address(CHECK_FACTS[key], plain(controller), plain(ns), plain(name))
+        case ["admit", "provisioning", key, where, ns, name] if key in PROVISIONING_FACTS:
+            return Address(PROVISIONING_FACTS[key], plain(where), plain(ns), plain(name))
         case ["admit", "timer", "due", kind, ns, name]:
             return Address(facts.TimerDue, plain(kind), plain(ns), plain(name))
     raise BadToken(f"no fact travels on {subject!r}")
@@ -133,6 +157,17 @@ def check_filters(controller: str) -> list[str]:
     """What that durable reads: what the controller is asked, and what is taken back."""
     escaped = token(controller)
     return [f"admit.check.requested.{escaped}.*.*", f"admit.check.withdrawn.{escaped}.*.*"]
+
+
+def provider_durable(provisioning_class: str) -> str:
+    """The durable consumer of the log through which requests reach the provider of that class."""
+    return f"{PROVIDER_DURABLE}{token(provisioning_class)}"
+
+
+def provider_filters(provisioning_class: str) -> list[str]:
+    """What that durable reads: what is asked for, and what is taken back."""
+    escaped = token(provisioning_class)
+    return [f"admit.provisioning.{one}.{escaped}.*.*" for one in sorted(ASKED)]
 
 
 # Keys of the bucket. --------------------------------------------------------------------

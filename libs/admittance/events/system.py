@@ -84,6 +84,22 @@ class CheckAlive(Message, frozen=True, kw_only=True):
     checks: dict[str, CheckActive] = msgspec.field(default_factory=dict)
 
 
+class ProviderAlive(Message, frozen=True, kw_only=True):
+    """``admit.alive.provisioning.<class>``, every 10 s: somebody provides capacity of that class.
+    Nothing of it is required; an empty message is a heartbeat, too.
+
+    ``parameters``: those that it understands; none named: whatever it is given.
+    """
+
+    time: datetime | None = None
+    instance: str = ""
+    program: str = ""
+    active: bool = True
+    reason: str = ""
+    message: str = ""
+    parameters: tuple[str, ...] = ()
+
+
 class DeadLetter(Message, frozen=True, kw_only=True):
     """``admit.deadletter.<service>``: a message that nobody could use, and why.
 

@@ -1,0 +1,93 @@
+"""What the state of a request means for its check. LIFECYCLE 5.2, evaluated top down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.events.shapes import PodSetUpdate
+from admittance.provisioning.records import Record, State
+from admittance.provisioning.strategy import delay_seconds, is_last
+
+NOT_NEEDED: Final = "the provisioning request is not needed"
+NOT_ACTIVE: Final = "the check is not active"
+CONSUME: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
+CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
+
+
+class Answer(NamedTuple):
+    """What the check says. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds, of a
+    Retry. ``missing``: details that a selector wanted and the provider did not tell."""
+
+    state: str
+    message: str = ""
+    after: int | None = None
+    updates: tuple[PodSetUpdate, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def answer(
+    record: Record, config: ProvisioningRequestConfigSpec, *, admitted: bool
+) -> Answer | None:
+    """What is to be said of a request as it is now; None: nothing, it stays as it was said.
+
+    ``admitted``: the check was Ready once in this cycle, so that only a revocation counts.
+    """
+    status = record.status
+    strategy = config.retry_strategy
+    if status.state is State.CAPACITY_REVOKED:
+        return Answer("Rejected", status.message or "The capacity was revoked")
+    if admitted:
+        return None
+    if status.state in (State.FAILED, State.BOOKING_EXPIRED):
+        attempt = record.spec.attempt
+        text = status.message or f"the request ended as {status.state}"
+        if is_last(attempt, strategy) or not status.retryable:
+            return Answer("Rejected", text)
+        after = status.retry_after
+        if after is None:
+            after = delay_seconds(attempt, strategy)
+        return Answer("Retry", f"Retrying after failure: {text}", after)
+    if status.state is State.PROVISIONED:
+        updates, missing = updates_of(record, config)
+        return Answer("Ready", status.message, updates=updates, missing=missing)
+    if status.state is State.ACCEPTED:
+        return Answer("Pending", status.message)
+    return Answer("Pending", "")
+
+
+def updates_of(
+    record: Record, config: ProvisioningRequestConfigSpec
+) -> tuple[tuple[PodSetUpdate, ...], tuple[str, ...]]:
+    """What the pods get once their capacity is there: one update for every pod set that took part,
+    merged or not; and the details that were not told, which are left out."""
+    details = record.status.details
+    selector: dict[str, str] = {}
+    missing: list[str] = []
+    wanted = config.pod_set_updates.node_selector if config.pod_set_updates is not None else ()
+    for one in wanted:
+        value = details.get(one.value_from_provisioning_class_detail)
+        if value is None:
+            missing.append(one.value_from_provisioning_class_detail)
+        else:
+            selector[one.key] = value
+    annotations = {CONSUME: record.metadata.name, CLASS: record.spec.provisioning_class_name}
+    theirs = {one.name: one for one in record.status.pod_set_updates}
+    found: list[PodSetUpdate] = []
+    for name in _names(record):
+        more = theirs.get(name) or PodSetUpdate(name=name)
+        found.append(
+            PodSetUpdate(
+                name=name,
+                labels=more.labels,
+                annotations={**more.annotations, **annotations},
+                node_selector={**more.node_selector, **selector},
+                tolerations=more.tolerations,
+            )
+        )
+    return tuple(found), tuple(missing)
+
+
+def _names(record: Record) -> Sequence[str]:
+    return [name for group in record.spec.pod_sets for name in (group.names or (group.name,))]

@@ -1,0 +1,143 @@
+"""A request as it is kept: what was asked, of whom, and what was answered so far. LIFECYCLE 5.3.
+
+It is written before it is asked, so that whatever crashes in between is found and finished.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import Kept
+from admittance.events import provisioning as facts
+from admittance.events.shapes import PodSetToProvision, PodSetUpdate
+
+DETAILS_MAX: Final = 64
+"""Details of a class that a provider may tell."""
+MESSAGE_MAX: Final = 32_768
+
+
+class State(StrEnum):
+    """Where a request stands."""
+
+    REQUESTED = "Requested"
+    ACCEPTED = "Accepted"
+    PROVISIONED = "Provisioned"
+    FAILED = "Failed"
+    BOOKING_EXPIRED = "BookingExpired"
+    CAPACITY_REVOKED = "CapacityRevoked"
+
+
+class RecordSpec(Kept, frozen=True, kw_only=True):
+    """What is asked, never changed. ``id``: `names.request_id`. ``deadline``: by when it has to be
+    answered; None: whenever."""
+
+    id: str
+    workload: str
+    uid: str
+    check: str
+    cycle: int
+    attempt: int
+    provisioning_class_name: str
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
+    pod_sets: tuple[PodSetToProvision, ...] = ()
+    deadline: datetime | None = None
+
+
+class RecordStatus(Kept, frozen=True, kw_only=True):
+    """``seq``: the newest that the provider gave one of its answers; 0: it gives none.
+    ``cancelled``: why it was taken back; "": it was not. ``said``: the state that the check was
+    last told in, with the state of the request then."""
+
+    state: State = State.REQUESTED
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    details: dict[str, str] = msgspec.field(default_factory=dict)
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    retryable: bool = True
+    retry_after: int | None = None
+    seq: int = 0
+    cancelled: str = ""
+    said: str = ""
+
+
+class Record(Kept, frozen=True, kw_only=True):
+    """``provisioningrequest.<ns>.<name>`` of the bucket."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta = ObjectMeta()
+    spec: RecordSpec
+    status: RecordStatus = RecordStatus()
+
+
+_STATES: Final[dict[type[facts.ProvisioningStatus], State]] = {
+    facts.Accepted: State.ACCEPTED,
+    facts.Provisioned: State.PROVISIONED,
+    facts.ProvisioningFailed: State.FAILED,
+    facts.BookingExpired: State.BOOKING_EXPIRED,
+    facts.CapacityRevoked: State.CAPACITY_REVOKED,
+}
+_AFTER: Final[dict[State, frozenset[State]]] = {
+    State.REQUESTED: frozenset(State) - {State.REQUESTED},
+    State.ACCEPTED: frozenset(State) - {State.REQUESTED},
+    State.PROVISIONED: frozenset({State.BOOKING_EXPIRED, State.CAPACITY_REVOKED, State.FAILED}),
+    State.BOOKING_EXPIRED: frozenset({State.CAPACITY_REVOKED}),
+    State.FAILED: frozenset(),
+    State.CAPACITY_REVOKED: frozenset(),
+}
+"""Which answer may follow which. A provider that says Accepted after Provisioned is late."""
+
+
+class Taken(NamedTuple):
+    """What became of an answer: the record, and why it changed nothing ("": it did)."""
+
+    record: Record
+    ignored: str = ""
+
+
+def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken:
+    """The record once the provider has said this."""
+    status = record.status
+    if fact.id != record.spec.id:
+        return Taken(record, f"it is about {fact.id}")
+    if status.cancelled:
+        return Taken(record, f"the request was taken back: {status.cancelled}")
+    if fact.seq is not None and fact.seq <= status.seq:
+        return Taken(record, f"its seq {fact.seq} is not above {status.seq}")
+    state = _STATES[type(fact)]
+    if state is not status.state and state not in _AFTER[status.state]:
+        return Taken(record, f"the request is {status.state} already")
+    if state is status.state and state is not State.ACCEPTED:
+        return Taken(record, "said before")
+    if len(fact.details) > DETAILS_MAX:
+        return Taken(record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed")
+    message = fact.message[:MESSAGE_MAX]
+    failed = fact if isinstance(fact, facts.ProvisioningFailed) else None
+    new = replace(
+        status,
+        state=state,
+        message=message,
+        conditions=_with(status.conditions, state, message, now),
+        details=fact.details or status.details,
+        pod_set_updates=fact.pod_set_updates or status.pod_set_updates,
+        retryable=failed.retryable if failed is not None else True,
+        retry_after=failed.retry_after if failed is not None else None,
+        seq=fact.seq if fact.seq is not None else status.seq,
+    )
+    return Taken(replace(record, status=new))
+
+
+def _with(
+    conditions: tuple[Condition, ...], state: State, message: str, now: datetime
+) -> tuple[Condition, ...]:
+    rest = tuple(one for one in conditions if one.type != state)
+    new = Condition(
+        type=str(state), status="True", reason=str(state), message=message, last_transition_time=now
+    )
+    return (*rest, new)
