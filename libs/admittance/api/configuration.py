@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.meta import Strict
+from admittance.api.validate_concurrent import VARIANTS_MAX
 
 API_VERSIONS: Final = ("config.kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta1")
 FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
@@ -54,6 +55,13 @@ class WaitForPodsReady(Strict, frozen=True, kw_only=True):
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
 
 
+class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
+    """Ours. ``maxFlavors``: a ClusterQueue may have so many flavors, each of which is a variant of
+    every workload, where it names no explicit variants; 1 to 64."""
+
+    max_flavors: int = VARIANTS_MAX
+
+
 class Transformation(Strict, frozen=True, kw_only=True):
     """``strategy``: Retain (default) or Replace. ``outputs``: for one unit of the input."""
 
@@ -93,6 +101,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     fair_sharing: FairSharing | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     wait_for_pods_ready: WaitForPodsReady | None = None
+    concurrent_admission: ConcurrentAdmission = ConcurrentAdmission()
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)

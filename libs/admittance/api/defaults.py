@@ -21,7 +21,7 @@ def flavors_of_annotation(metadata: ObjectMeta) -> tuple[str, ...] | None:
     written = metadata.annotations.get(ALLOWED_FLAVORS)
     if written is None:
         return None
-    return tuple(name.strip() for name in written.split(",") if name.strip())
+    return tuple(dict.fromkeys(name.strip() for name in written.split(",") if name.strip()))
 
 
 def _workload(given: Workload) -> Workload:

@@ -17,6 +17,7 @@ from admittance.api.problems import (
     ManifestError,
     Problem,
 )
+from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.yaml_text import SIZE_MAX, Parsed, Plain, parse, resolve
 
 
@@ -34,17 +35,24 @@ class Document(NamedTuple):
         return encode(self.manifest)
 
 
-def read(text: str | bytes, source: str, *, namespace: str = "default") -> list[Document]:
+def read(
+    text: str | bytes,
+    source: str,
+    *,
+    namespace: str = "default",
+    flavors_max: int = VARIANTS_MAX,
+) -> list[Document]:
     """The objects of a text, YAML or JSON, all of them valid. Raises one ManifestError for all.
 
     Empty documents are skipped and a ``v1`` List is unrolled; two documents about one object are
-    refused.
+    refused. ``flavors_max``: see `admittance.api.validate.validate`.
     """
     errors: list[ManifestError] = []
     documents: list[Document] = []
     for place, value in _objects(parsed(text, source)):
         try:
-            manifest, warnings = Reading(source, place).validated(value, namespace)
+            reading = Reading(source, place)
+            manifest, warnings = reading.validated(value, namespace, flavors_max=flavors_max)
         except ManifestError as error:
             errors.append(error)
         else:

@@ -22,6 +22,7 @@ from admittance.api.problems import (
 )
 from admittance.api.upgrade import upgrade
 from admittance.api.validate import validate
+from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.workload import Workload
 from admittance.api.yaml_text import resolve
 
@@ -120,17 +121,18 @@ def accept(
     source: str = "",
     document: str = "",
     priority_of: Callable[[str], int | None] | None = None,
+    flavors_max: int = VARIANTS_MAX,
 ) -> Accepted:
     """One object as it may be stored: decoded, with defaults, valid. Raises ManifestError.
 
     ``priority_of`` answers the value of a WorkloadPriorityClass, which a workload that names one
-    gets before it is validated.
+    gets before it is validated. ``flavors_max``: see `validate`.
     """
     accepted = decode_object(raw, namespace=namespace, source=source, document=document)
     if priority_of is not None and isinstance(accepted.manifest, Workload):
         priced = resolve_priority(accepted.manifest, priority_of)
         accepted = accepted._replace(manifest=priced)
-    problems = validate(accepted.manifest)
+    problems = validate(accepted.manifest, flavors_max=flavors_max)
     if problems:
         value = raw if isinstance(raw, Mapping) else _any.decode(raw)
         raise ManifestError(
@@ -199,10 +201,10 @@ class Reading:
         except (*_BROKEN, OverflowError, TypeError) as error:
             raise self.error([Problem("", f"cannot be stored: {error}")]) from error
 
-    def validated(self, value: Any, namespace: str) -> Accepted:
+    def validated(self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX) -> Accepted:
         """value as a manifest that is valid, problems named as they were spelled."""
         accepted = self.decode(value, namespace)
-        problems = validate(accepted.manifest)
+        problems = validate(accepted.manifest, flavors_max=flavors_max)
         if problems:
             raise self.error(_as_written(problems, value, accepted.manifest))
         return accepted

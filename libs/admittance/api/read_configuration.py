@@ -21,6 +21,8 @@ from admittance.api.manifest import parsed
 from admittance.api.objects import Reading
 from admittance.api.problems import NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.quantity import BadQuantity, parse
+from admittance.api.validate_concurrent import FLAVORS_MAX
+from admittance.api.validate_meta import in_range
 
 STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
 
@@ -89,6 +91,8 @@ def _problems(of: Configuration) -> list[Problem]:
         ]
     if of.wait_for_pods_ready is not None:
         found += _waiting(of.wait_for_pods_ready)
+    most = of.concurrent_admission.max_flavors
+    found += in_range(most, "concurrentAdmission.maxFlavors", 1, FLAVORS_MAX)
     found += _resources(of.resources)
     kept = of.object_retention_policies.workloads
     for name, length in (

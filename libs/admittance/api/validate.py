@@ -22,6 +22,7 @@ from admittance.api.validate_checks import (
     check_priority_class,
     check_provisioning,
 )
+from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.validate_job import check_job
 from admittance.api.validate_meta import object_name
 from admittance.api.validate_queues import (
@@ -35,17 +36,17 @@ from admittance.api.validate_workload import check_workload, check_workload_upda
 from admittance.api.workload import Workload
 
 
-def validate(manifest: Manifest) -> list[Problem]:
+def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
     """Everything that is wrong with manifest by itself; empty when it may be stored.
 
     Whether what it names exists is asked elsewhere: a queue without its flavor is inactive, not
-    wrong.
+    wrong. ``flavors_max``: so many flavors may each be a variant, which a deployment may set.
     """
     match manifest:
         case Workload():
             return check_workload(manifest)
         case ClusterQueue():
-            return check_cluster_queue(manifest)
+            return check_cluster_queue(manifest, flavors_max)
         case LocalQueue():
             return check_local_queue(manifest)
         case Cohort():

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from admittance.api.queues import ClusterQueueSpec, ExplicitVariant, MigrationConstraints
 
 VARIANTS_MAX: Final = 16
+FLAVORS_MAX: Final = 64
+"""Flavors of a group. Each of them is a variant where none are explicit: a deployment may raise
+`VARIANTS_MAX` up to this for those."""
 _FIELD: Final = "spec.concurrentAdmission"
 
 
-def check_concurrent(spec: ClusterQueueSpec) -> list[Problem]:
-    """The field alone and with the rest of its queue; each broken "only" names both fields."""
+def check_concurrent(spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
+    """The field alone and with the rest of its queue; each broken "only" names both fields.
+    ``flavors_max``: so many may each be a variant."""
     given = spec.concurrent_admission
     if given is None:
         return []
@@ -30,16 +34,26 @@ def check_concurrent(spec: ClusterQueueSpec) -> list[Problem]:
             # A variant of one group's flavor could never hold what the other group counts.
             message = f"must be one group, not {groups}, for concurrentAdmission without "
             found.append(Problem("spec.resourceGroups", f"{message}explicitVariants"))
-        elif len(offered) > VARIANTS_MAX:
-            message = f"has {len(offered)} flavors, at most {VARIANTS_MAX} are allowed for "
-            message += "concurrentAdmission without explicitVariants"
-            found.append(Problem("spec.resourceGroups[0].flavors", message))
+        else:
+            found += check_flavors(spec, flavors_max)
     found += _migration(given.migration_constraints, explicit, offered)
     found += _variants(explicit, offered)
     if spec.queueing_strategy == "StrictFIFO":
         message = "must not be StrictFIFO together with concurrentAdmission"
         found.append(Problem("spec.queueingStrategy", message))
     return found
+
+
+def check_flavors(spec: ClusterQueueSpec, flavors_max: int) -> list[Problem]:
+    """So many flavors may each be a variant, where none are explicit."""
+    given = spec.concurrent_admission
+    if given is None or given.explicit_variants or not spec.resource_groups:
+        return []
+    offered = len(spec.resource_groups[0].flavors)
+    if offered <= flavors_max:
+        return []
+    message = f"has {offered} flavors, at most {flavors_max} are allowed for concurrentAdmission "
+    return [Problem("spec.resourceGroups[0].flavors", message + "without explicitVariants")]
 
 
 def _migration(

@@ -19,7 +19,7 @@ from admittance.api.queues import (
     LocalQueue,
     Preemption,
 )
-from admittance.api.validate_concurrent import check_concurrent
+from admittance.api.validate_concurrent import VARIANTS_MAX, check_concurrent
 from admittance.api.validate_groups import Owner, check_groups, quantity_of
 from admittance.api.validate_lists import check_lists
 from admittance.api.validate_meta import (
@@ -43,8 +43,9 @@ from admittance.api.words import (
 )
 
 
-def check_cluster_queue(queue: ClusterQueue) -> list[Problem]:
-    """Everything that is wrong with a ClusterQueue by itself."""
+def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
+    """Everything that is wrong with a ClusterQueue by itself. ``flavors_max``: see
+    `check_concurrent`."""
     found = _metadata(queue.metadata, "ClusterQueue")
     spec = queue.spec
     if spec.cohort_name:
@@ -62,7 +63,7 @@ def check_cluster_queue(queue: ClusterQueue) -> list[Problem]:
             spec.admission_scope.admission_mode, SCOPES, "spec.admissionScope.admissionMode"
         )
     found += check_lists(spec)
-    found += check_concurrent(spec)
+    found += check_concurrent(spec, flavors_max)
     found += one_of(spec.on_quota_cut, QUOTA_CUTS, "spec.onQuotaCut")
     return found
 

@@ -28,6 +28,8 @@ from admittance.api.workload import (
 
 POD_SETS_MAX: Final = 18
 GATES_MAX: Final = 8
+FLAVORS_ALLOWED_MAX: Final = 256
+"""As many as a ClusterQueue may offer in all its groups."""
 GATE_NAME_MAX: Final = 63
 CLASSES: Final = {
     "kueue.x-k8s.io": "WorkloadPriorityClass",
@@ -54,11 +56,32 @@ def check_workload(workload: Workload) -> list[Problem]:
     if spec.preemption_gates:
         found += _gates(spec)
     found += one_of(spec.role, ROLES, "spec.role")
+    found += _family(workload)
     if spec.admission_constraints is not None:
         found += _constraints(workload)
     if GATED_BY in workload.metadata.annotations:
         found += check_gated_by(workload.metadata.annotations[GATED_BY])
     return found
+
+
+def _family(workload: Workload) -> list[Problem]:
+    """What says of which family it is, and as what: only variants have that, and they all do."""
+    spec = workload.spec
+    owners = workload.metadata.owner_references
+    if spec.role == "variant":
+        found = in_range(spec.sibling_index, "spec.siblingIndex", 0)
+        if not spec.variant:
+            message = "must name a flavor or an explicit variant of the queue while role is variant"
+            found.append(Problem("spec.variant", message, REQUIRED))
+        else:
+            found += object_name(spec.variant, "spec.variant")
+        if not any(one.kind == "Workload" and one.uid for one in owners):
+            message = "must name the parent, a Workload with its uid, while spec.role is variant"
+            found.append(Problem("metadata.ownerReferences", message, REQUIRED))
+        return found
+    given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
+    message = f"must be left out while spec.role is {spec.role}: only variants have it"
+    return [Problem(f, message, FORBIDDEN) for f, value in given.items() if value is not None]
 
 
 def _several(pod_sets: tuple[PodSet, ...]) -> list[Problem]:
@@ -121,7 +144,9 @@ def _constraints(workload: Workload) -> list[Problem]:
     allowed = constraints.allowed_resource_flavors if constraints is not None else None
     if allowed is None:
         return []
-    found: list[Problem] = []
+    found = at_most(len(allowed), FLAVORS_ALLOWED_MAX, field, "flavors")
+    for i in repeated(allowed):
+        found.append(Problem(f"{field}[{i}]", f"{shown(allowed[i])} is there twice", DUPLICATE))
     for i, name in enumerate(allowed):
         found += object_name(name, f"{field}[{i}]")
     annotated = flavors_of_annotation(workload.metadata)

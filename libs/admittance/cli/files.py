@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from admittance.api.manifest import Document, ManifestError, duplicates, read
+from admittance.api.validate_concurrent import FLAVORS_MAX
 from admittance.cli.errors import BadInput
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -23,7 +24,8 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     problems: list[str] = []
     for source, text in texts(paths):
         try:
-            found += read(text, source, namespace=namespace)
+            # How many flavors may each be a variant is a setting, of which only the system knows.
+            found += read(text, source, namespace=namespace, flavors_max=FLAVORS_MAX)
         except ManifestError as error:
             problems += error.lines()
     # Within one file the reader has seen to it; here it is about several.

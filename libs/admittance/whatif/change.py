@@ -25,7 +25,7 @@ from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy
 from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import Kept, plan
-from admittance.workload_controller.proposals import Proposal, objections, proposal, users
+from admittance.workload_controller.proposals import Proposal, cautions, objections, proposal, users
 from admittance.workload_controller.statement import statement
 
 SUFFIX = "simulated"
@@ -111,7 +111,8 @@ def perform(copy: Copy, change: Change) -> list[Applied]:
 def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
     objects = copy.controller.objects
     planned = list(plan(objects, proposed.manifests, now=copy.now))
-    problems = objections(objects, planned)
+    limits = copy.controller.around.limits
+    problems = objections(objects, planned, limits)
     if problems:
         raise Wrong(*problems)
     written: list[Kept] = []
@@ -120,7 +121,7 @@ def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(Kept(one.object, one.value, revision))
-        yield replace(one.told, revision=0, warnings=warnings)
+        yield replace(one.told, revision=0, warnings=(*warnings, *cautions(one, limits)))
     # All of them are there before anything follows from one.
     for kept in written:
         said = statement(copy.controller, kept)

@@ -9,6 +9,7 @@ import msgspec
 
 from admittance.api.configuration import GATES, Configuration
 from admittance.api.durations import seconds
+from admittance.api.validate_concurrent import VARIANTS_MAX
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +32,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """``pods_ready`` None: pods may take as long as they like. ``drain``: after so long without a
     word from the runner an evicted job's quota is free all the same. ``check_delay``: the longest
     that a check may put a workload off. ``requeue_after``: the gate ACRequeueAfter; off, every
-    Retry is one without a delay."""
+    Retry is one without a delay. ``families``: the gate ConcurrentAdmission; off, every workload
+    is regular. ``flavors_max``: so many flavors of a ClusterQueue may each be a variant."""
 
     pods_ready: PodsReadyLimits | None = None
     drain: timedelta = timedelta(minutes=5)
     check_delay: timedelta = timedelta(days=7)
     requeue_after: bool = True
+    families: bool = True
+    flavors_max: int = VARIANTS_MAX
 
 
 def limits_of(
@@ -52,6 +56,8 @@ def limits_of(
         drain=timedelta(seconds=drain),
         check_delay=timedelta(seconds=check_delay),
         requeue_after=gates["ACRequeueAfter"],
+        families=gates["ConcurrentAdmission"],
+        flavors_max=configuration.concurrent_admission.max_flavors,
     )
 
 

@@ -25,7 +25,7 @@ from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
 from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import plan
-from admittance.workload_controller.proposals import objections, proposal, users
+from admittance.workload_controller.proposals import cautions, objections, proposal, users
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
@@ -88,7 +88,8 @@ class Endpoints:
                 self._active.alive.known(one)
                 for one in plan(objects, proposed.manifests, now=clock.now())
             ]
-            problems = objections(objects, planned)
+            limits = self._controller.around.limits
+            problems = objections(objects, planned, limits)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
@@ -97,8 +98,8 @@ class Endpoints:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
             results=tuple(
-                msgspec.structs.replace(told, warnings=proposed.warnings[number])
-                for number, told in enumerate(results)
+                msgspec.structs.replace(told, warnings=(*warnings, *cautions(one, limits)))
+                for told, warnings, one in zip(results, proposed.warnings, planned, strict=True)
             )
         )
 

@@ -16,7 +16,9 @@ from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.api.validate import validate_update
+from admittance.api.validate_concurrent import FLAVORS_MAX, check_flavors
 from admittance.api.workload import Workload
+from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.known import Workloads
 from admittance.workload_controller.objects import Objects, Planned, users_of
@@ -40,7 +42,9 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     found = Proposal([], [], [])
     for number, raw in numbered:
         try:
-            accepted = accept(raw, namespace=namespace, document=f"object {number}")
+            accepted = accept(
+                raw, namespace=namespace, document=f"object {number}", flavors_max=FLAVORS_MAX
+            )
         except ManifestError as error:
             found.problems.extend(error.lines())
             continue
@@ -54,8 +58,9 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     return found
 
 
-def objections(objects: Objects, planned: Iterable[Planned]) -> list[str]:
-    """What forbids to write what is planned over what is there, a line each."""
+def objections(objects: Objects, planned: Iterable[Planned], limits: Limits) -> list[str]:
+    """What forbids to write what is planned over what is there, or beyond the limits that are set,
+    a line each."""
     every = list(planned)
     named = {one.name: one.object for one in every if one.kind == "AdmissionCheck"}
 
@@ -63,11 +68,31 @@ def objections(objects: Objects, planned: Iterable[Planned]) -> list[str]:
         found = named.get(check) or objects.check(check)
         return None if found is None else str(found.spec.controller_name)
 
-    return [line for one in every for line in _objections(objects, one, controller_of)]
+    return [
+        line
+        for one in every
+        for line in _objections(objects, one, controller_of, limits.flavors_max)
+    ]
+
+
+def cautions(planned: Planned, limits: Limits) -> tuple[str, ...]:
+    """What somebody who applies it should know."""
+    said = planned.object
+    if not isinstance(said, ClusterQueue) or said.spec.concurrent_admission is None:
+        return ()
+    if limits.families:
+        return ()
+    return (
+        "spec.concurrentAdmission is kept and has no effect: "
+        "the gate ConcurrentAdmission is off, and every workload is regular",
+    )
 
 
 def _objections(
-    objects: Objects, planned: Planned, controller_of: Callable[[str], str | None]
+    objects: Objects,
+    planned: Planned,
+    controller_of: Callable[[str], str | None],
+    flavors_max: int,
 ) -> list[str]:
     length = len(planned.value or b"")
     if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
@@ -83,6 +108,10 @@ def _objections(
         told = {problem.message for problem in before}
         found = conflicts(planned.object.spec, controller_of)
         problems += [problem for problem in found if problem.message not in told]
+        if old is not None and check_flavors(old.object.spec, flavors_max):
+            # Taken in when more were allowed: it may stay so, or become less.
+            flavors_max = len(old.object.spec.resource_groups[0].flavors)
+        problems += check_flavors(planned.object.spec, flavors_max)
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 

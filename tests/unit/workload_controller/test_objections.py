@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from admittance.api.manifest import encode
+from admittance.workload.limits import Limits
 from admittance.workload_controller.objects import Kept, Objects, plan
-from admittance.workload_controller.proposals import objections, proposal
+from admittance.workload_controller.proposals import cautions, objections, proposal
 
 from builders import NOON
 
@@ -39,8 +40,10 @@ def a_queue(*checks: str, flavor: tuple[str, ...] = (), **spec: Any) -> dict[str
 class House:
     """Manifests, applied one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.objects = Objects()
+        self.limits = limits or Limits()
+        self.warnings: list[str] = []
         self._revision = 0
 
     def apply(self, *manifests: dict[str, Any]) -> list[str]:
@@ -49,7 +52,8 @@ class House:
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems
         planned = list(plan(self.objects, proposed.manifests, now=NOON))
-        found = objections(self.objects, planned)
+        found = objections(self.objects, planned, self.limits)
+        self.warnings = [line for one in planned for line in cautions(one, self.limits)]
         if not found:
             for one in planned:
                 if one.value is not None:
@@ -102,3 +106,62 @@ def test_the_controller_of_a_check_never_changes(house: House) -> None:
     house.apply(a_check("a"))
     (found,) = house.apply(a_check("a", "other"))
     assert found.startswith("AdmissionCheck a: spec.controllerName")
+
+
+def a_queue_of(flavors: int, *, families: bool = True) -> dict[str, Any]:
+    offered = [
+        {"name": f"f{number}", "resources": [{"name": "cpu", "nominalQuota": 1}]}
+        for number in range(flavors)
+    ]
+    policy = {"concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnly"}}}
+    queue = a_queue(**(policy if families else {}))
+    queue["spec"]["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": offered}]
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("most", "flavors", "taken"),
+    [
+        pytest.param(16, 16, True, id="sixteen flavors are sixteen variants"),
+        pytest.param(16, 17, False, id="seventeen are too many"),
+        pytest.param(32, 32, True, id="a deployment may allow thirty-two"),
+        pytest.param(32, 33, False, id="and then not one more"),
+        pytest.param(4, 5, False, id="or fewer"),
+    ],
+)
+def test_how_many_flavors_may_each_be_a_variant_is_a_setting(
+    most: int, flavors: int, taken: bool
+) -> None:
+    found = House(Limits(flavors_max=most)).apply(a_queue_of(flavors))
+    refusal = (
+        f"ClusterQueue cq: spec.resourceGroups[0].flavors: has {flavors} flavors, at most {most} "
+        "are allowed for concurrentAdmission without explicitVariants"
+    )
+    assert found == ([] if taken else [refusal])
+
+
+def test_a_queue_of_more_flavors_than_are_allowed_now_may_stay_and_become_less() -> None:
+    house = House(Limits(flavors_max=32))
+    assert house.apply(a_queue_of(20)) == []
+    house.limits = Limits()
+    assert house.apply({**a_queue_of(20), "metadata": {"name": "cq", "labels": {"a": "b"}}}) == []
+    assert "has 21 flavors, at most 20" in house.apply(a_queue_of(21))[0]
+    assert house.apply(a_queue_of(18)) == []
+    assert "at most 18" in house.apply(a_queue_of(20))[0]
+
+
+def test_a_queue_without_families_may_have_as_many_flavors_as_ever() -> None:
+    assert House().apply(a_queue_of(64, families=False)) == []
+
+
+def test_while_the_gate_is_off_the_policy_is_kept_with_a_warning() -> None:
+    house = House(Limits(families=False))
+    assert house.apply(a_queue_of(2)) == []
+    [warning] = house.warnings
+    assert warning.startswith("spec.concurrentAdmission is kept and has no effect")
+    assert "ConcurrentAdmission is off" in warning
+    assert house.apply(a_queue_of(2, families=False)) == []
+    assert house.warnings == []
+    house.limits = Limits()
+    assert house.apply(a_queue_of(2)) == []
+    assert house.warnings == []

@@ -1,0 +1,269 @@
+"""What a manifest may say of families of concurrent admission, beside `test_rules`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from admittance.api.manifest import ManifestError, accept, decode_object, read
+from admittance.api.problems import Problem
+from admittance.api.read_configuration import read_configuration
+from admittance.api.workload import Workload
+from admittance.workload.limits import Limits, differing, limits_from, limits_of
+
+V2 = "kueue.x-k8s.io/v1beta2"
+V1 = "kueue.x-k8s.io/v1beta1"
+POLICY = "spec.concurrentAdmission"
+ALLOWED = "spec.admissionConstraints.allowedResourceFlavors"
+
+
+def complaints(kind: str, spec: Any, version: str = V2, **metadata: Any) -> list[Problem]:
+    value = {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "x", **metadata},
+        "spec": spec,
+    }
+    try:
+        accept(value)
+    except ManifestError as error:
+        return list(error.problems)
+    return []
+
+
+def a_queue(*flavors: str, **more: Any) -> dict[str, Any]:
+    offered = [
+        {"name": name, "resources": [{"name": "cpu", "nominalQuota": 1}]} for name in flavors
+    ]
+    group = {"coveredResources": ["cpu"], "flavors": offered}
+    return {"resourceGroups": [group], **more}
+
+
+def families(*variants: Any, mode: str = "UpgradeOnly", **constraints: Any) -> dict[str, Any]:
+    policy: dict[str, Any] = {"migrationConstraints": {"mode": mode, **constraints}}
+    return {"concurrentAdmission": policy | ({"explicitVariants": variants} if variants else {})}
+
+
+def a_variant(name: str, *flavors: str) -> dict[str, Any]:
+    return {"name": name, "allowedResourceFlavors": flavors}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        pytest.param(
+            a_queue("spot", "reserved", **families(minFlavor="reserved")),
+            a_queue("spot", **families(minFlavor="reserved")),
+            f"{POLICY}.migrationConstraints.minFlavor",
+            id="the flavor that minFlavor names does not go",
+        ),
+        pytest.param(
+            a_queue("spot", "reserved", **families(a_variant("both", "spot", "reserved"))),
+            a_queue("reserved", **families(a_variant("both", "spot", "reserved"))),
+            f"{POLICY}.explicitVariants[0].allowedResourceFlavors[0]",
+            id="a flavor that an explicit variant names does not go",
+        ),
+        pytest.param(
+            a_queue("spot", **families(a_variant("v", "spot"), minVariant="v")),
+            a_queue("spot", **families(a_variant("w", "spot"), minVariant="v")),
+            f"{POLICY}.migrationConstraints.minVariant",
+            id="the variant that minVariant names does not go",
+        ),
+    ],
+)
+def test_an_update_leaves_nothing_named_that_is_not_there(
+    before: Any, after: Any, field: str
+) -> None:
+    assert complaints("ClusterQueue", before) == []
+    [problem] = complaints("ClusterQueue", after)
+    assert problem.field == field
+    named = ("reserved", "spot", "'v'")
+    assert any(word in problem.message for word in named), problem.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        pytest.param(
+            a_queue("a", **families(mode="NoMigration", minFlavor="a")),
+            f"{POLICY}.migrationConstraints.minFlavor",
+            ("mode", "NoMigration"),
+            id="minFlavor goes with UpgradeOnly, and the refusal names mode",
+        ),
+        pytest.param(
+            a_queue("a", **families(a_variant("v", "a"), minFlavor="a")),
+            f"{POLICY}.migrationConstraints.minFlavor",
+            ("explicitVariants", "minVariant"),
+            id="minFlavor goes without explicitVariants, and the refusal names them",
+        ),
+        pytest.param(
+            a_queue("a", **families(minVariant="a")),
+            f"{POLICY}.migrationConstraints.minVariant",
+            ("explicitVariants", "minFlavor"),
+            id="minVariant goes with explicitVariants, and the refusal names them",
+        ),
+        pytest.param(
+            a_queue("a", queueingStrategy="StrictFIFO", **families()),
+            "spec.queueingStrategy",
+            ("StrictFIFO", "concurrentAdmission"),
+            id="D20: StrictFIFO and the policy are both named",
+        ),
+    ],
+)
+def test_a_refusal_names_both_fields(spec: Any, field: str, words: tuple[str, ...]) -> None:
+    [problem] = complaints("ClusterQueue", spec)
+    assert problem.field == field
+    assert all(word in problem.message for word in words), problem.message
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_both_spellings_in_one_queue_are_refused(version: str) -> None:
+    policy = {"migration": {"mode": "TryPreferredFlavors"}}
+    spec = a_queue("a", **families(), concurrentAdmissionPolicy=policy)
+    [problem] = complaints("ClusterQueue", spec, version)
+    assert problem.field == f"{POLICY}Policy"
+    assert "concurrentAdmission" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        pytest.param(
+            {"migration": {"mode": "Always"}}, "migration.mode", id="a mode that Kueue has not"
+        ),
+        pytest.param({}, "migration", id="no migration"),
+        pytest.param(
+            {"migration": {"mode": "TryPreferredFlavors",
+                           "constraints": {"lastAcceptableFlavorName": "z"}}},
+            "migration.constraints.lastAcceptableFlavorName",
+            id="a last flavor that is not on offer",
+        ),
+        pytest.param(
+            {"migration": {"mode": "RetainFirstAdmission",
+                           "constraints": {"lastAcceptableFlavorName": "a"}}},
+            "migration.constraints.lastAcceptableFlavorName",
+            id="a last flavor where nothing moves",
+        ),
+        pytest.param(
+            {"migration": {"mode": "RetainFirstAdmission"}, "explicitVariants": []},
+            "explicitVariants",
+            id="what only the proposal has",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_kueues_spelling_is_named_in_it(policy: Any, field: str) -> None:
+    found = complaints("ClusterQueue", a_queue("a", concurrentAdmissionPolicy=policy))
+    assert [one.field for one in found] == [f"{POLICY}Policy.{field}"]
+
+
+OWNER = {"apiVersion": V2, "kind": "Workload", "name": "p", "uid": "u-1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "field"),
+    [
+        pytest.param({"variant": "spot"}, {}, "spec.variant",
+                     id="a regular workload is nobody's variant"),
+        pytest.param({"siblingIndex": 0}, {}, "spec.siblingIndex",
+                     id="a regular workload has no place among siblings"),
+        pytest.param({"role": "parent", "variant": "spot"}, {}, "spec.variant",
+                     id="a parent is nobody's variant"),
+        pytest.param({"role": "variant"}, {"ownerReferences": [OWNER]}, "spec.variant",
+                     id="a variant says which one it is"),
+        pytest.param({"role": "variant", "variant": "spot"}, {}, "metadata.ownerReferences",
+                     id="a variant says whose it is"),
+        pytest.param({"role": "variant", "variant": "spot"},
+                     {"ownerReferences": [{**OWNER, "uid": ""}]}, "metadata.ownerReferences",
+                     id="a variant names its parent by its uid"),
+        pytest.param({"role": "variant", "variant": "spot"},
+                     {"ownerReferences": [{**OWNER, "kind": "Job"}]}, "metadata.ownerReferences",
+                     id="a variant belongs to a workload"),
+        pytest.param({"role": "variant", "variant": "spot", "siblingIndex": -1},
+                     {"ownerReferences": [OWNER]}, "spec.siblingIndex",
+                     id="no place is before the best"),
+        pytest.param({"admissionConstraints": {"allowedResourceFlavors": ["a", "a"]}}, {},
+                     f"{ALLOWED}[1]", id="a flavor is allowed once"),
+        pytest.param({"admissionConstraints": {"allowedResourceFlavors": ["A!"]}}, {},
+                     f"{ALLOWED}[0]", id="what is allowed is the name of a flavor"),
+        pytest.param({"admissionConstraints": {
+            "allowedResourceFlavors": [f"f{i}" for i in range(257)]}}, {},
+            ALLOWED, id="no queue has so many flavors"),
+    ],
+)  # fmt: skip
+def test_what_a_workload_may_say_of_its_family(
+    spec: dict[str, Any], metadata: dict[str, Any], field: str
+) -> None:
+    [problem] = complaints("Workload", {"podSets": [{}], **spec}, **metadata)
+    assert problem.field == field
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata"),
+    [
+        pytest.param({}, {}, id="regular"),
+        pytest.param({"role": "parent"}, {}, id="parent, which is for the door to decide"),
+        pytest.param({"role": "variant", "variant": "spot", "siblingIndex": 2},
+                     {"ownerReferences": [OWNER]}, id="a variant as it is made"),
+        pytest.param({"admissionConstraints": {"allowedResourceFlavors": ["a", "b"]}}, {},
+                     id="D32: any workload may say which flavors"),
+        pytest.param({"admissionConstraints": {"allowedResourceFlavors": []}}, {},
+                     id="D32: even none"),
+    ],
+)  # fmt: skip
+def test_what_is_taken(spec: dict[str, Any], metadata: dict[str, Any]) -> None:
+    assert complaints("Workload", {"podSets": [{}], **spec}, **metadata) == []
+
+
+def test_flavors_in_the_annotation_may_be_there_twice_as_in_kueue() -> None:
+    value = {
+        "apiVersion": V2,
+        "kind": "Workload",
+        "metadata": {
+            "name": "x",
+            "annotations": {"kueue.x-k8s.io/workload-allowed-resource-flavors": "a, b,a"},
+        },
+        "spec": {"podSets": [{}]},
+    }
+    manifest = accept(value).manifest
+    assert isinstance(manifest, Workload)
+    assert manifest.spec.admission_constraints is not None
+    assert manifest.spec.admission_constraints.allowed_resource_flavors == ("a", "b")
+
+
+def test_a_reader_that_knows_no_settings_takes_as_many_flavors_as_any_may_allow() -> None:
+    queue = {"apiVersion": V2, "kind": "ClusterQueue", "metadata": {"name": "x"},
+             "spec": a_queue(*(f"f{i}" for i in range(40)), **families())}  # fmt: skip
+    text = json.dumps(queue)
+    with pytest.raises(ManifestError, match="at most 16"):
+        read(text, "file")
+    assert len(read(text, "file", flavors_max=64)) == 1
+    assert decode_object(queue).manifest.metadata.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("written", "limits"),
+    [
+        pytest.param("", Limits(), id="sixteen, and families, by default"),
+        pytest.param("concurrentAdmission: {maxFlavors: 32}", Limits(flavors_max=32), id="32"),
+        pytest.param(
+            "featureGates: {ConcurrentAdmission: false}", Limits(families=False), id="the gate off"
+        ),
+    ],
+)
+def test_what_a_deployment_sets(written: str, limits: Limits) -> None:
+    text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
+    found = limits_of(read_configuration(text, "file").configuration)
+    assert found == limits
+    assert limits_from(differing(found)) == limits
+
+
+@pytest.mark.parametrize("number", [0, 65])
+def test_no_group_has_so_many_flavors(number: int) -> None:
+    text = (
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        f"concurrentAdmission: {{maxFlavors: {number}}}\n"
+    )
+    with pytest.raises(ManifestError, match=r"concurrentAdmission\.maxFlavors"):
+        read_configuration(text, "file")
