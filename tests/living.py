@@ -166,6 +166,7 @@ class Life:
                 for message in self.controller.committed(put, self.revision, self.now):
                     to_stop += self._told(message)
                 self.core.apply_workload(namespace, name, value, self.revision, now=self.now)
+            self.wrote()
             for message in commit.notes:
                 self._told(message)
             rest = commit.rest
@@ -186,6 +187,9 @@ class Life:
 
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
         """A revision is written, for whoever looks at all of them."""
+
+    def wrote(self) -> None:
+        """All that follows from what was heard is written."""
 
     # Decisions. -----------------------------------------------------------------------------
 

@@ -21,11 +21,13 @@ from admittance.retry_timer.slots import SetTimer, Slot
 from admittance.scheduler.config import Config
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
+from admittance.workload.families.reading import PARENT
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, encode, head
 from admittance.workload_controller.commit import Heard, Message
 from admittance.workload_controller.decide import Controller
+from family_invariants import FamilyWatch, charged
 from lifecycle_invariants import Watch, booked
 from living import NS, Life
 
@@ -48,6 +50,7 @@ class LongLife(Life):
         self._clock.looking()
         self._clock.found({}, NOON)
         self.watch = Watch(self._is_stopped)
+        self.families = FamilyWatch()
         super().__init__(config, limits)
 
     def _start_clock(self) -> None:
@@ -92,14 +95,21 @@ class LongLife(Life):
         self._clock.apply(key, workload, self.revision, self.now)
         before = self.controller.workloads.get(key).workload
         self.watch.saw(key, workload, self.now)
+        self.families.saw(key, workload)
         if workload is not None:
             self._guard(before, workload)
         held = before is not None and before.status.admission is not None
         if held and (workload is None or workload.status.admission is None):
             self.story.append(("freed", name, self.seconds()))
 
+    def wrote(self) -> None:
+        if self.families:
+            self.families.settled()
+
     def _guard(self, before: StoredWorkload | None, after: StoredWorkload) -> None:
         """The guards of T03, T04 and T08, by what the queues say at the moment of the write."""
+        if head(after).role == PARENT:
+            return  # It has what its variant has, which was looked at itself.
         around = self.controller.around
         namespace, queue = after.metadata.namespace, head(after).queue_name
         had = before is not None and before.status.admission is not None
@@ -123,6 +133,8 @@ class LongLife(Life):
         said = len(self.said)
         stops = super()._told(message)
         for fact in self.said[said:]:
+            if isinstance(fact, facts.Admitted | facts.Evicted):
+                assert fact.name not in self.families.names, f"a runner hears of {fact.name}"
             if isinstance(fact, facts.Admitted):
                 self.story.append(("started", fact.name, self.seconds()))
         return stops
@@ -370,7 +382,9 @@ class LongLife(Life):
             usage = {(one.flavor, one.resource): one.reserved for one in status.usage}
             told[status.name] = {cell: much for cell, much in usage.items() if much}
         told = {queue: usage for queue, usage in told.items() if usage}
-        held = {queue: usage for queue, usage in booked(self.workloads()).items() if usage}
+        holders = self.workloads()
+        known = charged(holders) if self.families else booked(holders)
+        held = {queue: usage for queue, usage in known.items() if usage}
         assert told == held, f"counted {told}, reserved {held}"
 
 

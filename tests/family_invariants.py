@@ -1,0 +1,239 @@
+"""The invariants of families, looked at in every revision. LIFECYCLE 4.3, 4.6, 4.10.
+
+Drawn from the text: what a family holds is worked out from what is stored, and never asked of
+those who decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from admittance.family.rules import FamilyRules
+from admittance.family.states import judged
+from admittance.simulation import naive
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.making import wanted_tags
+from admittance.workload.families.reading import (
+    PARENT,
+    VARIANT,
+    allowed_flavors,
+    owner_of,
+    parent_state,
+    variant_state,
+)
+from admittance.workload.phase import holds_quota
+from admittance.workload.stored import StoredWorkload, head
+
+Usage = dict[tuple[str, str], int]
+"""Flavor and resource to an amount, in accounting units."""
+MIRRORED = ("QuotaReserved", "Admitted", "Evicted", "Requeued")
+
+
+class FamilyWatch:
+    """Knows every parent and variant as it is stored; raises AssertionError where an invariant is
+    broken. Without families it looks at a role and forgets it."""
+
+    def __init__(self) -> None:
+        self.parents: dict[str, StoredWorkload] = {}
+        self.variants: dict[str, dict[str, StoredWorkload]] = {}
+        """Uid of the parent to its variants by name."""
+        self._keys: dict[str, tuple[str, str]] = {}
+        self.names: set[str] = set()
+        """Every name that a variant ever had."""
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def saw(self, key: str, workload: StoredWorkload | None) -> None:
+        """The workload is so from now on; None: it is gone."""
+        role = head(workload).role if workload is not None else ""
+        uid, name = self._keys.pop(key, ("", ""))
+        if uid and name:
+            self.variants[uid].pop(name, None)
+        elif uid:
+            self.parents.pop(uid, None)
+        if workload is None or role not in (PARENT, VARIANT):
+            return
+        if role == PARENT:
+            self._parent(key, workload)
+        else:
+            self._variant(key, workload)
+
+    def _parent(self, key: str, parent: StoredWorkload) -> None:
+        uid = parent.metadata.uid
+        self._keys[key] = uid, ""
+        self.parents[uid] = parent
+        assert not parent.status.admission_checks, f"the parent {key} has rows of checks (4.1)"
+
+    def _variant(self, key: str, variant: StoredWorkload) -> None:
+        _, uid = owner_of(variant)
+        name = variant.metadata.name
+        self._keys[key] = uid, name
+        self.names.add(name)
+        siblings = self.variants.setdefault(uid, {})
+        siblings[name] = variant
+        if not is_true(variant, Type.ADMITTED):
+            return
+        admitted = [n for n, one in siblings.items() if is_true(one, Type.ADMITTED)]
+        running = [n for n in admitted if not is_true(siblings[n], Type.FINISHED)]
+        assert len(running) <= 1, f"two of one family are admitted: {running} (4.5)"
+
+    def settled(self) -> None:
+        """An atomic batch is whole: what has to hold between several objects."""
+        for uid, parent in self.parents.items():
+            found = list(between(parent, self.variants.get(uid, {})))
+            assert not found, f"{parent.metadata.name}: {'; '.join(found)}"
+        for uid, variants in self.variants.items():
+            held = [name for name, one in variants.items() if holds_quota(one)]
+            assert uid in self.parents or not held, f"orphans hold quota: {held}"
+
+    def at_rest(
+        self, parent: StoredWorkload, rules: FamilyRules | None, now: datetime
+    ) -> Iterator[str]:
+        """What is not as policy wants it now that everything has been said, a sentence each."""
+        variants = self.variants.get(parent.metadata.uid, {})
+        if parent.metadata.deletion_timestamp is not None:
+            return
+        if is_true(parent, Type.FINISHED):
+            for name, one in variants.items():
+                if not is_true(one, Type.FINISHED):
+                    yield f"{name} goes on although the parent has finished"
+            return
+        if rules is None:
+            left = set(variants) - {parent.status.admitted_variant}
+            if left:
+                yield f"the queue knows no families, and there are {sorted(left)}"
+            return
+        yield from _as_wanted(parent, variants, rules, now)
+        yield from _as_told(parent, variants)
+
+
+def between(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
+    """What parent and variants say against each other, a sentence each."""
+    if is_true(parent, Type.FINISHED):
+        for name, one in variants.items():
+            if holds_quota(one):
+                yield f"{name} holds quota of a family that has finished"
+        return
+    chosen = parent.status.admitted_variant
+    runs = is_true(parent, Type.ADMITTED) and not is_true(parent, Type.EVICTED)
+    admitted = [
+        name
+        for name, one in variants.items()
+        if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
+    ]
+    if runs and admitted != [chosen]:
+        yield f"it runs as {chosen!r}, and admitted are {admitted} (4.10)"
+    if admitted and not runs:
+        yield f"{admitted} is admitted, and the parent is not (4.10)"
+    for name, one in variants.items():
+        if is_true(one, Type.ADMITTED) and name != chosen:
+            yield f"{name} is admitted, and the parent names {chosen!r}"
+    if runs and parent.status.admission != variants[chosen].status.admission:
+        yield f"its admission is not that of {chosen}"
+    if is_true(parent, Type.ADMITTED) and is_true(parent, Type.EVICTED):
+        stopping = variants.get(chosen)
+        if stopping is not None and not is_true(stopping, Type.EVICTED):
+            yield f"its job stops, and {chosen} is not evicted"
+    if (parent.status.admission is not None) != is_true(parent, Type.QUOTA_RESERVED):
+        yield "its reservation and its admission say different things"
+
+
+def _as_wanted(
+    parent: StoredWorkload,
+    variants: Mapping[str, StoredWorkload],
+    rules: FamilyRules,
+    now: datetime,
+) -> Iterator[str]:
+    tags = {tag.name: tag for tag in wanted_tags(parent, rules)}
+    there = sorted(head(one).variant for one in variants.values())
+    if there != sorted(tags):
+        yield f"it has {there}, and is to have {sorted(tags)}"
+        return
+    wishes = judged(parent_state(parent), map(variant_state, variants.values()), rules, now)
+    mine = head(parent)
+    for name, one in variants.items():
+        spec, tag = head(one), tags[head(one).variant]
+        wish = wishes[name]
+        if spec.active != wish.active:
+            yield f"{name} is active {spec.active}, and policy says {wish}"
+        if holds_quota(one) and not wish.active and not is_true(one, Type.EVICTED):
+            yield f"{name} holds quota, and policy says {wish}"
+        if (spec.priority or 0) != (mine.priority or 0):
+            yield f"{name} has priority {spec.priority}, the parent {mine.priority}"
+        if spec.queue_name != mine.queue_name:
+            yield f"{name} is in {spec.queue_name}, the parent in {mine.queue_name}"
+        if spec.sibling_index != tag.place:
+            yield f"{name} has place {spec.sibling_index}, and is to have {tag.place}"
+        if allowed_flavors(one) != frozenset(tag.within(allowed_flavors(parent))):
+            yield f"{name} may have {allowed_flavors(one)}"
+
+
+def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
+    """What the parent's rows say, against what there is."""
+    rows = {row.name: row for row in parent.status.variants}
+    if set(rows) != set(variants):
+        yield f"it tells of {sorted(rows)}, and there are {sorted(variants)}"
+        return
+    places = [head(variants[name]).sibling_index or 0 for name in rows]
+    if places != sorted(places):
+        yield f"it tells of its variants in the order {list(rows)}"
+    for name, row in rows.items():
+        spec = head(variants[name])
+        if (row.variant, row.active) != (spec.variant, spec.active):
+            yield f"it tells of {name} as {row.variant}, active {row.active}"
+        told = {one.type: (one.status, one.reason) for one in row.conditions}
+        has = {
+            kind: (found.status, found.reason)
+            for kind in MIRRORED
+            if (found := find(variants[name], kind)) is not None
+        }
+        if told != has:
+            yield f"it tells {told} of {name}, which is {has}"
+
+
+def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
+    """What is held by ClusterQueue: of a family the most that any of its variants holds of each
+    flavor and resource, of everybody else what they hold. Plans are not looked at."""
+    found: dict[str, Usage] = {}
+    families: dict[str, list[StoredWorkload]] = {}
+    for one in workloads:
+        role = head(one).role
+        if role == PARENT or not holds_quota(one):
+            continue
+        if role == VARIANT:
+            families.setdefault(owner_of(one)[1], []).append(one)
+        else:
+            _add(found, _queue(one), _usage(one))
+    for members in families.values():
+        _add(found, _queue(members[0]), most(map(_usage, members)))
+    return found
+
+
+def most(usages: Iterable[Usage]) -> Usage:
+    """The element-wise maximum."""
+    found: Usage = {}
+    for usage in usages:
+        for cell, much in usage.items():
+            found[cell] = max(found.get(cell, 0), much)
+    return found
+
+
+def _add(found: dict[str, Usage], queue: str, usage: Usage) -> None:
+    mine = found.setdefault(queue, {})
+    for cell, much in usage.items():
+        mine[cell] = mine.get(cell, 0) + much
+
+
+def _queue(workload: StoredWorkload) -> str:
+    assert workload.status.admission is not None, "it holds quota"
+    return workload.status.admission.cluster_queue
+
+
+def _usage(workload: StoredWorkload) -> Usage:
+    assert workload.status.admission is not None, "it holds quota"
+    return dict(naive.usage_of(workload.status.admission))
+
+
+__all__ = ["FamilyWatch", "between", "charged", "most"]

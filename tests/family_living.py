@@ -1,0 +1,233 @@
+"""Families by the clock: one ClusterQueue ``cq`` that offers gpus of several flavors, foreigners
+that fill some of them, and what is seen of a family at any moment, in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.requests import Queues
+from admittance.events.subjects import subject_of
+from admittance.scheduler.config import Config
+from admittance.workload.conditions import find, is_true
+from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload, head
+from family_invariants import charged
+from long_living import LongLife
+
+from builders import a_manifest
+
+GPU = "gpu"
+LOWER = {"withinClusterQueue": "LowerPriority"}
+"""Preemption of whoever is less important in the same queue."""
+
+
+class Row(NamedTuple):
+    """A line of a story's table. ``on``: the flavor that the parent is admitted on, "" is none;
+    ``active``: the variants that may try or run, the best first; ``mig``: migrations so far;
+    ``starts``: of its job; ``used``: by flavor in the queue's order, of everybody, as the scheduler
+    has it."""
+
+    on: str
+    active: str
+    mig: int
+    starts: int
+    used: str
+
+
+class FamilyLife(LongLife):
+    """``peaks``: the most that was ever held of a flavor and resource, a family counted once."""
+
+    def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
+        self.peaks: dict[tuple[str, str], int] = {}
+        self.cycles = 0
+        self.offered: dict[str, Any] = {}
+        super().__init__(config, limits)
+
+    # Configuration. -------------------------------------------------------------------------
+
+    def offer(self, flavors: Mapping[str, int | str], **spec: Any) -> None:
+        """``cq`` offers so much gpu of each flavor, in this order, the best first. ``checks``:
+        flavor to the names of its checks."""
+        checks: Mapping[str, Sequence[str]] = spec.pop("checks", {})
+        for name in flavors:
+            self.put("ResourceFlavor", name)
+            for check in checks.get(name, ()):
+                if not self.is_there("AdmissionCheck", check):
+                    self.check(check)
+        rows = [
+            {
+                "name": name,
+                "resources": [{"name": GPU, "nominalQuota": much}],
+                **({"admissionChecks": list(checks[name])} if name in checks else {}),
+            }
+            for name, much in flavors.items()
+        ]
+        self.says(resourceGroups=[{"coveredResources": [GPU], "flavors": rows}], **spec)
+
+    def says(self, **spec: Any) -> None:
+        """``cq`` says this from now on, and the rest as before; None takes a field away."""
+        whole = {**self.offered, **spec}
+        self.offered = {name: value for name, value in whole.items() if value is not None}
+        self.queue("cq", **self.offered)
+
+    def policy(
+        self,
+        mode: str = "UpgradeOnly",
+        floor: str = "",
+        explicit: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Workloads of ``cq`` are families from now on. ``floor``: minFlavor, or minVariant."""
+        constraints = {"mode": mode}
+        if floor:
+            constraints["minVariant" if explicit else "minFlavor"] = floor
+        said: dict[str, Any] = {"migrationConstraints": constraints}
+        if explicit:
+            said["explicitVariants"] = list(explicit)
+        self.says(concurrentAdmission=said)
+
+    # What happens. --------------------------------------------------------------------------
+
+    def job(
+        self,
+        name: str = "j",
+        gpu: int = 4,
+        *,
+        queue: str = "cq",
+        allowed: Sequence[str] | None = None,
+        pods: Iterable[Mapping[str, Any]] | None = None,
+        **spec: Any,
+    ) -> None:
+        """A job of so many pods with a gpu each, and what follows at once. ``allowed``: the only
+        flavors that it may have. ``pods``: its pod sets, said otherwise."""
+        if allowed is not None:
+            spec["admissionConstraints"] = {"allowedResourceFlavors": list(allowed)}
+        if pods is not None:
+            spec["podSets"] = list(pods)
+        manifest = a_manifest(
+            name, self.namespace, requests={GPU: "1"}, count=gpu, queue=queue, **spec
+        )
+        fact = facts.Submitted(
+            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
+        )
+        self._hear(subject_of(fact), encode(fact))
+        self.go()
+
+    def done(self, name: str) -> None:
+        """The job ends by itself, and what follows at once."""
+        self.finish(name)
+        self.go()
+
+    def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
+        self.cycles += 1
+        return super().cycle(apply=apply, later=later)
+
+    def wrote(self) -> None:
+        super().wrote()
+        if self.families:
+            for usage in charged(self.workloads()).values():
+                for cell, much in usage.items():
+                    self.peaks[cell] = max(self.peaks.get(cell, 0), much)
+
+    # Looking. -------------------------------------------------------------------------------
+
+    def variants(self, parent: str = "j") -> dict[str, StoredWorkload]:
+        """Its variants by their tag, the best first."""
+        uid = self.stored(parent).metadata.uid
+        found = self.families.variants.get(uid, {}).values()
+        ordered = sorted(found, key=lambda one: head(one).sibling_index or 0)
+        return {head(one).variant: one for one in ordered}
+
+    def active(self, parent: str = "j") -> str:
+        """The tags of its active variants, the best first."""
+        found = self.variants(parent).items()
+        return " ".join(tag for tag, one in found if head(one).active)
+
+    def why(self, parent: str = "j") -> dict[str, str]:
+        """Tag to why it is active, or not, as the parent tells."""
+        return {row.variant: row.why for row in self.stored(parent).status.variants}
+
+    def on(self, name: str = "j") -> str:
+        """The flavor of its gpus, or of what its first pod set asks for; "" without admission."""
+        admission = self.stored(name).status.admission
+        if admission is None or not is_true(self.stored(name), "Admitted"):
+            return ""
+        flavors = [one.flavors for one in admission.pod_set_assignments]
+        return next((one[GPU] for one in flavors if GPU in one), "")
+
+    def migrations(self, parent: str = "j") -> int:
+        """How often its variants were evicted for a better one."""
+        return sum(
+            self.evictions(one.metadata.name).get("FlavorMigration", 0)
+            for one in self.variants(parent).values()
+        )
+
+    def reserved(self, parent: str = "j") -> str:
+        """The tags of its variants that hold a reservation and are not admitted."""
+        return " ".join(
+            tag
+            for tag, one in self.variants(parent).items()
+            if one.status.admission is not None and not is_true(one, "Admitted")
+        )
+
+    def cells(self, queue: str = "cq") -> dict[tuple[str, str], int]:
+        """Flavor and resource to what is reserved, by the scheduler's books."""
+        (status,) = self.core.queues(Queues(cluster_queue=queue, local_queues=False)).cluster_queues
+        return {(row.flavor, row.resource): row.reserved for row in status.usage}
+
+    def used(self, queue: str = "cq") -> str:
+        """What is reserved of each flavor's gpus, in the queue's order."""
+        cells = self.cells(queue)
+        return "/".join(str(much) for (_, resource), much in cells.items() if resource == GPU)
+
+    def row(self, parent: str = "j") -> Row:
+        """What is seen of the family now."""
+        return Row(
+            self.on(parent),
+            self.active(parent),
+            self.migrations(parent),
+            self.starts(parent),
+            self.used(),
+        )
+
+    def lived(self, name: str = "j") -> list[tuple[str, float]]:
+        """When its job started and stopped."""
+        return [(what, at) for what, who, at in self.story if who == name and what != "freed"]
+
+    def says_of(self, name: str, condition: str) -> str:
+        """A condition's reason; "" when it is absent."""
+        found = find(self.stored(name), condition)
+        return found.reason if found is not None else ""
+
+    def considered(self) -> list[str]:
+        """Whom the scheduler has said anything about, in order."""
+        return [one.name for one in self.decided]
+
+
+def a_family_life(
+    flavors: Mapping[str, int | str],
+    mode: str = "UpgradeOnly",
+    floor: str = "",
+    explicit: Sequence[Mapping[str, Any]] = (),
+    *,
+    foreign: Mapping[str, str] | None = None,
+    config: Config | None = None,
+    limits: Limits | None = None,
+    **spec: Any,
+) -> FamilyLife:
+    """``foreign``: name to the flavor that it fills, from before there were families."""
+    life = FamilyLife(config, limits)
+    life.offer(flavors, **spec)
+    for name, flavor in (foreign or {}).items():
+        life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)
+    life.policy(mode, floor, explicit)
+    life.go()
+    return life
+
+
+__all__ = ["GPU", "LOWER", "FamilyLife", "Row", "a_family_life"]
