@@ -6,15 +6,19 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from admittance.api.meta import Condition
-from admittance.api.workload import ALLOWED_FLAVORS, GATED_BY, PreemptionCount
+from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GATED_BY, PreemptionCount
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
+from admittance.family.states import ParentState, VariantState
 from admittance.scheduler import gates
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Needs, Shapes
 from admittance.scheduler.picture import Aside
+from admittance.workload.families.reading import PARENT, VARIANT, parent_state, variant_state
 from admittance.workload.stored import StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+PROMISED: Final = "Promised"
+"""State of a variant that takes over as soon as its sibling's job has stopped."""
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
 """Reason of a check that is Pending, and wants the victims of its workload preempted now."""
 
@@ -26,7 +30,9 @@ class Facts(NamedTuple):
     ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
     make a difference. ``checks``: name and state of those that a reservation waits for;
     ``asking``: those of them that want others preempted now. ``pending``: who has to go for it.
-    ``starting``: it is admitted, and its pods are not all ready."""
+    ``starting``: it is admitted, and its pods are not all ready. ``parent``, ``variant``: what it
+    tells of its family. A parent holds nothing and never competes. ``promised``: quota that is kept
+    for a variant until its sibling's job has stopped; ``gate_open``: its family's gate is."""
 
     needs: Needs
     finished: bool
@@ -50,6 +56,10 @@ class Facts(NamedTuple):
     asking: tuple[str, ...] = ()
     starting: bool = False
     preemptions: tuple[PreemptionCount, ...] = ()
+    parent: ParentState | None = None
+    variant: VariantState | None = None
+    promised: Admission | None = None
+    gate_open: bool = False
 
 
 def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
@@ -79,6 +89,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
             allowed = frozenset(name.strip() for name in names.split(",") if name.strip())
         gated = bool(meta.annotations.get(GATED_BY))
     needs = shapes.needs(stored.spec, allowed)
+    is_parent = needs.role == PARENT
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
@@ -98,10 +109,10 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     state = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
     requeue_at = state.requeue_at if state is not None else None
-    return Facts(
+    found = Facts(
         needs=needs,
         finished=_true(finished),
-        admission=status.admission if holds else None,
+        admission=status.admission if holds and not is_parent else None,
         admitted_at=(
             admitted.last_transition_time or created
             if holds and admitted is not None and admitted.status == "True"
@@ -112,7 +123,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
             needs.active
             and not holds
             and not gated
-            and needs.role != "parent"
+            and not is_parent
             and said != "OnHold"
             and meta.deletion_timestamp is None
         ),
@@ -152,8 +163,34 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        starting=holds and _true(admitted) and not _true(evicted) and not _true(ready),
+        # Of a family the admitted variant tells it: readiness is mirrored down to it.
+        starting=holds
+        and not is_parent
+        and _true(admitted)
+        and not _true(evicted)
+        and not _true(ready),
         preemptions=status.preemptions,
+    )
+    if needs.role == "regular":
+        return found
+    return _of_family(found, stored)
+
+
+def _of_family(found: Facts, stored: StoredWorkload) -> Facts:
+    if found.needs.role == PARENT:
+        return found._replace(parent=parent_state(stored))
+    if found.needs.role != VARIANT:
+        return found
+    status = stored.status
+    promised = status.promised if found.admission is None and not found.finished else None
+    return found._replace(
+        variant=variant_state(stored),
+        promised=promised,
+        competes=found.competes and promised is None,
+        state=PROMISED if promised is not None else found.state,
+        gate_open=any(
+            one.name == FAMILY_GATE and one.position == "Open" for one in status.preemption_gates
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
-from admittance.scheduler import joint, planned, promises, recheck
+from admittance.scheduler import families, joint, planned, promises, recheck
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
@@ -50,6 +50,8 @@ def apply_workload(
     was_assumed = member.inflight is Say.ASSIGNED
     domain = _domain_of(member)
     given = _land(world, member)
+    if facts.parent is not None or facts.variant is not None or member.family is not None:
+        families.keep(world, member, facts)
     member.said = facts.said
     world.starts(member, facts.starting)
     member.checks = facts.checks
@@ -58,7 +60,7 @@ def apply_workload(
     world.loops.note(member, facts.preemptions)
     held_before = member.charge
     waited = member.queue
-    if facts.admission is not None:
+    if facts.admission is not None or facts.promised is not None:
         _hold(world, member, facts)
     elif held_before is not None:
         queue = world.release(member)
@@ -89,7 +91,7 @@ def apply_workload(
             member.queue.note_untold(member, now)
             world.changed(member.queue)
         return
-    if member.competes and not facts.competes and facts.admission is None and member.queue:
+    if member.competes and not facts.competes and member.charge is None and member.queue:
         # Deactivated, held or gated: heads that lost to it may go on.
         world.flush(member.queue.domain)
     if not facts.competes and waited is not None:
@@ -99,7 +101,8 @@ def apply_workload(
     if member.charge is not None:
         if world.accounts is not None:
             world.accounts.heard(member, now)
-        world.rank(member, facts.reserved_at or now)
+        if facts.promised is None:
+            world.rank(member, facts.reserved_at or now)
     recheck.note(world, member)
     world.look_at_plans(member)
     world.requeue(member, now)
@@ -114,6 +117,8 @@ def drop(world: World, member: Member) -> None:
     queue = world.release(member) or given
     planned.keep(world, member, None)
     world.look_at_plans(member)
+    if member.family is not None:
+        families.leave(world, member)
     if queue is not None:
         queue.generation += 1
         world.flush(queue.domain)
@@ -161,7 +166,7 @@ def _domain_of(member: Member) -> Domain | None:
 
 def _hold(world: World, member: Member, facts: Facts) -> None:
     """Charges what the admission says, unless it is charged already."""
-    admission = facts.admission
+    admission = facts.admission or facts.promised
     assert admission is not None
     world.take_out(member)
     held = member.charge

@@ -14,6 +14,7 @@ from admittance.scheduler.needs import Shape
 
 if TYPE_CHECKING:
     from admittance.scheduler.classes import EqClass
+    from admittance.scheduler.families import Family
     from admittance.scheduler.joint import Joint
     from admittance.scheduler.patience import Patience
     from admittance.scheduler.queue import Queue
@@ -45,6 +46,7 @@ class Say(IntEnum):
     PREEMPTED = 5
     REVOKED = 6
     HANDED_ON = 7
+    MIGRATED = 8
 
 
 class Charge(NamedTuple):
@@ -82,6 +84,8 @@ class Member:
     ``reserved_at``: since when it holds quota, as it is written. ``pending``: who has to go before
     it can be admitted. ``asking``: its checks that want them to go now. ``ties``: what is counted
     once though both hold it, it and somebody whom it plans to preempt, or who plans to preempt it.
+    ``family``: of a parent or a variant; None: it is a regular workload. ``state``: as in its
+    status; Promised: of a variant for which quota is kept until its sibling's job has stopped.
     Invariant: at most one of entry, aside, charge is set.
     """
 
@@ -98,6 +102,7 @@ class Member:
         "created",
         "cursor",
         "entry",
+        "family",
         "filed",
         "inflight",
         "joint",
@@ -162,6 +167,7 @@ class Member:
         self.ties: list[Tie] | None = None
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
+        self.family: Family | None = None
         self.inflight = Say.NOTHING
         self.seen = 0
         self.said = ""
@@ -171,6 +177,16 @@ class Member:
     def is_due(self, now: datetime) -> bool:
         """It waits for no time and no event of its own."""
         return not self.waits and (self.requeue_at is None or now >= self.requeue_at)
+
+    @property
+    def is_parent(self) -> bool:
+        """It is never tried itself: its variants are."""
+        return self.family is not None and self.family.parent is self
+
+    @property
+    def is_variant(self) -> bool:
+        """It tries for its parent."""
+        return self.family is not None and self.family.parent is not self
 
     @property
     def is_leaving(self) -> bool:

@@ -1,0 +1,106 @@
+"""Families of concurrent admission as the picture has them: a parent, and the variants that try
+for it. Whichever is heard of first, they find each other by the uid of the parent.
+
+A parent holds no quota and is never tried; its variants are workloads like others, but for what
+the modules `siblings` (who may be tried now) and `motion` (how one takes over from another) say.
+Source: LIFECYCLE 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from sys import intern
+from typing import TYPE_CHECKING, NamedTuple
+
+from admittance.family.states import ParentState, VariantState
+from admittance.scheduler.picture import Member
+
+if TYPE_CHECKING:
+    from admittance.scheduler.facts import Facts
+    from admittance.scheduler.world import World
+
+
+class Sibling(NamedTuple):
+    """What a stored variant tells of itself. ``is_open``: its family's gate lets it preempt."""
+
+    state: VariantState
+    is_open: bool = False
+
+
+class Family:
+    """A parent and its variants, as far as they are known.
+
+    ``parent``, ``state``: None as long as nobody has heard of it: then no variant is tried.
+    ``moving``: the variant that is to take over and the admitted one, as long as that decision is
+    on its way.
+    """
+
+    __slots__ = ("moving", "parent", "state", "uid", "variants")
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.parent: Member | None = None
+        self.state: ParentState | None = None
+        self.variants: dict[Member, Sibling] = {}
+        self.moving: tuple[Member, Member] | None = None
+
+    def siblings(self, member: Member) -> Iterator[Member]:
+        """The other variants."""
+        return (one for one in self.variants if one is not member)
+
+    def charged(self) -> Iterator[Member]:
+        """The variants that hold quota, or are promised some."""
+        return (one for one in self.variants if one.charge is not None)
+
+    def admitted(self) -> Member | None:
+        """The variant that is admitted as it is written, also while its job still stops; None:
+        there is none, or it is gone."""
+        if self.state is None or not self.state.admitted:
+            return None
+        name = self.state.admitted
+        return next((one for one in self.variants if one.key[1] == name), None)
+
+
+def keep(world: World, member: Member, facts: Facts) -> None:
+    """The member is of that family from now on; of none, where it is regular."""
+    uid = ""
+    if facts.parent is not None:
+        uid = member.uid
+    elif facts.variant is not None:
+        uid = facts.variant.parent_uid
+    family = member.family
+    if family is not None and (
+        family.uid != uid or (family.parent is member) != bool(facts.parent)
+    ):
+        leave(world, member)
+        family = None
+    if not uid:
+        return
+    if family is None:
+        family = world.families.get(uid)
+        if family is None:
+            family = world.families[uid] = Family(uid)
+        member.family = family
+    if facts.parent is not None:
+        family.parent, family.state = member, facts.parent
+    elif facts.variant is not None:
+        state = facts.variant._replace(
+            name=member.key[1], tag=intern(facts.variant.tag), parent="", parent_uid=family.uid
+        )
+        family.variants[member] = Sibling(state, facts.gate_open)
+
+
+def leave(world: World, member: Member) -> Family | None:
+    """The member is of no family any more. Returns the one that it was of, if somebody is left."""
+    family = member.family
+    if family is None:
+        return None
+    member.family = None
+    if family.parent is member:
+        family.parent = family.state = None
+    else:
+        family.variants.pop(member, None)
+    if family.parent is None and not family.variants:
+        world.families.pop(family.uid, None)
+        return None
+    return family
