@@ -106,11 +106,13 @@ class CheckState(Kept, frozen=True, kw_only=True):
 
 
 class GatePosition(Kept, frozen=True, kw_only=True):
-    """One row of ``status.preemptionGates``. A gate of the spec without a row is closed."""
+    """One row of ``status.preemptionGates``. A gate of the spec without a row is closed.
+    ``used_at``: of an open one, when others began to go for what the workload has reserved."""
 
     name: str
     position: str = "Closed"
     last_transition_time: datetime | None = None
+    used_at: datetime | None = None
 
 
 class VariantRow(Kept, frozen=True, kw_only=True):

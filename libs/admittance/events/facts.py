@@ -35,7 +35,10 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 
 class Activated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned on."""
+    """``spec.active`` is turned on. ``reason``: of a variant, why policy wants it so
+    (`admittance.family.policy.Why`); "": a user does."""
+
+    reason: str = ""
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):

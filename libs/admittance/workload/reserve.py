@@ -8,6 +8,7 @@ from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, put, revoke
+from admittance.workload.families.gating import is_used, others_go, used
 from admittance.workload.leave import evict, release, withdraw
 from admittance.workload.occasion import Occasion
 from admittance.workload.repeats import counted
@@ -41,6 +42,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         evicted_revision=0,
         preempted_by=None,
         pending_preemption=fact.pending_preemption,
+        preemption_gates=used(status.preemption_gates, others_go(fact), now),
     )
     says = [Say(what="quota_reserved", reason="QuotaReserved", message=message)]
     if not required and fact.pending_preemption is None:
@@ -89,10 +91,14 @@ def withdraw_if_not_offered(workload: StoredWorkload, at: Occasion) -> Change | 
     return withdraw(workload, "FlavorsChanged", message, at)
 
 
-def plan_anew(workload: StoredWorkload, fact: facts.Planned, _: Occasion) -> Change:
+def plan_anew(workload: StoredWorkload, fact: facts.Planned, at: Occasion) -> Change:
     """Who has to go for the reservation is somebody else now, or fewer, or told so (T07)."""
     pending = fact.pending_preemption
-    return applied(with_status(workload, pending_preemption=pending if pending.victims else None))
+    gates = workload.status.preemption_gates
+    if pending.victims and pending.issued and not any(map(is_used, gates)):
+        gates = used(gates, True, at.now)
+    kept = pending if pending.victims else None
+    return applied(with_status(workload, pending_preemption=kept, preemption_gates=gates))
 
 
 def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Change:

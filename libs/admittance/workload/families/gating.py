@@ -1,0 +1,73 @@
+"""What a variant's gate on preemption tells whoever opens gates. LIFECYCLE 4.8."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from admittance.api.workload import FAMILY_GATE, GatePosition
+from admittance.events import facts
+from admittance.family.gates import Sibling
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.phase import is_reserved
+from admittance.workload.stored import StoredWorkload, head
+
+Gates = tuple[GatePosition, ...]
+
+
+def is_used(gate: GatePosition) -> bool:
+    """Others have gone, or are going, for what its workload has reserved."""
+    return gate.used_at is not None
+
+
+def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
+    """The gates with the note whether others go for the present reservation. Stored, since who went
+    may hold other quota by now, or be gone, and no longer tell."""
+    since = now if others_went else None
+    return tuple(
+        replace(gate, used_at=since)
+        if gate.name == FAMILY_GATE and gate.position == "Open" and gate.used_at != since
+        else gate
+        for gate in gates
+    )
+
+
+def others_go(fact: facts.Assigned) -> bool:
+    """Whether quota of others is taken with the reservation, or they are told to go for it."""
+    pending = fact.pending_preemption
+    return bool(fact.preempts) or (pending is not None and pending.issued)
+
+
+def gate_of(workload: StoredWorkload) -> GatePosition:
+    """The gate of its family, closed where nobody has touched it."""
+    for gate in workload.status.preemption_gates:
+        if gate.name == FAMILY_GATE:
+            return gate
+    return GatePosition(name=FAMILY_GATE)
+
+
+def sibling(variant: StoredWorkload, place: int) -> Sibling:
+    """What its conditions tell of a variant. An absent QuotaReserved and the reason
+    PendingEvaluation both mean that nobody has looked at it in this attempt."""
+    reserved = find(variant, Type.QUOTA_RESERVED)
+    gate = gate_of(variant)
+    merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
+    return Sibling(
+        name=variant.metadata.name,
+        place=place,
+        evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
+        blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
+        open=gate.position == "Open",
+        took=is_used(gate) and merely_reserved,
+    )
+
+
+def competes(variant: StoredWorkload) -> bool:
+    """It may be tried now, or holds something: it is turned on, and waits for no time of its own.
+    One that does wait delays none of its siblings."""
+    if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
+        return False
+    requeued = find(variant, Type.REQUEUED)
+    waits = requeued is not None and requeued.status == "False"
+    return head(variant).active and (is_reserved(variant) or not waits)
