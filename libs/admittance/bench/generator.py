@@ -71,7 +71,9 @@ class Generator(
 
 class PlannedQueue(NamedTuple):
     """A ClusterQueue with its LocalQueue of the same name in ``namespace``. Quotas in millicores;
-    ``borrowing`` None: without limit. ``checks``: names of its admission checks."""
+    ``borrowing`` None: without limit. ``checks``: names of its admission checks. ``variants``: with
+    concurrent admission on so many flavors (0: one flavor, and regular workloads), of which the
+    first ``full`` have no quota, and the others ``nominal`` each."""
 
     name: str
     class_name: str
@@ -83,10 +85,13 @@ class PlannedQueue(NamedTuple):
     reclaim: str
     within: str
     checks: tuple[str, ...] = ()
+    variants: int = 0
+    full: int = 0
 
 
 class PlannedWorkload(NamedTuple):
-    """``at`` and ``runtime`` in seconds, ``request`` in millicores, ``queue`` an index."""
+    """``at`` and ``runtime`` in seconds, ``request`` in millicores, ``queue`` an index.
+    ``flavors``: that it may have; none named: any."""
 
     at: float
     runtime: float
@@ -95,6 +100,7 @@ class PlannedWorkload(NamedTuple):
     class_name: str
     request: int
     priority: int
+    flavors: tuple[str, ...] = ()
 
 
 class Plan(NamedTuple):

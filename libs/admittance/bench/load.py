@@ -166,11 +166,13 @@ async def _sample(bus: Bus, plan: Plan, usage: list[dict[str, float]]) -> None:
 def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
     """The payload of ``admit.workload.submitted`` for one workload of the plan."""
     # Written out: names of a plan need no escape in JSON, and the load should cost next to nothing.
+    only = ",".join(f'"{name}"' for name in workload.flavors)
+    only = f'"admissionConstraints":{{"allowedResourceFlavors":[{only}]}},' if only else ""
     return (
         f'{{"namespace":"{namespace}","name":"{workload.name}","workload":'
         '{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":'
         f'{{"name":"{workload.name}","namespace":"{namespace}"}},"spec":{{"queueName":"{queue}",'
-        f'"priority":{workload.priority},"podSets":[{{"name":"main","count":1,"template":'
+        f'"priority":{workload.priority},{only}"podSets":[{{"name":"main","count":1,"template":'
         '{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"mimicked",'
         f'"resources":{{"requests":{{"{RESOURCE}":"{render(RESOURCE, workload.request)}"}}}}}}]}}}}'
         "}]}}}"

@@ -29,16 +29,7 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
 
     Raises SetupError with the first problem, and Unavailable.
     """
-    manifests = [_manifest("ResourceFlavor", FLAVOR, {})]
-    manifests += [
-        _manifest("AdmissionCheck", name, {"controllerName": f"bench/{name}"})
-        for name in checks_of(plan)
-    ]
-    manifests += [_cluster_queue(queue) for queue in plan.queues]
-    manifests += [
-        _manifest("LocalQueue", queue.name, {"clusterQueue": queue.name}, queue.namespace)
-        for queue in plan.queues
-    ]
+    manifests = manifests_of(plan)
     deadline = clock.monotonic() + timeout
     for start in range(0, len(manifests), TOGETHER):
         part = tuple(msgspec.Raw(_encode(m)) for m in manifests[start : start + TOGETHER])
@@ -54,6 +45,28 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
         if clock.monotonic() > deadline:
             raise SetupError("the scheduler did not take up the queues in time: see `admit doctor`")
         await asyncio.sleep(0.1)
+
+
+def manifests_of(plan: Plan) -> list[dict[str, Any]]:
+    """Flavors, checks and queues of the plan, in the order in which they are applied."""
+    flavors = dict.fromkeys(name for queue in plan.queues for name in flavors_of(queue))
+    return [
+        *(_manifest("ResourceFlavor", name, {}) for name in flavors),
+        *(
+            _manifest("AdmissionCheck", name, {"controllerName": f"bench/{name}"})
+            for name in checks_of(plan)
+        ),
+        *(_cluster_queue(queue) for queue in plan.queues),
+        *(
+            _manifest("LocalQueue", queue.name, {"clusterQueue": queue.name}, queue.namespace)
+            for queue in plan.queues
+        ),
+    ]
+
+
+def flavors_of(queue: PlannedQueue) -> list[str]:
+    """The queue's flavors, the best first."""
+    return [f"{FLAVOR}-{n}" for n in range(queue.variants)] or [FLAVOR]
 
 
 def checks_of(plan: Plan) -> list[str]:
@@ -91,12 +104,7 @@ def _manifest(kind: str, name: str, spec: dict[str, Any], namespace: str = "") -
 
 
 def _cluster_queue(queue: PlannedQueue) -> dict[str, Any]:
-    quota: dict[str, Any] = {"name": RESOURCE, "nominalQuota": render(RESOURCE, queue.nominal)}
-    if queue.borrowing is not None:
-        quota["borrowingLimit"] = render(RESOURCE, queue.borrowing)
-    if queue.lending is not None:
-        quota["lendingLimit"] = render(RESOURCE, queue.lending)
-    spec = {
+    spec: dict[str, Any] = {
         "cohortName": queue.cohort,
         "namespaceSelector": {},
         "preemption": {
@@ -106,12 +114,27 @@ def _cluster_queue(queue: PlannedQueue) -> dict[str, Any]:
         "resourceGroups": [
             {
                 "coveredResources": [RESOURCE],
-                "flavors": [{"name": FLAVOR, "resources": [quota]}],
+                "flavors": [
+                    {"name": name, "resources": [_quota(queue, 0 if n < queue.full else None)]}
+                    for n, name in enumerate(flavors_of(queue))
+                ],
             }
         ],
     }
+    if queue.variants:
+        spec["concurrentAdmission"] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
     if queue.checks:
         spec["admissionChecks"] = list(queue.checks)
     if not queue.cohort:
         del spec["cohortName"]
     return _manifest("ClusterQueue", queue.name, spec)
+
+
+def _quota(queue: PlannedQueue, nominal: int | None) -> dict[str, Any]:
+    given = queue.nominal if nominal is None else nominal
+    quota: dict[str, Any] = {"name": RESOURCE, "nominalQuota": render(RESOURCE, given)}
+    if queue.borrowing is not None:
+        quota["borrowingLimit"] = render(RESOURCE, queue.borrowing)
+    if queue.lending is not None:
+        quota["lendingLimit"] = render(RESOURCE, queue.lending)
+    return quota

@@ -1,0 +1,86 @@
+"""Plans of the benches of families are what the system takes in; their jobs are counted once."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from admittance.api.manifest import decode_object
+from admittance.api.queues import ClusterQueue
+from admittance.api.workload import Workload
+from admittance.bench import families, upgrade
+from admittance.bench.generator import Plan
+from admittance.bench.hearing import Jobs
+from admittance.bench.load import submission
+from admittance.bench.queues import manifests_of
+from admittance.family.rules import rules_of
+
+
+def queue_of(plan: Plan) -> ClusterQueue:
+    found = [decode_object(one) for one in manifests_of(plan)]
+    assert all(not document.warnings for document in found)
+    return next(one.manifest for one in found if isinstance(one.manifest, ClusterQueue))
+
+
+def quotas(queue: ClusterQueue) -> list[str]:
+    [group] = queue.spec.resource_groups
+    return [str(one.resources[0].nominal_quota) for one in group.flavors]
+
+
+@pytest.mark.parametrize(
+    ("variants", "full", "tags", "free"),
+    [
+        pytest.param(0, 0, None, [True], id="regular workloads have one flavor and no policy"),
+        pytest.param(3, 0, 3, [True] * 3, id="each flavor is a variant"),
+        pytest.param(3, 2, 3, [False, False, True], id="the best ones may have no quota"),
+    ],
+)
+def test_the_queues_of_families(
+    variants: int, full: int, tags: int | None, free: list[bool]
+) -> None:
+    queue = queue_of(families.plan(10, variants, full))
+    rules = rules_of(queue.spec)
+    assert (len(rules.tags) if rules is not None else None) == tags
+    assert [quota != "0" for quota in quotas(queue)] == free
+
+
+def test_who_is_in_the_way_of_an_upgrade_may_have_the_best_flavor_only() -> None:
+    plan = upgrade.plan(4)
+    rules = rules_of(queue_of(plan).spec)
+    assert rules is not None
+    others, jobs = plan.workloads[:4], plan.workloads[4:]
+    for one in (*others, *jobs):
+        said = msgspec.json.decode(submission(one, "default", "upgrade"))
+        workload = decode_object(said["workload"]).manifest
+        assert isinstance(workload, Workload)
+        constraints = workload.spec.admission_constraints
+        if one in others:
+            assert constraints is not None
+            assert constraints.allowed_resource_flavors == (rules.tags[0].name,)
+        else:
+            assert constraints is None
+
+
+class Silent:
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, subject: str, _data: bytes) -> None:
+        self.said.append(subject)
+
+
+def test_a_job_that_moves_is_counted_twice_and_a_fact_told_twice_once() -> None:
+    speaker = Silent()
+    jobs = Jobs(speaker)  # type: ignore[arg-type]
+    for what, revision in (("admitted", 3), ("admitted", 3), ("evicted", 5), ("evicted", 5)):
+        data = msgspec.json.encode({"name": "job", "revision": revision})
+        jobs.hear(f"admit.workload.{what}.default.job".encode(), b"", data, b"")
+    assert jobs.admissions == {"job": 1}
+    assert speaker.said == ["admit.workload.stopped.default.job"]
+    data = msgspec.json.encode({"name": "job", "revision": 8})
+    jobs.hear(b"admit.workload.admitted.default.job", b"", data, b"")
+    assert jobs.admissions == {"job": 2}
+    jobs.end("job")
+    assert speaker.said[-1] == "admit.workload.finished.default.job"
