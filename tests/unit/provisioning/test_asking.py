@@ -1,0 +1,162 @@
+"""What is asked of a provider: pod sets that count, merged, with what their flavors add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.meta import ObjectMeta, Toleration
+from admittance.api.pods import PodTemplate
+from admittance.api.queues import ResourceFlavor, ResourceFlavorSpec
+from admittance.api.workload import PodSet
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.provisioning.asking import Unanswerable, asked, parameters_of
+
+GPU = "nvidia.com/gpu"
+
+
+def a_pod_set(name: str = "main", count: int = 2, **spec: Any) -> PodSet:
+    spec.setdefault("containers", [{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    template = msgspec.convert({"spec": spec}, PodTemplate)
+    return PodSet(name=name, count=count, template=template)
+
+
+def admitted(*places: tuple[str, int], flavor: str = "spot") -> Admission:
+    return Admission(
+        cluster_queue="cq",
+        pod_set_assignments=tuple(
+            PodSetAssignment(name=name, count=count, flavors={"cpu": flavor})
+            for name, count in places
+        ),
+    )
+
+
+def config(**fields: Any) -> ProvisioningRequestConfigSpec:
+    return ProvisioningRequestConfigSpec(provisioning_class_name="class", **fields)
+
+
+def no_flavor(_: str) -> ResourceFlavor | None:
+    return None
+
+
+def test_annotations_of_the_workload_beat_the_configs_parameters() -> None:
+    """E11."""
+    found = parameters_of(
+        config(parameters={"zone": "a", "size": "4"}),
+        {"provreq.kueue.x-k8s.io/zone": "b", "other/zone": "c"},
+    )
+
+    assert found == {"zone": "b", "size": "4"}
+
+
+def test_every_pod_set_counts_where_no_resource_is_managed() -> None:
+    found = asked([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
+
+    assert [(one.name, one.count, one.names) for one in found] == [("main", 2, ("main",))]
+
+
+@pytest.mark.parametrize("where", ["requests", "limits"])
+def test_a_managed_resource_counts_in_requests_and_in_limits(where: str) -> None:
+    gpu = a_pod_set("gpu", containers=[{"name": "c", "resources": {where: {GPU: "1"}}}])
+    given = admitted(("main", 2), ("gpu", 1))
+
+    found = asked([a_pod_set(), gpu], given, config(managed_resources=(GPU,)), no_flavor)
+
+    assert [(one.name, one.count) for one in found] == [("gpu", 1)]
+
+
+def test_an_init_container_may_be_the_one_that_counts() -> None:
+    init = [{"name": "i", "resources": {"requests": {GPU: "1"}}}]
+
+    found = asked(
+        [a_pod_set(initContainers=init)],
+        admitted(("main", 2)),
+        config(managed_resources=(GPU,)),
+        no_flavor,
+    )
+
+    assert len(found) == 1
+
+
+def test_nothing_is_asked_where_nobody_is_admitted() -> None:
+    """E1: all admitted counts are 0, or no managed resource is used."""
+    assert asked([a_pod_set()], admitted(("main", 0)), config(), no_flavor) == ()
+    assert asked([a_pod_set(count=0)], admitted(), config(), no_flavor) == ()
+    managed = config(managed_resources=(GPU,))
+    assert asked([a_pod_set()], admitted(("main", 2)), managed, no_flavor) == ()
+
+
+def test_a_pod_set_without_an_assignment_is_told() -> None:
+    with pytest.raises(Unanswerable, match="main"):
+        asked([a_pod_set()], admitted(), config(), no_flavor)
+
+
+def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
+    toleration = Toleration(key="spot", operator="Exists")
+    flavor = ResourceFlavor(
+        metadata=ObjectMeta(name="spot"),
+        spec=ResourceFlavorSpec(node_labels={"pool": "spot"}, tolerations=(toleration,)),
+    )
+
+    (found,) = asked(
+        [a_pod_set(nodeSelector={"disk": "ssd"})], admitted(("main", 2)), config(), lambda _: flavor
+    )
+
+    spec = msgspec.json.decode(found.template, type=PodTemplate).spec
+    assert spec.node_selector == {"disk": "ssd", "pool": "spot"}
+    assert spec.tolerations == (toleration,)
+
+
+def test_limits_stand_for_requests_that_are_left_out() -> None:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}}]
+
+    (found,) = asked([a_pod_set(containers=containers)], admitted(("main", 2)), config(), no_flavor)
+
+    spec = msgspec.json.decode(found.template, type=PodTemplate).spec
+    assert spec.containers[0].resources.requests == {"cpu": "1", GPU: "2"}
+
+
+IDENTICAL, ALIKE = "IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"
+
+
+@pytest.mark.parametrize(
+    ("policy", "second", "wanted"),
+    [
+        pytest.param(None, {}, [("a", 2), ("b", 3)], id="without a policy nothing is merged"),
+        pytest.param(IDENTICAL, {}, [("a", 5)], id="equal templates are merged"),
+        pytest.param(
+            IDENTICAL,
+            {"priorityClassName": "high"},
+            [("a", 2), ("b", 3)],
+            id="templates that differ anywhere are not",
+        ),
+        pytest.param(
+            ALIKE,
+            {"priorityClassName": "high"},
+            [("a", 5)],
+            id="what schedules alike is merged, whatever else differs",
+        ),
+        pytest.param(
+            ALIKE,
+            {"nodeSelector": {"disk": "ssd"}},
+            [("a", 2), ("b", 3)],
+            id="what needs other nodes is not",
+        ),
+    ],
+)
+def test_pod_sets_are_merged_as_the_policy_says(
+    policy: Any, second: dict[str, Any], wanted: list[tuple[str, int]]
+) -> None:
+    """E12."""
+    found = asked(
+        [a_pod_set("a"), a_pod_set("b", count=3, **second)],
+        admitted(("a", 2), ("b", 3)),
+        config(pod_set_merge_policy=policy),
+        no_flavor,
+    )
+
+    assert [(one.name, one.count) for one in found] == wanted
+    assert [name for one in found for name in one.names] == ["a", "b"]

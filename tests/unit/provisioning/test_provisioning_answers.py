@@ -1,0 +1,216 @@
+"""What a provider says, in any order, and what its check makes of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from admittance.api.checks import (
+    NodeSelectorUpdate,
+    ProvisioningPodSetUpdates,
+    ProvisioningRequestConfigSpec,
+    ProvisioningRetryStrategy,
+)
+from admittance.api.meta import ObjectMeta
+from admittance.events import provisioning as facts
+from admittance.events.shapes import PodSetToProvision, PodSetUpdate
+from admittance.provisioning.answers import CLASS, CONSUME, Answer, answer
+from admittance.provisioning.records import Record, RecordSpec, State, take
+from admittance.provisioning.strategy import delay_seconds
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ME: dict[str, Any] = {"namespace": "ns", "name": "train", "provisioning_class": "class"}
+
+
+def a_record(attempt: int = 1, **fields: Any) -> Record:
+    spec = RecordSpec(
+        id=f"u/capacity/1/{attempt}",
+        workload="train",
+        uid="u",
+        check="capacity",
+        cycle=1,
+        attempt=attempt,
+        provisioning_class_name="class",
+        pod_sets=(PodSetToProvision(name="a", names=("a", "b"), count=5),),
+    )
+    return Record(
+        api_version="autoscaling.x-k8s.io/v1",
+        kind="ProvisioningRequest",
+        metadata=ObjectMeta(name=f"train-capacity-{attempt}", namespace="ns"),
+        spec=replace(spec, **fields),
+    )
+
+
+def said(record: Record, kind: type[facts.ProvisioningStatus], **fields: Any) -> Record:
+    fact = kind(**{**ME, "id": record.spec.id, **fields})
+    return take(record, fact, NOON).record
+
+
+def config(limit: int = 1, **fields: Any) -> ProvisioningRequestConfigSpec:
+    return ProvisioningRequestConfigSpec(
+        provisioning_class_name="class",
+        retry_strategy=ProvisioningRetryStrategy(
+            backoff_limit_count=limit, backoff_base_seconds=60, backoff_max_seconds=1800
+        ),
+        **fields,
+    )
+
+
+def test_a_request_that_nobody_has_answered_is_pending_without_a_message() -> None:
+    assert answer(a_record(), config(), admitted=False) == Answer("Pending", "")
+
+
+def test_an_accepted_one_is_pending_with_what_the_provider_says() -> None:
+    record = said(a_record(), facts.Accepted, message="in about 4 minutes")
+
+    assert answer(record, config(), admitted=False) == Answer("Pending", "in about 4 minutes")
+
+
+def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
+    """E2: one update for each pod set, merged or not; a detail that is missing is left out."""
+    updates = ProvisioningPodSetUpdates(
+        node_selector=(
+            NodeSelectorUpdate(key="node-group", value_from_provisioning_class_detail="group"),
+            NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="rack"),
+        )
+    )
+    record = said(a_record(), facts.Provisioned, details={"group": "g7"}, message="here it is")
+
+    found = answer(record, config(pod_set_updates=updates), admitted=False)
+
+    assert found is not None
+    assert (found.state, found.message, found.missing) == ("Ready", "here it is", ("rack",))
+    annotations = {CONSUME: "train-capacity-1", CLASS: "class"}
+    assert found.updates == tuple(
+        PodSetUpdate(name=name, annotations=annotations, node_selector={"node-group": "g7"})
+        for name in ("a", "b")
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempt", "limit", "wanted"),
+    [
+        pytest.param(1, 1, Answer("Retry", "Retrying after failure: none left", 60), id="E3"),
+        pytest.param(2, 1, Answer("Rejected", "none left"), id="E4"),
+        pytest.param(2, 2, Answer("Retry", "Retrying after failure: none left", 120), id="E5"),
+        pytest.param(3, 2, Answer("Rejected", "none left"), id="E5, the third"),
+        pytest.param(1, 0, Answer("Rejected", "none left"), id="limit 0"),
+    ],
+)
+def test_a_failure_is_retried_as_often_as_the_strategy_says(
+    attempt: int, limit: int, wanted: Answer
+) -> None:
+    record = said(a_record(attempt), facts.ProvisioningFailed, message="none left")
+
+    assert answer(record, config(limit), admitted=False) == wanted
+
+
+def test_a_failure_that_nothing_will_mend_rejects_at_once() -> None:
+    record = said(a_record(), facts.ProvisioningFailed, message="no such type", retryable=False)
+
+    found = answer(record, config(9), admitted=False)
+
+    assert found == Answer("Rejected", "no such type")
+
+
+def test_a_provider_may_say_itself_when_to_ask_again() -> None:
+    record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=7)
+
+    found = answer(record, config(), admitted=False)
+
+    assert found is not None
+    assert found.after == 7
+
+
+def test_delays_double_up_to_the_most() -> None:
+    strategy = ProvisioningRetryStrategy()
+
+    assert [delay_seconds(n, strategy) for n in range(1, 8)] == [60, 120, 240, 480, 960, 1800, 1800]
+    assert delay_seconds(2**31, strategy) == 1800
+
+
+def test_a_booking_that_expires_counts_only_before_the_admission() -> None:
+    """E6."""
+    record = said(said(a_record(), facts.Provisioned), facts.BookingExpired, message="too late")
+
+    assert answer(record, config(), admitted=True) is None
+    assert answer(record, config(), admitted=False) == Answer(
+        "Retry", "Retrying after failure: too late", 60
+    )
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+def test_revoked_capacity_rejects_before_and_after_the_admission(admitted: bool) -> None:
+    """E7."""
+    record = said(said(a_record(), facts.Provisioned), facts.CapacityRevoked, message="sold")
+
+    assert answer(record, config(), admitted=admitted) == Answer("Rejected", "sold")
+
+
+# In which order. ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "wanted"),
+    [
+        pytest.param(facts.Provisioned, facts.Accepted, State.PROVISIONED, id="a late Accepted"),
+        pytest.param(facts.ProvisioningFailed, facts.Provisioned, State.FAILED, id="a late yes"),
+        pytest.param(
+            facts.CapacityRevoked, facts.Provisioned, State.CAPACITY_REVOKED, id="back again"
+        ),
+        pytest.param(
+            facts.Provisioned, facts.ProvisioningFailed, State.FAILED, id="lost after all"
+        ),
+    ],
+)
+def test_an_answer_that_contradicts_an_end_changes_nothing(
+    first: type[facts.ProvisioningStatus], then: type[facts.ProvisioningStatus], wanted: State
+) -> None:
+    assert said(said(a_record(), first), then).status.state is wanted
+
+
+def test_an_answer_with_a_lower_seq_is_old() -> None:
+    record = said(a_record(), facts.Accepted, seq=5, message="soon")
+
+    assert said(record, facts.Provisioned, seq=5) == record
+    assert said(record, facts.Provisioned, seq=6).status.state is State.PROVISIONED
+
+
+def test_an_answer_about_another_request_is_told_so() -> None:
+    fact = facts.Provisioned(**ME, id="u/capacity/1/9")
+
+    found = take(a_record(), fact, NOON)
+
+    assert found.record == a_record()
+    assert "u/capacity/1/9" in found.ignored
+
+
+def test_nothing_counts_once_the_request_was_taken_back() -> None:
+    record = a_record()
+    record = replace(record, status=replace(record.status, cancelled="Evicted"))
+
+    assert said(record, facts.Provisioned) == record
+
+
+KINDS = [
+    facts.Accepted,
+    facts.Provisioned,
+    facts.ProvisioningFailed,
+    facts.BookingExpired,
+    facts.CapacityRevoked,
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 9)), max_size=12))
+def test_what_is_said_twice_changes_nothing_the_second_time(
+    story: list[tuple[type[facts.ProvisioningStatus], int]],
+) -> None:
+    record = a_record()
+    for kind, seq in story:
+        record = said(record, kind, seq=seq)
+        assert said(record, kind, seq=seq) == record
