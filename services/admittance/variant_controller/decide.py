@@ -1,0 +1,251 @@
+"""What is to be stated, so that all families become what policy wants of them. Pure.
+
+Every act is derived from what is stored, so nothing needs to be remembered over a restart: who
+takes over says what is still lacking. Only so that nothing is said again while it is on its way, it
+is noted what was said of a family, as long as it is wanted. A step costs what changed: the families
+whose workloads moved, whose queue says something else, or whose time has come.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.variant_controller.known import Family, Name, family_of, kin, name_of, parent
+from admittance.variant_controller.queues import NOWHERE, Queues
+from admittance.variant_controller.wanted import Act, wanted
+from admittance.workload.families.reading import PARENT
+from admittance.workload.stored import StoredWorkload, head
+
+PATIENCE: Final = timedelta(seconds=5)
+"""After an act was stated and had no effect, until it is stated again; doubled each time."""
+PATIENCE_MAX: Final = timedelta(minutes=5)
+COALESCE: Final = timedelta(milliseconds=100)
+"""Between two nudges of one parent, while its variants move."""
+AGAIN: Final = timedelta(seconds=1)
+"""After an act could not be stated."""
+SPARE: Final = 1000
+CROWD: Final = 1000
+"""Acts that are stated together."""
+
+
+class _Said(NamedTuple):
+    """``due``: when it is said again, if it is still wanted then."""
+
+    mark: object
+    revision: int
+    due: datetime
+    tries: int
+
+
+_Key = tuple[type[Fact], str]
+
+
+class Families:
+    """All families, and what is to be said of them. ``now`` is the wall clock everywhere, aware.
+
+    ``enabled``: the gate ConcurrentAdmission. Orders are to be asked for once everything that is
+    stored was applied: until then a variant may look like nobody's.
+    """
+
+    def __init__(self, *, enabled: bool = True, coalesce: timedelta = COALESCE) -> None:
+        self._coalesce = coalesce
+        self._queues = Queues(enabled=enabled)
+        self._families: dict[Name, Family] = {}
+        self._whose: dict[Name, Name | None] = {}
+        self._said: dict[Name, dict[_Key, _Said]] = {}
+        self._nudged: dict[Name, datetime] = {}
+        self._awaited: dict[Name, Name] = {}
+        self._dirty: dict[Name, None] = {}
+        self._looks: dict[Name, datetime] = {}
+        self._heap: list[tuple[datetime, Name]] = []
+        self._open: dict[Name, str] = {}
+
+    # What changes. ------------------------------------------------------------------
+
+    def apply(self, key: str, stored: StoredWorkload | None, revision: int, _: datetime) -> None:
+        """What the bucket has at a workload's key from now on; None: nothing. Nothing hangs on the
+        time of a change.
+
+        Raises ValueError for the key of something else."""
+        name = name_of(key)
+        whose = family_of(stored) if stored is not None else None
+        before = self._whose.pop(name, None)
+        if before is not None:
+            self._forget(name, before)
+        if stored is not None:
+            self._whose[name] = whose
+            if whose is not None:
+                self._keep(name, whose, stored, revision)
+        awaited = self._awaited.pop(name, None)
+        for family in (before, whose, awaited):
+            if family is not None:
+                self._dirty[family] = None
+        if before is not None and before != whose:
+            self._drop(before)
+
+    def apply_object(self, kind: str, namespace: str, name: str, found: Any, _: datetime) -> None:
+        """A ClusterQueue or LocalQueue is now so; None: there is none. Other kinds say nothing of
+        families."""
+        self._dirty.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
+
+    def _keep(self, name: Name, whose: Name, stored: StoredWorkload, revision: int) -> None:
+        family = self._families.setdefault(whose, Family(whose))
+        if head(stored).role == PARENT:
+            family.parent = parent(stored, revision)
+            self._queues.join(whose, family.parent.state.queue)
+        else:
+            family.kin[name.name] = kin(stored, revision)
+
+    def _forget(self, name: Name, whose: Name) -> None:
+        family = self._families[whose]
+        if family.kin.pop(name.name, None) is None and family.parent is not None:
+            self._queues.leave(whose, family.parent.state.queue)
+            family.parent = None
+
+    def _drop(self, name: Name) -> None:
+        family = self._families.get(name)
+        if family is None or family.parent is not None or family.kin:
+            return
+        self._note(name, {})
+        for kept in (self._families, self._nudged, self._looks, self._open, self._dirty):
+            kept.pop(name, None)
+
+    # Orders. ------------------------------------------------------------------------
+
+    def orders(self, now: datetime, limit: int = CROWD) -> list[Fact]:
+        """The facts to be stated now, in their order."""
+        return [act.fact for act in self.acts(now, limit)]
+
+    def acts(self, now: datetime, limit: int = CROWD) -> list[Act]:
+        """The same, with why. They count as stated, unless `failed` says otherwise. At least those
+        of one family, if there are any; whole families in any case."""
+        self._rouse(now)
+        found: list[Act] = []
+        while self._dirty and len(found) < limit:
+            name = next(iter(self._dirty))
+            del self._dirty[name]
+            family = self._families.get(name)
+            if family is not None:
+                found += self._acts_of(family, now)
+        return found
+
+    def failed(self, fact: Fact, now: datetime) -> None:
+        """It was not stated, or nobody knows: it is given again a little later, if still wanted."""
+        key = type(fact), fact.name
+        name = self.family_of(fact)
+        said = self._said.get(name, {}).get(key) if name is not None else None
+        if name is not None and said is not None:
+            self._said[name][key] = said._replace(due=now + AGAIN)
+            self._look(name, now + AGAIN)
+
+    def family_of(self, fact: Fact) -> Name | None:
+        """The family that an order is about; None: it is there no more."""
+        about = Name(fact.namespace, fact.name)
+        return self._awaited.get(about) or self._whose.get(about)
+
+    def wake(self) -> datetime | None:
+        """When there may be orders again, after all of them were given, if nothing else changes;
+        None: never."""
+        while self._heap:
+            at, name = self._heap[0]
+            if self._looks.get(name) == at:
+                return at
+            heappop(self._heap)
+        return None
+
+    @property
+    def pending(self) -> int:
+        """Families to be looked at, and acts whose effect is not seen yet."""
+        return len(self._dirty) + sum(map(len, self._said.values()))
+
+    def gates_open(self) -> dict[str, int]:
+        """How many families have somebody who may preempt, by ClusterQueue."""
+        found: dict[str, int] = {}
+        for queue in self._open.values():
+            found[queue] = found.get(queue, 0) + 1
+        return found
+
+    def __len__(self) -> int:
+        return sum(1 for one in self._families.values() if one.parent is not None)
+
+    # Steps. -------------------------------------------------------------------------
+
+    def _acts_of(self, family: Family, now: datetime) -> list[Act]:
+        name = family.name
+        around = (
+            self._queues.around(name.namespace, family.parent.state.queue)
+            if family.parent is not None
+            else NOWHERE
+        )
+        result = wanted(family, around, partial(self._taken, name.namespace), now)
+        if result.gate_open:
+            self._open[name] = around.queue
+        else:
+            self._open.pop(name, None)
+        before = self._said.get(name, {})
+        said: dict[_Key, _Said] = {}
+        looks = [result.look] if result.look is not None else []
+        found = []
+        for act in result.acts:
+            key = type(act.fact), act.fact.name
+            mark = act.mark, act.fact.uid
+            last = before.get(key)
+            if last is not None and last.mark != mark:
+                last = None
+            wait = last.due if last is not None else self._nudge_after(name, act)
+            # Further away than that it is only when the clock was set back.
+            if wait is not None and now < wait <= now + PATIENCE_MAX:
+                if last is not None:
+                    said[key] = last
+                looks.append(wait)
+                continue
+            tries = last.tries + 1 if last is not None and last.revision == act.revision else 0
+            due = now + min(PATIENCE * 2 ** min(tries, 10), PATIENCE_MAX)
+            said[key] = _Said(mark, act.revision, due, tries)
+            looks.append(due)
+            found.append(act)
+            if isinstance(act.fact, facts.Aggregated):
+                self._nudged[name] = now
+        self._note(name, said)
+        self._look(name, min(looks, default=None))
+        return found
+
+    def _nudge_after(self, name: Name, act: Act) -> datetime | None:
+        nudged = self._nudged.get(name) if isinstance(act.fact, facts.Aggregated) else None
+        return nudged + self._coalesce if nudged is not None else None
+
+    def _taken(self, namespace: str, name: str) -> bool:
+        return Name(namespace, name) in self._whose
+
+    def _note(self, name: Name, said: dict[_Key, _Said]) -> None:
+        """What is on its way of a family."""
+        for kind, about in self._said.pop(name, {}).keys() - said.keys():
+            if kind is facts.Submitted:
+                self._awaited.pop(Name(name.namespace, about), None)
+        for kind, about in said:
+            if kind is facts.Submitted:
+                self._awaited[Name(name.namespace, about)] = name
+        if said:
+            self._said[name] = said
+
+    def _look(self, name: Name, at: datetime | None) -> None:
+        """To be looked at again then, and not before, unless something changes."""
+        if at is None:
+            self._looks.pop(name, None)
+        elif self._looks.get(name) != at:
+            self._looks[name] = at
+            heappush(self._heap, (at, name))
+            if len(self._heap) > 2 * len(self._looks) + SPARE:
+                self._heap = sorted((when, who) for who, when in self._looks.items())
+
+    def _rouse(self, now: datetime) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            at, name = heappop(self._heap)
+            if self._looks.get(name) == at:
+                del self._looks[name]
+                self._dirty[name] = None

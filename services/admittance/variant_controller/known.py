@@ -1,0 +1,120 @@
+"""What is kept of each workload: of a parent all of it, of a variant what policy asks for, of any
+other its name only. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from admittance.api.workload import VariantRow
+from admittance.events.names import plain
+from admittance.family.gates import Sibling
+from admittance.family.states import ParentState, VariantState
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.aggregating import Seen, seen
+from admittance.workload.families.gating import competes, sibling
+from admittance.workload.families.reading import (
+    PARENT,
+    VARIANT,
+    owner_of,
+    parent_state,
+    variant_state,
+)
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Name(NamedTuple):
+    """A workload's, plain. A family has its parent's."""
+
+    namespace: str
+    name: str
+
+
+class Parent(NamedTuple):
+    """``rows``: what it tells of its variants. ``reason``: why it has no quota; "": it has, or
+    nobody has said. ``over``: it has finished, or is being deleted: what becomes of its variants
+    then is not for us to say."""
+
+    state: ParentState
+    stored: StoredWorkload
+    revision: int
+    priority: int
+    rows: tuple[VariantRow, ...]
+    reason: str
+    over: bool
+
+
+class Kin(NamedTuple):
+    """A variant. ``booked_in``: the ClusterQueue whose quota it holds; "": none. ``going``: it is
+    being deleted. ``competes``: it may be tried, or holds something."""
+
+    state: VariantState
+    uid: str
+    revision: int
+    priority: int
+    seen: Seen
+    sibling: Sibling
+    competes: bool
+    booked_in: str
+    going: bool
+    finished: bool
+
+
+class Family:
+    """A parent, and whoever names one of that name as theirs. ``parent`` None: there is none."""
+
+    __slots__ = ("kin", "name", "parent")
+
+    def __init__(self, name: Name) -> None:
+        self.name = name
+        self.parent: Parent | None = None
+        self.kin: dict[str, Kin] = {}
+
+
+def name_of(key: str) -> Name:
+    """The workload behind a key of the bucket. Raises BadToken, or ValueError for another key."""
+    kind, namespace, name = key.split(".")
+    if kind != "workload":
+        raise ValueError(f"{key} is no workload's key")
+    return Name(plain(namespace), plain(name))
+
+
+def family_of(workload: StoredWorkload) -> Name | None:
+    """The family that it belongs to; None: it is a regular workload."""
+    match head(workload).role:
+        case role if role == PARENT:
+            return Name(workload.metadata.namespace, workload.metadata.name)
+        case role if role == VARIANT:
+            return Name(workload.metadata.namespace, owner_of(workload)[0])
+    return None
+
+
+def parent(stored: StoredWorkload, revision: int) -> Parent:
+    """What is kept of a parent."""
+    reserved = find(stored, Type.QUOTA_RESERVED)
+    return Parent(
+        state=parent_state(stored),
+        stored=stored,
+        revision=revision,
+        priority=head(stored).priority or 0,
+        rows=stored.status.variants,
+        reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
+        over=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
+    )
+
+
+def kin(stored: StoredWorkload, revision: int) -> Kin:
+    """What is kept of a variant."""
+    spec = head(stored)
+    admission = stored.status.admission
+    return Kin(
+        state=variant_state(stored),
+        uid=stored.metadata.uid,
+        revision=revision,
+        priority=spec.priority or 0,
+        seen=seen(stored),
+        sibling=sibling(stored, spec.sibling_index or 0),
+        competes=competes(stored),
+        booked_in=admission.cluster_queue if admission is not None else "",
+        going=stored.metadata.deletion_timestamp is not None,
+        finished=is_true(stored, Type.FINISHED),
+    )
