@@ -1,0 +1,397 @@
+"""What is to be done so that every reservation has its request, and nobody else has one. Pure.
+
+It follows from what is stored, and not from what was heard: a message that is lost, doubled or late
+changes nothing, and whoever takes over goes on. LIFECYCLE 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from heapq import heappop
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.meta import ObjectMeta, OwnerReference
+from admittance.api.stored_form import spec_of
+from admittance.api.workload import CheckState
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningRequested,
+    ProvisioningStatus,
+)
+from admittance.events.shapes import PodSetToProvision
+from admittance.provisioning import answers
+from admittance.provisioning.answers import Answer, answer
+from admittance.provisioning.asking import Unanswerable, asked, parameters_of
+from admittance.provisioning.names import request_id, request_name
+from admittance.provisioning.records import Record, RecordSpec, State, take
+from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
+from admittance.provisioning_check.picture import Kept, Picture, is_open
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.holding import is_reserved_anew
+from admittance.workload.rows import row_of
+from admittance.workload.stored import StoredWorkload, head
+
+API: Final = "autoscaling.x-k8s.io/v1"
+VALID_UNTIL: Final = "ValidUntilSeconds"
+"""Parameter: how long the provider may try."""
+
+
+class Capacity:
+    """All requests, and what leads from what is stored to what should be.
+
+    ``patience``: how long a provider may take where the parameters do not tell; None: for ever.
+    """
+
+    def __init__(self, patience: timedelta | None) -> None:
+        self.picture = Picture()
+        self._patience = patience
+        self._flying: dict[Slot, Step] = {}
+        self._asked: set[str] = set()
+        """Ids that were said to providers since we lead: what is open is said once more then."""
+        self._freed: set[str] = set()
+        """Ids that were taken back since we lead."""
+        self._told: dict[Slot, Tell] = {}
+
+    # What is to be done. --------------------------------------------------------------------
+
+    def steps(self, now: datetime) -> Iterator[Step]:
+        """What is to be done now, one step of a slot at a time; each to be answered by `done` or
+        `failed`."""
+        picture = self.picture
+        for slot in list(picture.dirty):
+            if slot in self._flying:
+                continue
+            del picture.dirty[slot]
+            step = self._step(slot, now)
+            if step is not None:
+                self._flying[slot] = step
+                yield step
+
+    def done(self, step: Step, revision: int = 0) -> None:
+        """All of it is on the bus; ``revision``: of what was written."""
+        slot = step.slot
+        self._flying.pop(slot, None)
+        if step.write is not None:
+            name = slot.namespace, step.write.name
+            self.picture.wrote(slot, name, step.write.record, revision)
+        if isinstance(step.fact, ProvisioningCancelled):
+            self._freed.add(step.fact.id)
+        elif step.fact is not None:
+            self._asked.add(step.fact.id)
+        if step.tell is not None:
+            self._told[slot] = step.tell
+        self.picture.dirty[slot] = None
+
+    def failed(self, step: Step) -> None:
+        """Somebody else wrote, or nobody knows what became of it: the slot is looked at again, once
+        the bucket has told."""
+        self._flying.pop(step.slot, None)
+        self.picture.dirty[step.slot] = None
+
+    def due(self, now: datetime) -> None:
+        """Requests whose time has come are looked at."""
+        deadlines = self.picture.deadlines
+        while deadlines and deadlines[0][0] <= now:
+            self.picture.dirty[heappop(deadlines)[1]] = None
+
+    def wake(self) -> datetime | None:
+        """When the next request may be late; None: none has a deadline."""
+        deadlines = self.picture.deadlines
+        return deadlines[0][0] if deadlines else None
+
+    def say_again(self, provisioning_class: str) -> list[Record]:
+        """The open requests of that class: a provider that has come back may have lost them."""
+        return [
+            kept.record
+            for kept in self.picture.records.values()
+            if kept.record.spec.provisioning_class_name == provisioning_class
+            and not kept.record.status.cancelled
+        ]
+
+    def unheard(self, record_id: str) -> None:
+        """The provider does not know that request: it is asked once more."""
+        self._asked.discard(record_id)
+        for slot, kept in self.picture.records.items():
+            if kept.record.spec.id == record_id:
+                self.picture.dirty[slot] = None
+
+    # What providers say. --------------------------------------------------------------------
+
+    def heard(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
+        """What an answer of a provider leads to: a step that keeps it, or why it counts for
+        nothing. Nobody's answers are kept while a step of their slot is under way: then the
+        reason is "busy", and it is to be said again."""
+        found = next(
+            (
+                (slot, kept)
+                for slot, kept in self._of(fact.namespace, fact.name)
+                if kept.record.spec.id == fact.id
+            ),
+            None,
+        )
+        if found is None:
+            return None, f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
+        slot, kept = found
+        if kept.record.spec.provisioning_class_name != fact.provisioning_class:
+            return None, f"{fact.id} was asked of {kept.record.spec.provisioning_class_name}"
+        if slot in self._flying:
+            return None, "busy"
+        taken = take(kept.record, fact, now)
+        if taken.ignored:
+            return None, taken.ignored
+        step = Step(slot, Write(taken.record.metadata.name, taken.record, kept.revision))
+        self._flying[slot] = step
+        return step, ""
+
+    def _of(self, namespace: str, workload: str) -> Iterator[tuple[Slot, Kept]]:
+        for slot in self.picture.slots_of((namespace, workload)):
+            yield slot, self.picture.records[slot]
+
+    # One slot. ------------------------------------------------------------------------------
+
+    def _step(self, slot: Slot, now: datetime) -> Step | None:
+        picture = self.picture
+        kept = picture.records.get(slot)
+        work = picture.works.get((slot.namespace, slot.workload))
+        row = row_of(work.status.admission_checks, slot.check) if work is not None else None
+        ours = slot.check in picture.checks
+        if kept is not None:
+            why = _unwanted(kept.record, work, row if ours else None)
+            if kept.record.status.cancelled or why:
+                return self._end(slot, kept, why, work, row, now)
+        if work is None or row is None or not ours or not is_reserved_anew(work):
+            self._told.pop(slot, None)
+            return None
+        if row.state not in ("Pending", "Ready"):
+            return None
+        return self._serve(slot, work, row, kept, now)
+
+    def _end(
+        self,
+        slot: Slot,
+        kept: Kept,
+        why: str,
+        work: StoredWorkload | None,
+        row: CheckState | None,
+        now: datetime,
+    ) -> Step | None:
+        """Nobody needs the request: it is written that it is taken back, the provider is told, and
+        then it is gone, unless another one takes its place."""
+        record = kept.record
+        if not record.status.cancelled:
+            ended = replace(record, status=replace(record.status, cancelled=why))
+            return Step(slot, Write(record.metadata.name, ended, kept.revision))
+        if record.spec.id not in self._freed:
+            return Step(slot, fact=_cancelled(record))
+        if work is not None and row is not None and not why and is_reserved_anew(work):
+            return self._serve(slot, work, row, kept, now)
+        self._freed.discard(record.spec.id)
+        self._asked.discard(record.spec.id)
+        return Step(slot, Write(record.metadata.name, None, kept.revision))
+
+    def _serve(
+        self,
+        slot: Slot,
+        work: StoredWorkload,
+        row: CheckState,
+        kept: Kept | None,
+        now: datetime,
+    ) -> Step | None:
+        """A reservation that the check has to judge, or has judged."""
+        config = self.picture.config_of(slot.check)
+        open_ = kept if kept is not None and not kept.record.status.cancelled else None
+        if row.state == "Ready":
+            # Whatever becomes of the configuration, it keeps what it has; what is deleted by hand
+            # is not made anew.
+            if open_ is None:
+                return None
+            given = config or ProvisioningRequestConfigSpec()
+            return self._tell(slot, work, row, answer(open_.record, given, admitted=_runs(work)))
+        if config is None:
+            if open_ is not None:
+                return self._cancel(slot, open_, answers.NOT_ACTIVE)
+            return self._tell(slot, work, row, Answer("Pending", answers.NOT_ACTIVE))
+        if open_ is None:
+            return self._ask(slot, work, row, kept, config, now)
+        record = open_.record
+        if _is_late(record, now):
+            return self._too_late(slot, open_)
+        if record.status.state is not State.PROVISIONED and _differs(record, config, work):
+            return self._cancel(slot, open_, "the configuration changed")
+        if record.spec.id not in self._asked and is_open(record):
+            return Step(slot, fact=_requested(record))
+        return self._tell(slot, work, row, answer(record, config, admitted=False))
+
+    def _ask(
+        self,
+        slot: Slot,
+        work: StoredWorkload,
+        row: CheckState,
+        before: Kept | None,
+        config: ProvisioningRequestConfigSpec,
+        now: datetime,
+    ) -> Step | None:
+        spec = spec_of(work.spec)
+        flavors = self.picture.flavors
+        try:
+            wanted = asked(spec.pod_sets, work.status.admission, config, flavors.get)
+        except Unanswerable as error:
+            return self._tell(slot, work, row, Answer("Pending", str(error)))
+        if not wanted:
+            return self._tell(slot, work, row, Answer("Ready", answers.NOT_NEEDED))
+        record = self._record(slot, work, row, before, config, wanted, now)
+        expected = 0
+        if before is not None:
+            if before.record.metadata.name != record.metadata.name:
+                return Step(slot, Write(before.record.metadata.name, None, before.revision))
+            expected = before.revision
+        return Step(slot, Write(record.metadata.name, record, expected), _requested(record))
+
+    def _record(
+        self,
+        slot: Slot,
+        work: StoredWorkload,
+        row: CheckState,
+        before: Kept | None,
+        config: ProvisioningRequestConfigSpec,
+        wanted: tuple[PodSetToProvision, ...],
+        now: datetime,
+    ) -> Record:
+        meta, cycle, attempt = work.metadata, work.status.admission_cycle, row.retry_count + 1
+        # In place of one that was taken back in the same cycle: another request.
+        generation = 1
+        if before is not None and before.record.spec.cycle == cycle:
+            generation = before.record.metadata.generation + 1
+        identity = request_id(meta.uid, slot.check, cycle, attempt)
+        plain = request_name(meta.name, meta.uid, slot.check, attempt)
+        owner = self.picture.taken.get((slot.namespace, plain), slot)
+        parameters = parameters_of(config, meta.annotations)
+        return Record(
+            api_version=API,
+            kind="ProvisioningRequest",
+            metadata=ObjectMeta(
+                name=plain
+                if owner == slot
+                else request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True),
+                namespace=slot.namespace,
+                generation=generation,
+                creation_timestamp=now,
+                owner_references=(
+                    OwnerReference(
+                        api_version=work.api_version, kind="Workload", name=meta.name, uid=meta.uid
+                    ),
+                ),
+            ),
+            spec=RecordSpec(
+                id=identity if generation == 1 else f"{identity}~{generation}",
+                workload=meta.name,
+                uid=meta.uid,
+                check=slot.check,
+                cycle=cycle,
+                attempt=attempt,
+                provisioning_class_name=config.provisioning_class_name,
+                parameters=parameters,
+                pod_sets=wanted,
+                deadline=self._deadline(parameters, now),
+            ),
+        )
+
+    def _deadline(self, parameters: dict[str, str], now: datetime) -> datetime | None:
+        written = parameters.get(VALID_UNTIL, "")
+        seconds = int(written) if written.isascii() and written.isdecimal() else 0
+        try:
+            if seconds:
+                return now + timedelta(seconds=seconds)
+            return now + self._patience if self._patience is not None else None
+        except OverflowError:
+            return None
+
+    def _too_late(self, slot: Slot, kept: Kept) -> Step:
+        record = kept.record
+        message = f"not provisioned by {record.spec.deadline:%Y-%m-%dT%H:%M:%SZ}"
+        late = replace(record.status, state=State.FAILED, message=message)
+        return Step(slot, Write(record.metadata.name, replace(record, status=late), kept.revision))
+
+    def _cancel(self, slot: Slot, kept: Kept, why: str) -> Step:
+        record = kept.record
+        ended = replace(record, status=replace(record.status, cancelled=why))
+        return Step(slot, Write(record.metadata.name, ended, kept.revision))
+
+    def _tell(
+        self, slot: Slot, work: StoredWorkload, row: CheckState, found: Answer | None
+    ) -> Step | None:
+        if found is None or (found.state == row.state and found.message == row.message):
+            return None
+        tell = Tell(About(work.metadata.uid, work.status.admission_cycle), found)
+        return None if self._told.get(slot) == tell else Step(slot, tell=tell)
+
+
+def _unwanted(record: Record, work: StoredWorkload | None, row: CheckState | None) -> str:
+    """Why nobody needs the request any more; "": somebody does."""
+    if work is None or work.metadata.uid != record.spec.uid:
+        return "the workload is gone"
+    if work.status.admission_cycle != record.spec.cycle or not is_reserved_anew(work):
+        evicted = find(work, Type.EVICTED)
+        if not head(work).active:
+            return "Deactivated"
+        return evicted.reason if evicted is not None and evicted.status == "True" else "Requeued"
+    if row is None:
+        return "the check is not required"
+    return "" if row.state in ("Pending", "Ready") else row.state
+
+
+def _differs(record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload) -> bool:
+    """The configuration asks for something else now."""
+    return (
+        record.spec.provisioning_class_name != config.provisioning_class_name
+        or record.spec.parameters != parameters_of(config, work.metadata.annotations)
+    )
+
+
+def _runs(work: StoredWorkload) -> bool:
+    """It is admitted, or nothing keeps it from that any more."""
+    ready = all(row.state == "Ready" for row in work.status.admission_checks)
+    return ready or is_true(work, Type.ADMITTED)
+
+
+def _is_late(record: Record, now: datetime) -> bool:
+    deadline = record.spec.deadline
+    return deadline is not None and deadline <= now and is_open(record)
+
+
+def _about(record: Record) -> dict[str, Any]:
+    return {
+        "namespace": record.metadata.namespace,
+        "name": record.spec.workload,
+        "uid": record.spec.uid,
+        "provisioning_class": record.spec.provisioning_class_name,
+        "id": record.spec.id,
+    }
+
+
+def _requested(record: Record) -> ProvisioningRequested:
+    spec = record.spec
+    return ProvisioningRequested(
+        **_about(record),
+        check=spec.check,
+        cycle=spec.cycle,
+        attempt=spec.attempt,
+        pod_sets=spec.pod_sets,
+        parameters=spec.parameters,
+        deadline=spec.deadline,
+    )
+
+
+def _cancelled(record: Record) -> ProvisioningCancelled:
+    spec = record.spec
+    return ProvisioningCancelled(
+        **_about(record),
+        check=spec.check,
+        cycle=spec.cycle,
+        attempt=spec.attempt,
+        reason=record.status.cancelled,
+    )

@@ -1,0 +1,192 @@
+"""What the provisioning check knows: workloads that have its checks, their requests, and what the
+configuration says. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from heapq import heappush
+from typing import Final, NamedTuple
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    ProvisioningRequestConfig,
+    ProvisioningRequestConfigSpec,
+)
+from admittance.api.queues import ResourceFlavor
+from admittance.provisioning.records import Record, State
+from admittance.provisioning_check.acts import Slot
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.stored import StoredWorkload
+
+CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
+GROUP: Final = "kueue.x-k8s.io"
+KIND: Final = "ProvisioningRequestConfig"
+
+Name = tuple[str, str]
+
+
+OPEN: Final = frozenset({State.REQUESTED, State.ACCEPTED})
+
+
+def is_open(record: Record) -> bool:
+    """Nobody has answered it for good, and nobody took it back."""
+    return record.status.state in OPEN and not record.status.cancelled
+
+
+class Kept(NamedTuple):
+    """A record and its revision in the bucket."""
+
+    record: Record
+    revision: int
+
+
+class Trouble(NamedTuple):
+    """Why a check cannot be evaluated: a reason of its Active condition, and a sentence."""
+
+    reason: str
+    message: str
+
+
+class Picture:
+    """``works``: unfinished workloads. ``records``: by slot.
+    ``dirty``: slots to be looked at, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.works: dict[Name, StoredWorkload] = {}
+        self.records: dict[Slot, Kept] = {}
+        self.taken: dict[Name, Slot] = {}
+        """Whose record stands at a name."""
+        self._of: dict[Name, dict[Slot, None]] = {}
+        self.checks: dict[str, AdmissionCheck] = {}
+        self.configs: dict[str, ProvisioningRequestConfig] = {}
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.down: dict[str, str] = {}
+        """Classes whose provider is not there, and why."""
+        self.dirty: dict[Slot, None] = {}
+        self.deadlines: list[tuple[datetime, Slot]] = []
+        """When open requests are late, soonest first; some of them out of date."""
+
+    # What changes. --------------------------------------------------------------------------
+
+    def workload(self, name: Name, workload: StoredWorkload | None) -> None:
+        """The workload is so now; None: it is gone."""
+        before = self.works.pop(name, None)
+        if workload is not None and not is_true(workload, Type.FINISHED):
+            # Also with others' checks only: which are ours may be heard of later.
+            self.works[name] = workload
+        for one in (before, self.works.get(name)):
+            for row in one.status.admission_checks if one is not None else ():
+                if row.name in self.checks:
+                    self.dirty[Slot(*name, row.name)] = None
+        # Also of checks that are no more.
+        for slot in self._of.get(name, ()):
+            self.dirty[slot] = None
+
+    def record(self, name: Name, record: Record | None, revision: int) -> None:
+        """The record at that name is so now; None: it is gone."""
+        slot = self.taken.get(name)
+        if record is None:
+            if slot is not None and self.records[slot].revision < revision:
+                self._forget(slot)
+            return
+        new = Slot(name[0], record.spec.workload, record.spec.check)
+        known = self.records.get(new)
+        if known is not None and known.revision >= revision:
+            return
+        for old in (slot, new):
+            if old in self.records:
+                self._forget(old)
+        self.records[new] = Kept(record, revision)
+        self.taken[name] = new
+        self._of.setdefault((new.namespace, new.workload), {})[new] = None
+        if record.spec.deadline is not None and is_open(record):
+            heappush(self.deadlines, (record.spec.deadline, new))
+        self.dirty[new] = None
+
+    def _forget(self, slot: Slot) -> None:
+        kept = self.records.pop(slot)
+        self.taken.pop((slot.namespace, kept.record.metadata.name), None)
+        here = self._of[(slot.namespace, slot.workload)]
+        del here[slot]
+        if not here:
+            del self._of[(slot.namespace, slot.workload)]
+        self.dirty[slot] = None
+
+    def check(self, name: str, check: AdmissionCheck | None) -> None:
+        """The AdmissionCheck is so now; None: it is gone, or somebody else judges it."""
+        if check is None or check.spec.controller_name != CONTROLLER:
+            self.checks.pop(name, None)
+        else:
+            self.checks[name] = check
+        self.touch([name])
+
+    def config(self, name: str, config: ProvisioningRequestConfig | None) -> None:
+        """The ProvisioningRequestConfig is so now; None: it is gone."""
+        if config is None:
+            self.configs.pop(name, None)
+        else:
+            self.configs[name] = config
+        self.touch(
+            check
+            for check, one in self.checks.items()
+            if one.spec.parameters is not None and one.spec.parameters.name == name
+        )
+
+    def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
+        """The ResourceFlavor is so now: it counts for what is asked from now on."""
+        if flavor is None:
+            self.flavors.pop(name, None)
+        else:
+            self.flavors[name] = flavor
+
+    def touch(self, checks: Iterable[str]) -> None:
+        """Everything of these checks is to be looked at again."""
+        names = set(checks)
+        for (namespace, workload), one in self.works.items():
+            for row in one.status.admission_checks:
+                if row.name in names:
+                    self.dirty[Slot(namespace, workload, row.name)] = None
+        for slot in self.records:
+            if slot.check in names:
+                self.dirty[slot] = None
+
+    def slots_of(self, name: Name) -> tuple[Slot, ...]:
+        """The slots of a workload that have a record, whatever their check is now."""
+        return tuple(self._of.get(name, ()))
+
+    # What follows. --------------------------------------------------------------------------
+
+    def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
+        """What the check asks for; None: nobody can tell, see `trouble`."""
+        found = self.checks.get(check)
+        reference = found.spec.parameters if found is not None else None
+        if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
+            return None
+        config = self.configs.get(reference.name)
+        return config.spec if config is not None else None
+
+    def trouble(self, check: str) -> Trouble | None:
+        """Why the check cannot be evaluated; None: it can."""
+        found = self.checks.get(check)
+        if found is None:
+            return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
+        reference = found.spec.parameters
+        if reference is None:
+            return Trouble("BadParametersRef", f"{check} names no parameters: a {KIND} is wanted")
+        if (reference.api_group, reference.kind) != (GROUP, KIND):
+            told = f"{reference.kind}.{reference.api_group}"
+            return Trouble("BadParametersRef", f"parameters are a {told}: a {KIND} is wanted")
+        config = self.configs.get(reference.name)
+        if config is None:
+            return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")
+        why = self.down.get(config.spec.provisioning_class_name)
+        return Trouble("ProviderDown", why) if why is not None else None
+
+    def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
+        """Our own write went through, at that revision: known before the bucket tells."""
+        if record is not None:
+            self.record(name, record, revision)
+        elif slot in self.records:
+            self._forget(slot)

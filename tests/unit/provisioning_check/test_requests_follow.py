@@ -1,0 +1,394 @@
+"""Every reservation that needs capacity has one request, and nothing else has any."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    AdmissionCheckSpec,
+    ParametersReference,
+    ProvisioningRequestConfig,
+    ProvisioningRequestConfigSpec,
+    ProvisioningRetryStrategy,
+)
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import CheckState
+from admittance.events import provisioning as facts
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.records import Record, State
+from admittance.provisioning_check.acts import Tell
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import CONTROLLER
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+from builders import NOON
+
+GPU = "nvidia.com/gpu"
+
+
+class Story:
+    """The core with a bucket, a log and a workload beside it. ``said``: what was asked of the
+    provider, ``told``: what was told to the workload, in order."""
+
+    def __init__(self, *, limit: int = 1, patience: float | None = None, **config: Any) -> None:
+        self.now: datetime = NOON
+        self.patience = timedelta(seconds=patience) if patience is not None else None
+        self.bucket: dict[str, tuple[Record, int]] = {}
+        self.revision = 0
+        self.said: list[facts.ProvisioningFact] = []
+        self.told: list[Tell] = []
+        self.limit = limit
+        self.work: StoredWorkload | None = None
+        self.settings = config
+        self.core = Capacity(self.patience)
+        self.configure(**config)
+        parameters = ParametersReference(
+            api_group="kueue.x-k8s.io", kind="ProvisioningRequestConfig", name="config"
+        )
+        self.check = AdmissionCheck(
+            metadata=ObjectMeta(name="capacity"),
+            spec=AdmissionCheckSpec(controller_name=CONTROLLER, parameters=parameters),
+        )
+        self.core.picture.check("capacity", self.check)
+
+    def configure(self, **config: Any) -> None:
+        config.setdefault("provisioning_class_name", "class")
+        spec = ProvisioningRequestConfigSpec(
+            retry_strategy=ProvisioningRetryStrategy(
+                backoff_limit_count=self.limit, backoff_base_seconds=60, backoff_max_seconds=1800
+            ),
+            **config,
+        )
+        self.config = ProvisioningRequestConfig(metadata=ObjectMeta(name="config"), spec=spec)
+        self.core.picture.config("config", self.config)
+
+    # The workload. --------------------------------------------------------------------------
+
+    def reserved(
+        self, cycle: int = 1, retries: int = 0, state: str = "Pending", **more: Any
+    ) -> None:
+        containers = [{"name": "c", "resources": {"requests": {GPU: "1"}}}]
+        spec = {"podSets": [{"count": 2, "template": {"spec": {"containers": containers}}}]}
+        place = PodSetAssignment(name="main", flavors={GPU: "spot"}, count=more.pop("count", 2))
+        conditions = tuple(
+            Condition(type=kind, status="True", reason=kind)
+            for kind in ("QuotaReserved", *more.pop("conditions", ()))
+        )
+        row = CheckState(name="capacity", state=state, retry_count=retries, **more)
+        self.becomes(
+            StoredWorkload(
+                api_version="kueue.x-k8s.io/v1beta2",
+                kind="Workload",
+                metadata=ObjectMeta(name="train", namespace="ns", uid="u"),
+                spec=msgspec.Raw(msgspec.json.encode(spec)),
+                status=WorkloadStatus(
+                    conditions=conditions,
+                    admission=Admission(cluster_queue="cq", pod_set_assignments=(place,)),
+                    admission_checks=(row,),
+                    admission_cycle=cycle,
+                ),
+            )
+        )
+
+    def becomes(self, work: StoredWorkload | None) -> None:
+        self.work = work
+        self.core.picture.workload(("ns", "train"), work)
+        self.settle()
+
+    def condition(self, kind: str, reason: str = "Because") -> None:
+        assert self.work is not None
+        status = self.work.status
+        new = Condition(type=kind, status="True", reason=reason)
+        self.becomes(
+            replace(self.work, status=replace(status, conditions=(*status.conditions, new)))
+        )
+
+    # The rest. ------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        for _ in range(20):
+            steps = list(self.core.steps(self.now))
+            if not steps:
+                return
+            for step in steps:
+                if step.write is not None:
+                    found = self.bucket.get(step.write.name)
+                    assert step.write.expected == (found[1] if found is not None else 0)
+                    self.revision += 1
+                    if step.write.record is None:
+                        del self.bucket[step.write.name]
+                    else:
+                        self.bucket[step.write.name] = (step.write.record, self.revision)
+                if step.fact is not None:
+                    self.said.append(step.fact)
+                if step.tell is not None:
+                    self.told.append(step.tell)
+                self.core.done(step, self.revision)
+        raise AssertionError("it does not come to rest")
+
+    def restart(self) -> None:
+        self.core = Capacity(self.patience)
+        self.core.picture.check("capacity", self.check)
+        self.core.picture.config("config", self.config)
+        for name, (record, revision) in self.bucket.items():
+            self.core.picture.record(("ns", name), record, revision)
+        self.becomes(self.work)
+
+    def says(self, kind: type[facts.ProvisioningStatus], **fields: Any) -> str:
+        fields.setdefault("id", self.asked[-1].id)
+        fact = kind(namespace="ns", name="train", provisioning_class="class", **fields)
+        step, why = self.core.heard(fact, self.now)
+        if step is not None:
+            assert step.write is not None
+            assert step.write.record is not None
+            self.revision += 1
+            self.bucket[step.write.name] = (step.write.record, self.revision)
+            self.core.done(step, self.revision)
+        self.settle()
+        return why
+
+    @property
+    def asked(self) -> list[facts.ProvisioningRequested]:
+        return [one for one in self.said if isinstance(one, facts.ProvisioningRequested)]
+
+    @property
+    def freed(self) -> list[str]:
+        return [one.id for one in self.said if isinstance(one, facts.ProvisioningCancelled)]
+
+    @property
+    def last(self) -> tuple[str, str, int | None]:
+        answer = self.told[-1].answer
+        return answer.state, answer.message, answer.after
+
+
+def test_nothing_is_asked_before_there_is_a_reservation() -> None:
+    """E1."""
+    story = Story()
+    story.reserved()
+    assert story.work is not None
+    waits = replace(story.work, status=replace(story.work.status, conditions=(), admission=None))
+    story = Story()
+
+    story.becomes(waits)
+
+    assert not story.said
+    assert not story.told
+
+
+def test_nothing_is_asked_where_no_managed_resource_is_used() -> None:
+    """E1."""
+    story = Story(managed_resources=("example.com/other",))
+
+    story.reserved()
+
+    assert not story.asked
+    assert story.last == ("Ready", NOT_NEEDED, None)
+
+
+def test_a_reservation_is_asked_for_once_and_its_record_comes_first() -> None:
+    story = Story(parameters={"zone": "a"})
+
+    story.reserved()
+    story.reserved()
+
+    (asked,) = story.asked
+    assert (asked.id, asked.attempt, asked.parameters) == ("u/capacity/1/1", 1, {"zone": "a"})
+    assert [(one.name, one.count) for one in asked.pod_sets] == [("main", 2)]
+    assert list(story.bucket) == ["train-capacity-1"]
+
+
+def test_what_is_open_is_said_again_after_a_restart_and_nothing_else_is() -> None:
+    """E14: the provider acts once for each id."""
+    story = Story()
+    story.reserved()
+
+    story.restart()
+
+    assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
+    assert not story.freed
+    story.says(facts.Provisioned)
+    story.restart()
+    assert len(story.asked) == 2
+    assert story.last[0] == "Ready"
+
+
+def test_provisioned_capacity_makes_the_check_ready() -> None:
+    """E2."""
+    story = Story()
+    story.reserved()
+
+    story.says(facts.Accepted, message="soon")
+    story.says(facts.Provisioned, message="here")
+
+    assert [one.answer.state for one in story.told] == ["Pending", "Ready"]
+    assert [one.name for one in story.told[-1].answer.updates] == ["main"]
+
+
+def test_a_failure_asks_for_a_retry_and_frees_what_was_asked() -> None:
+    """E3: the next attempt has the next number."""
+    story = Story()
+    story.reserved()
+
+    story.says(facts.ProvisioningFailed, message="none")
+    assert story.last == ("Retry", "Retrying after failure: none", 60)
+    story.reserved(state="Retry")
+    assert story.freed == ["u/capacity/1/1"]
+    assert not story.bucket
+
+    story.reserved(cycle=2, retries=1)
+    assert story.asked[-1].id == "u/capacity/2/2"
+    assert list(story.bucket) == ["train-capacity-2"]
+    story.says(facts.Provisioned)
+    assert story.last[0] == "Ready"
+
+
+def test_the_last_failure_rejects() -> None:
+    """E4."""
+    story = Story()
+    story.reserved(cycle=2, retries=1)
+
+    story.says(facts.ProvisioningFailed, message="none")
+
+    assert story.last == ("Rejected", "none", None)
+
+
+def test_a_running_workload_keeps_its_booking_but_for_a_revocation() -> None:
+    """E6, E7."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready", conditions=("Admitted",))
+    told = len(story.told)
+
+    story.says(facts.BookingExpired)
+    assert len(story.told) == told
+
+    story.says(facts.CapacityRevoked, message="sold")
+    assert story.last == ("Rejected", "sold", None)
+
+
+def test_other_parameters_replace_a_request_that_is_open() -> None:
+    """E8: the same attempt, another id."""
+    story = Story(parameters={"zone": "a"})
+    story.reserved()
+
+    story.configure(parameters={"zone": "b"})
+    story.settle()
+
+    first, second = story.asked
+    assert story.freed == [first.id]
+    assert (first.attempt, second.attempt) == (1, 1)
+    assert first.id != second.id
+    assert second.parameters == {"zone": "b"}
+    assert list(story.bucket) == ["train-capacity-1"]
+
+
+def test_a_missing_config_ends_the_request_and_says_so() -> None:
+    """E8: and when it comes back, capacity is asked for again."""
+    story = Story()
+    story.reserved()
+
+    story.core.picture.config("config", None)
+    story.settle()
+    assert story.freed == ["u/capacity/1/1"]
+    assert story.last == ("Pending", NOT_ACTIVE, None)
+
+    story.core.picture.config("config", story.config)
+    story.settle()
+    assert len(story.asked) == 2
+    assert story.asked[0].id != story.asked[1].id
+
+
+def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
+    """E9."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready", conditions=("Admitted",))
+
+    story.bucket.clear()
+    story.core.picture.record(("ns", "train-capacity-1"), None, 99)
+    story.settle()
+
+    assert len(story.asked) == 1
+    assert not story.freed
+
+
+def test_whatever_ends_the_reservation_ends_the_request() -> None:
+    """E10."""
+    for end in ("Evicted", "Finished", "gone"):
+        story = Story()
+        story.reserved()
+        story.says(facts.Provisioned)
+
+        if end == "gone":
+            story.becomes(None)
+        else:
+            story.condition(end)
+
+        assert story.freed == ["u/capacity/1/1"], end
+        assert not story.bucket, end
+
+
+def test_a_crash_between_the_steps_leaves_nothing_booked() -> None:
+    """Whoever takes over finds the record that is taken back, and tells the provider."""
+    story = Story()
+    story.reserved()
+    record, revision = story.bucket["train-capacity-1"]
+    ended = replace(record, status=replace(record.status, cancelled="Evicted"))
+    story.bucket["train-capacity-1"] = (ended, revision)
+    story.work = None
+
+    story.restart()
+
+    assert story.freed == ["u/capacity/1/1"]
+    assert not story.bucket
+
+
+def test_silence_until_the_deadline_counts_as_a_failure() -> None:
+    story = Story(patience=30)
+    story.reserved()
+    assert story.core.wake() == NOON + timedelta(seconds=30)
+
+    story.now += timedelta(seconds=30)
+    story.core.due(story.now)
+    story.settle()
+
+    assert story.bucket["train-capacity-1"][0].status.state is State.FAILED
+    assert story.last == (
+        "Retry",
+        "Retrying after failure: not provisioned by 2026-01-01T12:00:30Z",
+        60,
+    )
+
+
+def test_the_parameters_may_tell_how_long_a_provider_may_try() -> None:
+    story = Story(parameters={"ValidUntilSeconds": "7"})
+
+    story.reserved()
+
+    assert story.asked[0].deadline == NOON + timedelta(seconds=7)
+
+
+def test_an_answer_about_nothing_of_ours_is_told_so() -> None:
+    story = Story()
+    story.reserved()
+
+    assert "no request x" in story.says(facts.Provisioned, id="x")
+    assert not story.told
+
+
+def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
+    story = Story()
+    story.reserved()
+
+    story.core.unheard("u/capacity/1/1")
+    story.settle()
+
+    assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
