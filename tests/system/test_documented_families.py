@@ -1,0 +1,168 @@
+"""The page about concurrent admission, held to what is so: its tables are played."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admittance.api.manifest import read
+from admittance.api.problems import ManifestError
+from admittance.api.queues import (
+    ClusterQueue,
+    ConcurrentAdmission,
+    ExplicitVariant,
+    MigrationConstraints,
+)
+from admittance.family.policy import Why
+
+PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
+
+
+def table(mark: str) -> list[list[str]]:
+    """The rows of the table under that mark, without its head."""
+    text = PAGE.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2]
+    rows = []
+    for line in text.strip().splitlines():
+        if not line.startswith("|"):
+            break
+        if not set(line) <= set("|- "):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert len(rows) > 1, f"there is no table {mark}"
+    return rows[1:]
+
+
+def lines_of(mark: str) -> list[Any]:
+    return [pytest.param(*row, id=row[0]) for row in table(mark)]
+
+
+# Words, fields, spellings. ------------------------------------------------------------------
+
+
+def test_every_reason_that_is_shown_is_told() -> None:
+    told = {word for row in table("why") for word in re.findall(r"`(\w+)`", row[2])}
+    assert told == {str(why) for why in Why}
+
+
+def test_every_field_is_told() -> None:
+    text = PAGE.read_text().partition("## Fields")[2].partition("## ")[0]
+    told = {
+        word.rpartition(".")[2]
+        for cell in re.findall(r"^\| ((?:`[\w.\[\]]+`(?:, )?)+) \|", text, re.MULTILINE)
+        for word in re.findall(r"`([^`]+?)(?:\[\])?`", cell)
+    }
+    structs = (ConcurrentAdmission, ExplicitVariant, MigrationConstraints)
+    fields = {name for one in structs for name in one.__struct_encode_fields__}
+    assert told == fields - {"migrationConstraints"}
+
+
+def queue_with(**spec: Any) -> str:
+    """A ClusterQueue of two flavors that says so."""
+    flavors = [
+        {"name": name, "resources": [{"name": "cpu", "nominalQuota": 4}]}
+        for name in ("reservation", "spot")
+    ]
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ClusterQueue",
+            "metadata": {"name": "q"},
+            "spec": {
+                "namespaceSelector": {},
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+                **spec,
+            },
+        }
+    )
+
+
+def policy(mode: str = "UpgradeOnly", *explicit: dict[str, Any], **more: Any) -> dict[str, Any]:
+    said: dict[str, Any] = {"migrationConstraints": {**({"mode": mode} if mode else {}), **more}}
+    if explicit:
+        said["explicitVariants"] = list(explicit)
+    return {"concurrentAdmission": said}
+
+
+def a(name: str = "a", *flavors: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "allowedResourceFlavors": list(flavors or ("spot",)), **more}
+
+
+TWO_GROUPS = {
+    "resourceGroups": [
+        {
+            "coveredResources": [resource],
+            "flavors": [{"name": flavor, "resources": [{"name": resource, "nominalQuota": 1}]}],
+        }
+        for resource, flavor in (("cpu", "reservation"), ("memory", "spot"))
+    ]
+}
+KUEUE = {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}
+REFUSED: dict[str, dict[str, Any]] = {
+    "no `mode`": policy(""),
+    "`minFlavor` with `NoMigration`": policy("NoMigration", minFlavor="spot"),
+    "`minFlavor` that the queue does not offer": policy(minFlavor="gold"),
+    "`minFlavor` beside explicit variants": policy("UpgradeOnly", a(), minFlavor="spot"),
+    "`minVariant` without explicit variants": policy(minVariant="spot"),
+    "`minVariant` that is none of them": policy("UpgradeOnly", a(), minVariant="gold"),
+    "two variants of one name": policy("UpgradeOnly", a(), a()),
+    "a variant without flavors": policy("UpgradeOnly", {"name": "a"}),
+    "a flavor that the queue does not offer": policy("UpgradeOnly", a("a", "gold")),
+    "a delay below 0": policy("UpgradeOnly", a(createDelaySeconds=-1)),
+    "a name in capitals": policy("UpgradeOnly", a("Spot")),
+    "17 variants": policy("UpgradeOnly", *(a(f"a-{n}") for n in range(17))),
+    "two resource groups, no explicit variants": {**policy(), **TWO_GROUPS},
+    "`queueingStrategy: StrictFIFO`": {**policy(), "queueingStrategy": "StrictFIFO"},
+    "both spellings at once": {**policy(), **KUEUE},
+}
+
+
+@pytest.mark.parametrize(("wrote", "answer"), lines_of("refused"))
+def test_what_cannot_work_is_refused_in_these_words(wrote: str, answer: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read(queue_with(**REFUSED[wrote]), "page")
+    [line] = caught.value.lines()
+    assert answer.strip("`") in line
+
+
+def test_without_a_mistake_it_is_accepted() -> None:
+    assert read(queue_with(**policy()), "page")
+    assert read(queue_with(**policy("UpgradeOnly", a(createDelaySeconds=1))), "page")
+
+
+def stored(**spec: Any) -> ConcurrentAdmission:
+    [document] = read(queue_with(**spec), "page")
+    assert isinstance(document.manifest, ClusterQueue)
+    found = document.manifest.spec.concurrent_admission
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({}, policy()),
+        ({"mode": "TryPreferredFlavors"}, policy()),
+        ({"mode": "RetainFirstAdmission"}, policy("NoMigration")),
+        (
+            {"constraints": {"lastAcceptableFlavorName": "reservation"}},
+            policy(minFlavor="reservation"),
+        ),
+    ],
+)
+def test_kueue_s_spelling_means_what_the_page_says(
+    theirs: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    text = PAGE.read_text().partition("## Kueue's spelling")[2].partition("## ")[0]
+    for word in (*theirs, *theirs.values()):
+        assert isinstance(word, dict) or str(word) in text
+    assert stored(concurrentAdmissionPolicy={"migration": theirs}) == stored(**ours)
+
+
+def test_manifests_of_the_page_are_accepted() -> None:
+    found = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(found) == 2
+    for text in found:
+        assert all(document.warnings == () for document in read(text, PAGE.name))
