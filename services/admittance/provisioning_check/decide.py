@@ -244,7 +244,7 @@ class Capacity:
         if not wanted:
             return self._tell(slot, work, row, Answer("Ready", answers.NOT_NEEDED))
         record = self._record(slot, work, row, before, config, wanted, now)
-        expected = 0
+        expected = self.picture.expected(slot, record.metadata.name)
         if before is not None:
             if before.record.metadata.name != record.metadata.name:
                 return Step(slot, Write(before.record.metadata.name, None, before.revision))

@@ -65,6 +65,7 @@ class Picture:
         self.down: dict[str, str] = {}
         """Classes whose provider is not there, and why."""
         self.dirty: dict[Slot, None] = {}
+        self._markers: dict[Name, dict[str, int]] = {}
         self.deadlines: list[tuple[datetime, Slot]] = []
         """When open requests are late, soonest first; some of them out of date."""
 
@@ -73,6 +74,8 @@ class Picture:
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
         """The workload is so now; None: it is gone."""
         before = self.works.pop(name, None)
+        if workload is None:
+            self._markers.pop(name, None)
         if workload is not None and not is_true(workload, Type.FINISHED):
             # Also with others' checks only: which are ours may be heard of later.
             self.works[name] = workload
@@ -188,5 +191,18 @@ class Picture:
         """Our own write went through, at that revision: known before the bucket tells."""
         if record is not None:
             self.record(name, record, revision)
-        elif slot in self.records:
-            self._forget(slot)
+        else:
+            if slot in self.records:
+                self._forget(slot)
+            self.marked(slot, name[1], revision)
+
+    def marked(self, slot: Slot, name: str, revision: int) -> None:
+        """There is no record of that name, but the marker of one, at that revision."""
+        work = slot.namespace, slot.workload
+        if work in self.works:
+            self._markers.setdefault(work, {})[name] = revision
+        self.dirty[slot] = None
+
+    def expected(self, slot: Slot, name: str) -> int:
+        """The revision that a new record of that name must expect."""
+        return self._markers.get((slot.namespace, slot.workload), {}).get(name, 0)

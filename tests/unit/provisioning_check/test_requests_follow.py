@@ -40,6 +40,7 @@ class Story:
         self.now: datetime = NOON
         self.patience = timedelta(seconds=patience) if patience is not None else None
         self.bucket: dict[str, tuple[Record, int]] = {}
+        self.markers: dict[str, int] = {}
         self.revision = 0
         self.said: list[facts.ProvisioningFact] = []
         self.told: list[Tell] = []
@@ -119,10 +120,12 @@ class Story:
             for step in steps:
                 if step.write is not None:
                     found = self.bucket.get(step.write.name)
-                    assert step.write.expected == (found[1] if found is not None else 0)
+                    marker = self.markers.get(step.write.name, 0)
+                    assert step.write.expected == (found[1] if found is not None else marker)
                     self.revision += 1
                     if step.write.record is None:
                         del self.bucket[step.write.name]
+                        self.markers[step.write.name] = self.revision
                     else:
                         self.bucket[step.write.name] = (step.write.record, self.revision)
                 if step.fact is not None:
@@ -392,3 +395,16 @@ def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
     story.settle()
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
+
+
+def test_a_name_that_was_deleted_is_taken_again() -> None:
+    """Preempted, and reserved again: the same attempt once more, over the marker of the first."""
+    story = Story()
+    story.reserved()
+    story.condition("Evicted", "Preempted")
+    assert not story.bucket
+
+    story.reserved(cycle=2)
+
+    assert [one.id for one in story.asked] == ["u/capacity/1/1", "u/capacity/2/1"]
+    assert list(story.bucket) == ["train-capacity-1"]
