@@ -90,21 +90,21 @@ def checked(rng: Random) -> Scenario:
     )
 
 
-def healing(queues: Checked) -> list[Applying]:
+def healing(queues: Checked, at: float = CALM_SECONDS) -> list[Applying]:
     """In the end everything is well."""
-    found = [Applying(CALM_SECONDS, json.loads(json.dumps(queues.healed())))]
+    found = [Applying(at, json.loads(json.dumps(queues.healed())))]
     for check in queues.checks:
         beat = {"beat": {"check": check, "active": True}}
-        found.append(Applying(CALM_SECONDS + 1.0, [beat]))
+        found.append(Applying(at + 1.0, [beat]))
     return found
 
 
-def reviving(names: list[str]) -> Iterator[Saying]:
+def reviving(names: list[str], at: float = CALM_SECONDS) -> Iterator[Saying]:
     """And everybody may go on."""
     for name in names:
         me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
-        yield Saying(CALM_SECONDS + 2.0, facts.Released(**me))
-        yield Saying(CALM_SECONDS + 4.0, facts.Activated(**me))
+        yield Saying(at + 2.0, facts.Released(**me))
+        yield Saying(at + 4.0, facts.Activated(**me))
 
 
 def meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:

@@ -14,8 +14,9 @@ from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
 from admittance.simulation.actors.world import Publisher
 from admittance.simulation.broken import Broken
-from admittance.simulation.invariants import Invariants, Seen
+from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
+from admittance.simulation.seen import VARIANT, Seen
 from admittance.simulation.server import Server
 from admittance.simulation.stream import Outgoing
 from admittance.workload.conditions import Type, find, is_false
@@ -87,8 +88,9 @@ class Ending:
         self._nothing_lost()
         self._all_said()
         for key, seen in sorted(self._inv.seen.items()):
-            if seen.workload is not None:
+            if seen.workload is not None and seen.role != VARIANT:
                 self._truly(key, seen, seen.workload)
+        self._inv.families.at_rest(heals=self._heals)
         if self._inv.running:
             raise Broken(f"jobs run on: {sorted(self._inv.running)}")
 
@@ -126,9 +128,9 @@ class Ending:
                 raise Broken(f"{key} is reserved for ever")
             case "admitted":
                 raise Broken(f"{key} is admitted and does not run")
-            case "off" if seen.usage:
+            case "off" if seen.booked:
                 raise Broken(f"{key} is off and holds quota for ever")
-            case "waiting" if self._heals:
+            case "waiting" if self._heals and not _hopeless(workload):
                 raise Broken(f"{key} waits, and everything is there")
             case "off" if self._heals and not self._may_be_off(workload):
                 raise Broken(f"{key} is off, and nobody wants that")
@@ -209,3 +211,9 @@ class Ending:
                 used = cell.usage if cell is not None else 0
                 if used != held.get(fr, 0):
                     raise Broken(f"{name} believes {used} of {fr} used in {queue}: {held.get(fr)}")
+
+
+def _hopeless(workload: StoredWorkload) -> bool:
+    """Nothing that the queue offers is anything it may have."""
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    return reserved is not None and reserved.reason == "NoMatchingFlavor"

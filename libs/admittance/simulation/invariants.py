@@ -7,50 +7,28 @@ as it happens: nothing else can break a promise.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.subjects import DEADLETTER, OUTPUTS
 from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption, rows
+from admittance.simulation.accounts import Accounts
 from admittance.simulation.around import Manifests
 from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
+from admittance.simulation.exclusive import Exclusive
 from admittance.simulation.kernel import Kernel
+from admittance.simulation.seen import VARIANT, Seen, legal
+from admittance.simulation.siblings import Families
 from admittance.simulation.starting import starting
 from admittance.simulation.stream import Stored
 from admittance.simulation.twin import Around
 from admittance.simulation.worlds import Replans, worlds
-from admittance.workload import stored as workloads
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, find
 from admittance.workload.limits import Limits
-from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
-
-_W: Final = "waiting"
-_GROUP: Final = {
-    Phase.PENDING: _W,
-    Phase.BACKOFF: _W,
-    Phase.QUOTA_RESERVED: "reserved",
-    Phase.ADMITTED: "admitted",
-    Phase.RUNNING: "admitted",
-    Phase.EVICTING: "evicting",
-    Phase.DEACTIVATED: "off",
-    Phase.REJECTED: "off",
-    Phase.FINISHED: "finished",
-}
-LEGAL: Final[dict[str, frozenset[str]]] = {
-    "": frozenset({_W, "off", "finished", ""}),
-    _W: frozenset({_W, "reserved", "admitted", "off", "finished", ""}),
-    "reserved": frozenset({"reserved", "admitted", _W, "off", "finished", ""}),
-    "admitted": frozenset({"admitted", "evicting", "off", "finished", _W}),
-    "evicting": frozenset({"evicting", _W, "off", "finished", ""}),
-    "off": frozenset({"off", _W, "evicting", "finished", ""}),
-    "finished": frozenset({""}),
-}
-"""Drawn from LIFECYCLE 1.3 and 1.4, not from the table of moves. One write may fold several facts
-that nobody has to hear of, so what leads through waiting is legal, too; "" is no workload."""
 
 Saying = tuple[str, int, str]
 """Uid, revision, and what was to be said."""
@@ -62,19 +40,6 @@ class _Revised(msgspec.Struct):
 
 
 _said = msgspec.json.Decoder(_Revised)
-
-
-class Seen:
-    """A workload as of its last revision. ``seconds``: admitted so far, counted apart."""
-
-    __slots__ = ("revision", "seconds", "usage", "where", "workload")
-
-    def __init__(self) -> None:
-        self.workload: StoredWorkload | None = None
-        self.revision = 0
-        self.where = ""
-        self.usage: naive.Usage = {}
-        self.seconds = lifecycle.AdmittedSeconds()
 
 
 class Invariants:
@@ -90,7 +55,7 @@ class Invariants:
         self._slack = slack
         self._limits = limits
         self.seen: dict[str, Seen] = {}
-        self.usage: dict[str, naive.Usage] = {}
+        self.accounts = Accounts()
         self.queues: dict[str, Any] = {}
         self.cohorts: dict[str, Any] = {}
         self.locals: dict[tuple[str, str], Any] = {}
@@ -108,6 +73,13 @@ class Invariants:
         self.abandoned: set[str] = set()
         """Jobs that did not stop in time: nobody waits for them any more."""
         self.reservations = 0
+        self.families = Families(self.seen, limits.drain, slack)
+        self.exclusive = Exclusive(self.seen, self.families)
+
+    @property
+    def usage(self) -> dict[str, naive.Usage]:
+        """What is used, by ClusterQueue."""
+        return self.accounts.usage
 
     # The bucket. ----------------------------------------------------------------------
 
@@ -135,17 +107,15 @@ class Invariants:
             elif kept is not None:
                 kept.pop(rest, None)
 
+    def whole(self) -> None:
+        """What was written so far was no part of a batch, or was its last one."""
+        self.families.whole(self._kernel.time(), self.running, self.abandoned)
+
     def _workload(self, entry: Stored) -> None:
         key = entry.subject
         before = self.seen.get(key) or Seen()
-        after = Seen()
-        after.revision = entry.sequence
-        if not entry.gone:
-            after.workload = workloads.decode(entry.data)
-            after.where = _GROUP[phase(after.workload, self._kernel.time())]
-            if is_true(after.workload, Type.QUOTA_RESERVED) and after.where != "finished":
-                assert after.workload.status.admission is not None
-                after.usage = naive.usage_of(after.workload.status.admission)
+        after = Seen.of(entry, self._kernel.time())
+        self.families.saw(key, before, after)
         self.seen[key] = after
         if before.workload is not None:
             after.seconds = before.seconds
@@ -160,44 +130,49 @@ class Invariants:
             after.seconds = lifecycle.AdmittedSeconds()
         self._step(key, before, after)
         self._handed_back(key, before, after)
+        self.exclusive.saw(key, before, after, self._kernel.time())
         if new is not None:
-            preemption.check(old, new, self.queues, self.cohorts)
-            cuts.check(old, before.usage, new, self.queues)
-            for say in new.status.log.says:
-                if say.what != "check_withdrawn":
-                    self.owed[new.metadata.uid, entry.sequence, say.what] = key
-            latest = self._kernel.time() + self._slack
-            found = lifecycle.broken(old, new, latest)
-            found += gates.broken(key, old, new, latest, self._around, self.effects)
-            found += rows.broken(key, old, new, self._around, self.effects)
-            found += after.seconds.saw(new)
-            if old is not None and self.effects.is_timed(key, old, new):
-                found += deadlines.broken(old, new, latest, self._limits)
-            if found:
-                raise Broken(f"{key}: {'; '.join(found)}")
+            self._look(entry, before, after, new)
         self._charge(key, before, after)
-        if after.where == "admitted" and before.where == "reserved":
+        if after.usage and after.where == "admitted" and before.where == "reserved":
             self._rechecked(key, after)
+
+    def _look(self, entry: Stored, before: Seen, after: Seen, new: StoredWorkload) -> None:
+        """What must hold of every write alone."""
+        key, old = entry.subject, before.workload
+        preemption.check(old, new, self.queues, self.cohorts)
+        cuts.check(old, before.usage, new, self.queues)
+        for say in new.status.log.says:
+            if say.what != "check_withdrawn":
+                self.owed[new.metadata.uid, entry.sequence, say.what] = key
+        latest = self._kernel.time() + self._slack
+        found = lifecycle.broken(old, new, latest)
+        if after.usage or not after.booked:
+            found += gates.broken(key, old, new, latest, self._around, self.effects)
+        found += rows.broken(key, old, new, self._around, self.effects)
+        found += after.seconds.saw(new)
+        if old is not None and self.effects.is_timed(key, old, new):
+            found += deadlines.broken(old, new, latest, self._limits)
+        if found:
+            raise Broken(f"{key}: {'; '.join(found)}")
 
     def _rechecked(self, key: str, after: Seen) -> None:
         """What becomes an admission is within quota, as the quotas are now. LIFECYCLE 2.8."""
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self.seen, self.usage, key, self.replans):
+        for usage in worlds(self.seen, self.accounts, key, self.replans):
             for fr, much in after.usage.items():
                 if much and naive.exceeds(queue, fr, self.queues, self.cohorts, usage):
                     raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
 
     def _step(self, key: str, before: Seen, after: Seen) -> None:
         old, new = before.workload, after.workload
-        legal = after.where in LEGAL[before.where]
-        if before.where == "off" and after.where == "evicting":
-            legal = bool(before.usage)
+        allowed = legal(before, after)
         if before.where == "admitted" and not after.where and old is not None:
             # The job had ended, and that folded into the deletion.
-            legal = self.finished.get(key, 0) > old.status.log.fact
-        if not legal:
+            allowed = self.finished.get(key, 0) > old.status.log.fact
+        if not allowed:
             raise Broken(f"{key} went from {before.where} to {after.where or 'nothing'}")
         if old is None or new is None:
             return
@@ -206,14 +181,15 @@ class Invariants:
         if new.status.admission_cycle < old.status.admission_cycle:
             raise Broken(f"{key}: the cycle went back")
         had, has = old.status.admission, new.status.admission
-        if had is not None and has is not None and had != has:
+        swapped = before.where == "evicting" and before.booked and not before.usage
+        if had is not None and has is not None and had != has and not swapped:
             raise Broken(f"{key}: its admission was edited")
-        if has is not None and had is None and before.where != _W:
+        if has is not None and had is None and before.where != "waiting":
             raise Broken(f"{key}: got an admission while it was {before.where}")
 
     def _handed_back(self, key: str, before: Seen, after: Seen) -> None:
         """Quota comes free when nothing runs on it any more, unless a user says that it ended."""
-        if not before.usage or after.usage or after.where in ("finished", ""):
+        if before.role or not before.usage or after.usage or after.where in ("finished", ""):
             return
         job = f"{key.removeprefix('workload.')}."
         for run, runner in self.running.items():
@@ -236,31 +212,24 @@ class Invariants:
     def _charge(self, key: str, before: Seen, after: Seen) -> None:
         if before.usage == after.usage:
             return
-        if before.workload is not None and before.usage:
-            self._add(before, -1)
+        queue = ""
+        if after.usage:
+            assert after.workload is not None
+            assert after.workload.status.admission is not None
+            queue = after.workload.status.admission.cluster_queue
+        grown = self.accounts.put(key, queue, after.family or key, after.usage)
         if not after.usage:
             return
-        self._add(after, 1)
         self.reservations += 1
         if self._blocks and before.workload is not None:
             other = starting(self.seen, key, self.queues, self.cohorts)
             if other:
                 raise Broken(f"{key} gets quota while the pods of {other} come up")
-        assert after.workload is not None
-        assert after.workload.status.admission is not None
-        queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self.seen, self.usage, key, self.replans):
-            for fr, much in after.usage.items():
+        for usage in worlds(self.seen, self.accounts, key, self.replans):
+            for fr in grown:
                 left = naive.available(queue, fr, self.queues, self.cohorts, usage)
-                if much and left < 0:
+                if left < 0:
                     raise Broken(f"{key} takes {fr} in {queue} over quota by {-left}")
-
-    def _add(self, seen: Seen, sign: int) -> None:
-        assert seen.workload is not None
-        assert seen.workload.status.admission is not None
-        held = self.usage.setdefault(seen.workload.status.admission.cluster_queue, {})
-        for fr, much in seen.usage.items():
-            held[fr] = held.get(fr, 0) + sign * much
 
     # The log. -------------------------------------------------------------------------
 
@@ -290,6 +259,8 @@ class Invariants:
             return  # a submission that was refused at the door
         key = f"workload.{rest}"
         found = self.seen.get(key)
+        if found is not None and found.role == VARIANT and what in ("admitted", "evicted"):
+            raise Broken(f"{key} is a variant, and runners are told that it is {what} (4.1)")
         if found is None or fact.revision > found.revision:
             raise Broken(f"{key}: {what} of revision {fact.revision}, which is not there")
         self.said.add((fact.uid, fact.revision, what))
@@ -307,6 +278,7 @@ class Invariants:
             raise Broken(f"{key} runs on {self.running[key]} and starts on {runner}")
         if key in self.completed:
             raise Broken(f"{key} ran to its end and starts again on {runner}")
+        self.families.started(key, self.running, self.abandoned)
         self.running[key] = runner
 
     def ended(self, key: str, kind: str) -> None:

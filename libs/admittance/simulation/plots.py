@@ -12,6 +12,7 @@ from admittance.events.base import Fact
 from admittance.scheduler.config import Config, FairSharing
 from admittance.simulation.checked import checked
 from admittance.simulation.configuration import NAMESPACE, Queues, manifest
+from admittance.simulation.families import exclusive, families
 from admittance.simulation.planning import planned
 from admittance.simulation.scenario import (
     ACTIVE_SECONDS,
@@ -180,8 +181,27 @@ def scenario(rng: Random) -> Scenario:
 
 PLOTS: Final[dict[str, Callable[[Random], Scenario]]] = {
     plot.__name__: plot
-    for plot in (scenario, checked, planned, contested, preempting, reconfigured)
+    for plot in (
+        scenario,
+        checked,
+        planned,
+        contested,
+        preempting,
+        reconfigured,
+        families,
+        exclusive,
+    )
 }
 """By name."""
 
-__all__ = ["PLOTS", "checked", "contested", "planned", "preempting", "reconfigured", "scenario"]
+__all__ = [
+    "PLOTS",
+    "checked",
+    "contested",
+    "exclusive",
+    "families",
+    "planned",
+    "preempting",
+    "reconfigured",
+    "scenario",
+]

@@ -14,6 +14,7 @@ from admittance.simulation.actors.retry_timer import RetryTimer
 from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
 from admittance.simulation.actors.service import Service
+from admittance.simulation.actors.variant_controller import VariantController
 from admittance.simulation.actors.world import Admin, Publisher
 from admittance.simulation.broken import Broken
 from admittance.simulation.courses import Course
@@ -22,7 +23,7 @@ from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.plots import scenario
-from admittance.simulation.scenario import CALM_SECONDS, SERVICES, Fault, Scenario
+from admittance.simulation.scenario import Fault, Scenario
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story
 from admittance.simulation.stream import Stored
@@ -71,19 +72,20 @@ class World:
         """Everything starts."""
         server, inv = self.server, self.invariants
         server.bucket.on_stored.insert(0, self._on_bucket)
+        server.bucket.on_whole.append(inv.whole)
         server.log.on_stored.insert(0, self._on_log)
         server.timers.on_stored.insert(0, inv.timed)
         server.on_acknowledged.append(inv.effects.acknowledged)
         for at in self.plan.lost_timers:
             self.kernel.at(at, server.lose_timers)
-        for name in SERVICES:
+        for name in self.plan.services:
             self._start(name)
         self.admin.apply(self.plan.manifests, 0.2)
         for applying in self.plan.applyings:
             self.admin.apply(applying.manifests, applying.at)
         for saying in self.plan.sayings:
             self.users.say(saying.fact, saying.at)
-        self.kernel.at(CALM_SECONDS, self._calm)
+        self.kernel.at(self.plan.calm, self._calm)
 
     # What is watched. -------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class World:
         self._stored += 1
         while self._faults and self._faults[0].after <= self._stored:
             fault = self._faults.pop(0)
-            if self.kernel.now < CALM_SECONDS:
+            if self.kernel.now < self.plan.calm:
                 self.kernel.after(fault.delay, partial(self._strike, fault))
 
     # Lives. -----------------------------------------------------------------------------
@@ -120,6 +122,7 @@ class World:
             "s": SchedulerService,
             "r": Runner,
             "t": RetryTimer,
+            "v": VariantController,
         }
         kind = kinds[name.partition("-")[0]]
         service = kind(
@@ -158,7 +161,7 @@ class World:
     _killing = False
 
     def _course(self) -> Course:
-        calm = self.kernel.now > CALM_SECONDS
+        calm = self.kernel.now > self.plan.calm
         return self.plan.courses.draw(self.rng, calm=calm)
 
     # Faults. ----------------------------------------------------------------------------
@@ -282,7 +285,7 @@ def run(
     broken = ""
     try:
         world.begin()
-        kernel.run(CALM_SECONDS)
+        kernel.run(world.plan.calm)
         ending = Ending(world.server, invariants, kernel, world.users, heals=world.plan.heals)
         ending.settle()
         ending.check()

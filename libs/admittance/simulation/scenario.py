@@ -24,6 +24,8 @@ ACTIVE_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 90.0
 """From here on nothing goes wrong any more."""
 SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
+FAMILY_SERVICES: Final = (*SERVICES, "v-a", "v-b")
+"""With those that see to families."""
 
 
 class Saying(NamedTuple):
@@ -54,7 +56,8 @@ class Fault(NamedTuple):
 
 class Scenario(NamedTuple):
     """``lost_timers``: when the server forgets every schedule that it has. ``heals``: in the end
-    there is room for all, and nothing is stopped or turned off, so that everything must end."""
+    there is room for all, and nothing is stopped or turned off, so that everything must end.
+    ``calm``: when that end begins."""
 
     manifests: list[dict[str, Any]]
     sayings: list[Saying]
@@ -68,6 +71,8 @@ class Scenario(NamedTuple):
     lost_timers: tuple[float, ...] = ()
     courses: Courses = Courses()
     heals: bool = False
+    services: tuple[str, ...] = SERVICES
+    calm: float = CALM_SECONDS
 
     def slack(self) -> timedelta:
         """By how much any clock may be ahead."""
@@ -117,9 +122,9 @@ def workload_of(
     return msgspec.Raw(json.dumps(made).encode())
 
 
-def faults(rng: Random) -> list[Fault]:
+def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
     found = []
-    who = ("leader", "leader", *SERVICES, "s-a", "s-b")
+    who = ("leader", "leader", *services, "s-a", "s-b")
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
         what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
         seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
@@ -146,7 +151,7 @@ def coup(rng: Random) -> list[Fault]:
     return found
 
 
-def skews(rng: Random) -> dict[str, float]:
+def skews(rng: Random, services: tuple[str, ...] = SERVICES) -> dict[str, float]:
     if rng.random() < 0.5:
         return {}
-    return {name: rng.uniform(-2.0, 2.0) for name in SERVICES}
+    return {name: rng.uniform(-2.0, 2.0) for name in services}

@@ -10,7 +10,7 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
-    from admittance.simulation.invariants import Seen
+    from admittance.simulation.seen import Seen
 
 
 def starting(

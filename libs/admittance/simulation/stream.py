@@ -59,6 +59,8 @@ class Stream:
         self.messages: list[Stored] = []
         self.last: dict[str, Stored] = {}
         self.on_stored: list[Callable[[Stored], None]] = []
+        self.on_whole: list[Callable[[], None]] = []
+        """Called when a message that goes alone is stored, or all of a batch are."""
         self._clock = clock
         self._fences = fences
         self._ids: dict[str, tuple[float, int]] = {}
@@ -74,7 +76,7 @@ class Stream:
         refused = self._refusal(message)
         if refused is not None:
             return refused
-        return self._duplicate(message) or self._store(message)
+        return self._duplicate(message) or self._whole(self._store(message))
 
     def atomic(self, messages: Sequence[Outgoing]) -> int | Refused:
         """All or none; the sequence of the last."""
@@ -85,13 +87,18 @@ class Stream:
         sequence = 0
         for message in messages:
             sequence = self._store(message)
-        return sequence
+        return self._whole(sequence)
 
     def expire(self, subject: str, sequence: int) -> None:
         """The time of that message is over; nothing happens if it is no longer the last one."""
         found = self.last.get(subject)
         if found is not None and found.sequence == sequence and not found.gone:
             self._store(Outgoing(subject, b"", {MARKER: "MaxAge"}))
+
+    def _whole(self, sequence: int) -> int:
+        for told in self.on_whole:
+            told()
+        return sequence
 
     def _duplicate(self, message: Outgoing) -> int:
         identity = message.headers.get(MESSAGE_ID)

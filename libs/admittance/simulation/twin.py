@@ -27,6 +27,15 @@ class Counts(Enum):
     """It depends on a clock, or the text leaves it open."""
 
 
+_POLICY = (
+    facts.Activated,
+    facts.Deactivated,
+    facts.Deleted,
+    facts.Finished,
+    facts.Reprioritized,
+)
+
+
 class Around(NamedTuple):
     """The AdmissionChecks by name, and whether a Retry may ask for a delay (ACRequeueAfter)."""
 
@@ -42,6 +51,8 @@ def counts(workload: StoredWorkload | None, fact: Fact, around: Around) -> Count
         return Counts.NO
     over = is_true(workload, Type.FINISHED)
     active = head(workload).active
+    if head(workload).role == "variant" and isinstance(fact, _POLICY):
+        return Counts.OPEN  # Policy decides, and has its own invariants.
     match fact:
         case facts.CheckReported():
             return _verdict(workload, fact, around)

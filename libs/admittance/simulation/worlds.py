@@ -12,11 +12,12 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.subjects import workload_key
+from admittance.simulation.accounts import Accounts
 from admittance.simulation.naive import Usage
 from admittance.workload.conditions import Type, find
 
 if TYPE_CHECKING:
-    from admittance.simulation.invariants import Seen
+    from admittance.simulation.seen import Seen
 
 MOST: Final = 4
 """So many planners are combined in every way; of more, each alone, and all."""
@@ -69,7 +70,7 @@ def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
 
 
 def worlds(
-    seen: Mapping[str, Seen], usage: Mapping[str, Usage], about: str, replans: Replans
+    seen: Mapping[str, Seen], accounts: Accounts, about: str, replans: Replans
 ) -> Iterator[Mapping[str, Usage]]:
     """What may come to be used, as far as the workload at the key ``about`` holds its quota.
 
@@ -78,7 +79,7 @@ def worlds(
     """
     plans = planners(seen)
     if not plans:
-        yield usage
+        yield accounts.usage
         return
     held = seen[about].workload
     assert held is not None
@@ -88,27 +89,13 @@ def worlds(
         # Whoever is a victim gives up its plan, and a planner that does not go on holds nothing.
         gone |= set(plans) - set(going)
         if about not in gone and not gone & set(going):
-            yield _without(seen, usage, gone)
+            yield accounts.without(gone)
 
 
 def _combinations(keys: list[str]) -> Iterator[tuple[str, ...]]:
     if len(keys) > MOST:
         return chain([()], ((key,) for key in keys), [tuple(keys)])
     return chain.from_iterable(combinations(keys, size) for size in range(len(keys) + 1))
-
-
-def _without(
-    seen: Mapping[str, Seen], usage: Mapping[str, Usage], gone: set[str]
-) -> Mapping[str, Usage]:
-    left = {queue: dict(held) for queue, held in usage.items()}
-    for key in gone:
-        one = seen[key]
-        assert one.workload is not None
-        assert one.workload.status.admission is not None
-        held = left[one.workload.status.admission.cluster_queue]
-        for fr, much in one.usage.items():
-            held[fr] -= much
-    return left
 
 
 __all__ = ["Replans", "planners", "worlds"]

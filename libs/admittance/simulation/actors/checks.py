@@ -25,6 +25,7 @@ REQUESTED: Final = "admit.check.requested."
 WITHDRAWN: Final = "admit.check.withdrawn."
 DELAYS: Final = (None, None, 0, 1, 5, 20)
 """Seconds that a Retry asks for."""
+LONG: Final = 330.0
 _requested = msgspec.json.Decoder(CheckRequested)
 _withdrawn = msgspec.json.Decoder(CheckWithdrawn)
 
@@ -50,6 +51,8 @@ class Tempers(NamedTuple):
     """Speaks of what is not its own: another's check, another uid, a state that nobody knows."""
     updates: float = 0.0
     """Adds something to the pods, which another check may contradict."""
+    long: float = 0.0
+    """Takes longer than anybody has patience, more than `LONG` seconds."""
 
 
 class Outage(NamedTuple):
@@ -131,6 +134,8 @@ class Checks:
         tempers = self._tempers
         kind = rng.choices(Tempers._fields[:7], weights=tempers[:7])[0]
         delay = rng.random() * rng.choice((0.01, 0.1, 1.0, 12.0))
+        if tempers.long and rng.random() < tempers.long:
+            delay += LONG + rng.random() * 60.0
         match kind:
             case "ready":
                 self._report(request, replica, "Ready", delay)

@@ -1,0 +1,141 @@
+"""The variant-controller: follows the bucket, and states what its core wants of families."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from admittance.api.kinds import KINDS
+from admittance.api.manifest import decode_object
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.names import plain
+from admittance.events.subjects import subject_of
+from admittance.lease.domains import VARIANT_CONTROLLER
+from admittance.simulation.actors.leading import BEAT, Leading
+from admittance.simulation.actors.service import Service
+from admittance.simulation.kernel import Killed, Signal
+from admittance.simulation.link import Feed, Unavailable
+from admittance.simulation.stream import Outgoing, Refused, Stored
+from admittance.variant_controller.decide import Families
+from admittance.workload import stored as workloads
+
+_OBJECTS: Final = {
+    kind.token: kind.name for kind in KINDS.values() if kind.name in ("ClusterQueue", "LocalQueue")
+}
+
+
+class VariantController(Service):
+    """One instance: stands by, leads, falls."""
+
+    kind = "variant-controller"
+
+    def start(self) -> None:
+        self.leading = Leading(self)
+        self.process.start(self.leading.run())
+        self.process.start(self._run())
+
+    def _run(self) -> Any:
+        leading = self.leading
+        yield leading.watching
+        while True:
+            try:
+                yield from leading.take([VARIANT_CONTROLLER], barrier=False)
+            except Unavailable:
+                raise Killed("cannot take the lease") from None
+            if leading.tenure.fence(VARIANT_CONTROLLER) is None:
+                leading.changed.clear()
+                vacant = leading.failed or (
+                    leading.tenure.owner(VARIANT_CONTROLLER) == self.instance
+                )
+                yield leading.changed, (BEAT if vacant else None)
+                continue
+            active = Active(self)
+            try:
+                yield from active.run()
+            except Unavailable:
+                raise Killed("no answer from the bus") from None
+            finally:
+                active.close()
+
+
+class Active:
+    """The one that leads, or believes so."""
+
+    def __init__(self, service: VariantController) -> None:
+        self._service = service
+        self._core = Families()
+        self._buffer: list[Stored] = []
+        self._come = Signal()
+        self._feed: Feed | None = None
+        service.closing.append(self.close)
+
+    def close(self) -> None:
+        """Hears no more."""
+        if self._feed is not None:
+            self._feed.close()
+
+    def run(self) -> Any:
+        """Until another one leads."""
+        service, core = self._service, self._core
+        entries = yield from service.link.ask(self._snapshot)
+        self._take(entries)
+        while service.leading.tenure.fence(VARIANT_CONTROLLER) is not None:
+            entries, self._buffer = self._buffer, []
+            self._take(entries)
+            facts = core.orders(service.process.now())
+            if facts:
+                yield from self._state(facts)
+                continue
+            if not self._buffer:
+                self._come.clear()
+                yield self._come, self._patience()
+
+    def _patience(self) -> float | None:
+        """Until there may be something to say without news; None: never."""
+        wake = self._core.wake()
+        if wake is None:
+            return None
+        return max(0.001, (wake - self._service.process.now()).total_seconds())
+
+    def _snapshot(self) -> list[Stored]:
+        bucket = self._service.server.bucket
+
+        def wants(key: str) -> bool:
+            return key.partition(".")[0] in ("workload", *_OBJECTS)
+
+        self._feed = Feed(self._service.link, bucket, wants, self._heard)
+        return [one for one in sorted(bucket.last.values()) if wants(one.subject)]
+
+    def _heard(self, stored: Stored) -> None:
+        self._buffer.append(stored)
+        self._come.set()
+
+    def _take(self, entries: list[Stored]) -> None:
+        now = self._service.process.now()
+        for entry in entries:
+            prefix, _, rest = entry.subject.partition(".")
+            if prefix == "workload":
+                workload = None if entry.gone else workloads.decode(entry.data)
+                self._core.apply(entry.subject, workload, entry.sequence, now)
+                continue
+            first, _, second = rest.partition(".")
+            namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
+            manifest: Any = None if entry.gone else decode_object(entry.data).manifest
+            self._core.apply_object(_OBJECTS[prefix], namespace, name, manifest, now)
+
+    def _state(self, facts: list[Fact]) -> Any:
+        service = self._service
+        messages = [Outgoing(subject_of(fact), encode(fact)) for fact in facts]
+        for message in messages:
+            service.tell(f"wants {message.subject.removeprefix('admit.workload.')}")
+        try:
+            outcomes = yield from service.link.publish_all(service.server.publish, messages)
+        except Unavailable:
+            outcomes = [None] * len(messages)
+        now = service.process.now()
+        for fact, outcome in zip(facts, outcomes, strict=True):
+            if outcome is None or isinstance(outcome, Refused):
+                self._core.failed(fact, now)
+
+
+__all__ = ["VariantController"]

@@ -1,0 +1,153 @@
+"""One sibling preempts at a time, and the better one has the first chance. LIFECYCLE 4.8.
+
+Plainly, from what is stored: who was evicted for whom, who holds quota, and whose gate is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from admittance.api.workload import FAMILY_GATE
+from admittance.events.subjects import workload_key
+from admittance.family.gates import PREEMPTION_TIMEOUT
+from admittance.simulation.broken import Broken
+from admittance.simulation.siblings import VARIANT, Families
+from admittance.workload.conditions import Type, is_false, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+if TYPE_CHECKING:
+    from admittance.simulation.seen import Seen
+
+
+class Exclusive:
+    """Knows for whom others had to go."""
+
+    def __init__(self, seen: dict[str, Seen], families: Families) -> None:
+        self._seen = seen
+        self._families = families
+        self._victims: dict[str, set[str]] = {}
+        """Key of a variant to those that were evicted for its present attempt."""
+        self._blocked: dict[str, int] = {}
+        """Key of a variant that its gate blocks, to the fact since which it does."""
+        self._opened: dict[str, datetime] = {}
+
+    def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
+        """A version of any workload; ``now``: by the clock of nobody."""
+        new = after.workload
+        if new is not None and new.status.preempted_by is not None:
+            old = before.workload
+            by = new.status.preempted_by
+            if old is None or old.status.preempted_by != by:
+                self._taken(key, after, by.by, by.by_uid, now)
+        if after.role != VARIANT and before.role != VARIANT:
+            return
+        if new is None or not head(new).active or (before.usage and not after.usage):
+            self._victims.pop(key, None)
+        if new is None:
+            self._blocked.pop(key, None)
+            self._opened.pop(key, None)
+            return
+        if not is_true(new, Type.BLOCKED_ON_PREEMPTION_GATES):
+            self._blocked.pop(key, None)
+        else:
+            self._blocked.setdefault(key, new.status.log.fact)
+        if is_open(new):
+            self._opened.setdefault(key, now)
+        else:
+            self._opened.pop(key, None)
+        if _gets(before, after):
+            for wrong in self._passed_over(key, after):
+                raise Broken(f"{key} gets quota, and {wrong}")
+            if new.status.pending_preemption is not None and not is_open(new):
+                raise Broken(f"{key} plans whom to preempt, and its gate is closed (4.8)")
+
+    def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
+        """Somebody lost its quota to ``by``."""
+        namespace, _, name = by.partition("/")
+        key = workload_key(namespace, name)
+        preemptor = self._seen.get(key)
+        if preemptor is None or preemptor.role != VARIANT or preemptor.workload is None:
+            return
+        if preemptor.workload.metadata.uid != by_uid:
+            return
+        if seen.family == preemptor.family:
+            raise Broken(f"{victim} was preempted by its sibling {by} (4.6)")
+        if not is_open(preemptor.workload) and competes(preemptor.workload):
+            raise Broken(f"{victim} goes for {by}, whose gate is closed (4.8)")
+        for other in self._families.members(preemptor.family):
+            if other != key and self._holds(other, now):
+                raise Broken(f"{victim} goes for {by}, and others have gone for {other} (4.8)")
+        self._victims.setdefault(key, set()).add(victim)
+
+    def _holds(self, key: str, now: datetime) -> bool:
+        """Others have gone for it, and its attempt is not over."""
+        one = self._seen[key]
+        if not self._victims.get(key) or one.workload is None or one.where == "finished":
+            return False
+        if is_true(one.workload, Type.EVICTED) or is_true(one.workload, Type.ADMITTED):
+            return False
+        since = self._opened.get(key)
+        in_time = since is not None and now < since + PREEMPTION_TIMEOUT
+        return bool(one.usage) or (in_time and bool(list(self._stopping(key))))
+
+    def _stopping(self, key: str) -> Iterator[str]:
+        """Those evicted for it that still hold their quota."""
+        for victim in sorted(self._victims.get(key, ())):
+            found = self._seen.get(victim)
+            if found is None or found.workload is None or not found.usage:
+                continue
+            by = found.workload.status.preempted_by
+            if by is not None and workload_key(*by.by.split("/", 1)) == key:
+                yield victim
+
+    def _passed_over(self, key: str, after: Seen) -> Iterator[str]:
+        """Why a better sibling has the first chance, while none of them is admitted."""
+        assert after.workload is not None
+        members = self._families.members(after.family)
+        alive = {name: one.workload for name, one in members.items() if one.workload is not None}
+        if any(is_true(one, Type.ADMITTED) for name, one in alive.items() if name != key):
+            return
+        mine = head(after.workload).sibling_index or 0
+        fact = after.workload.status.log.fact
+        anybody = any(is_open(one) for one in alive.values())
+        for name, one in alive.items():
+            if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
+                continue
+            since = self._blocked.get(name)
+            if since is not None and since < fact and not is_open(one) and not anybody:
+                yield f"{name} is better and had no chance to preempt (4.8)"
+            if is_open(one) and not members[name].usage and list(self._stopping(name)):
+                yield f"{name} is better and its victims have not stopped (4.8)"
+
+
+def _gets(before: Seen, after: Seen) -> bool:
+    """It gets quota, or the promise of some."""
+    if after.usage and not before.usage:
+        return True
+    now = after.workload.status.promised if after.workload is not None else None
+    was = before.workload.status.promised if before.workload is not None else None
+    return now is not None and was is None
+
+
+def is_open(variant: StoredWorkload) -> bool:
+    """Its gate on preemption is."""
+    return any(
+        row.name == FAMILY_GATE and row.position == "Open"
+        for row in variant.status.preemption_gates
+    )
+
+
+def competes(variant: StoredWorkload) -> bool:
+    """It may be tried at all, as far as it says itself."""
+    return (
+        head(variant).active
+        and not is_true(variant, Type.FINISHED)
+        and not is_false(variant, Type.REQUEUED)
+        and not variant.status.stopped_by
+        and variant.metadata.deletion_timestamp is None
+    )
+
+
+__all__ = ["Exclusive"]
