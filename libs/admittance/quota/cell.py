@@ -45,12 +45,14 @@ class Cell:
         "fr",
         "guaranteed",
         "lend",
+        "lighter",
         "listed_below",
         "named",
         "node",
         "nominal",
         "parent",
         "raw",
+        "spare",
         "subtree",
         "usage",
     )
@@ -69,6 +71,8 @@ class Cell:
         self.usage = 0
         self.named = False
         self.listed_below = 0
+        self.spare = 0
+        self.lighter: dict[Cell, None] | None = None
 
     @property
     def is_listed(self) -> bool:
@@ -103,6 +107,32 @@ class Cell:
             if parent is None:
                 return
             cell = parent
+
+    @property
+    def is_lighter(self) -> bool:
+        """Something that is used at or below the node does not count in shares."""
+        return self.spare != 0 or bool(self.lighter)
+
+    def lighten(self, amount: int) -> None:
+        """Of what is used here, so much more does not count in shares. Of a queue's cell only."""
+        self.spare += amount
+        self.tell_lighter()
+
+    def tell_lighter(self) -> None:
+        """Lets the cells above know whether something here does not count in shares."""
+        cell = self
+        while cell.parent is not None:
+            above = cell.parent
+            was = above.is_lighter
+            if cell.is_lighter:
+                if above.lighter is None:
+                    above.lighter = {}
+                above.lighter[cell] = None
+            elif above.lighter is not None:
+                above.lighter.pop(cell, None)
+            if above.is_lighter is was:
+                return
+            cell = above
 
     def root(self) -> Cell:
         """The cell of the tree's root."""

@@ -9,7 +9,7 @@ from math import ceil
 from typing import NamedTuple
 
 from admittance.quota.amounts import UNLIMITED, plus
-from admittance.quota.cell import FlavorResource, is_over, potential
+from admittance.quota.cell import Cell, FlavorResource, is_over, potential
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
@@ -18,7 +18,8 @@ Standing = tuple[int, float]
 
 class Share(NamedTuple):
     """``ratio``: of the dominant resource, borrowed to lendable, in thousandths. ``borrowing``:
-    anything is borrowed, even of what nobody can lend; then the ratio may be 0."""
+    anything is borrowed, even of what nobody can lend, or what counts for nobody; then the ratio
+    may be 0."""
 
     ratio: float
     weight: float
@@ -50,6 +51,8 @@ def share_of(node: Node) -> Share:
         over = cell.usage - subtree
         # `is_over` and `is_listed`: asked of every node on the way of every victim.
         if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
+            if cell.spare or cell.lighter:
+                over = max(0, over - uncounted(cell))
             borrowed[fr[1]] = borrowed.get(fr[1], 0) + over
     if not borrowed:
         return Share(0.0, node.weight, False)
@@ -63,6 +66,16 @@ def share_of(node: Node) -> Share:
             if found > ratio:
                 ratio, dominant = found, resource
     return Share(ratio, node.weight, True, dominant)
+
+
+def uncounted(cell: Cell) -> int:
+    """What is used at the cell, or spills out from below it, and does not count in shares. A look
+    at those below that have something of the kind, and at no others."""
+    total = cell.spare
+    for child in cell.lighter or ():
+        spills = child.usage - child.guaranteed
+        total += max(0, spills) - max(0, spills - uncounted(child))
+    return total
 
 
 def lendable_of(cohort: Node) -> dict[str, int]:

@@ -291,6 +291,8 @@ def _link(cell: Cell, parent: Node) -> None:
     if cell.is_listed:
         _list_below(above, 1)
     _move(above, cell.lent(), cell.spill())
+    if cell.is_lighter:
+        cell.tell_lighter()
 
 
 def _unlink(cell: Cell) -> None:
@@ -300,6 +302,10 @@ def _unlink(cell: Cell) -> None:
     _move(above, -cell.lent(), -cell.spill())
     if cell.is_listed:
         _list_below(above, -1)
+    if above.lighter is not None and cell in above.lighter:
+        del above.lighter[cell]
+        if not above.is_lighter:
+            above.tell_lighter()
     cell.parent = None
     above.children -= 1
     _drop_if_empty(above, keep=False)

@@ -77,6 +77,8 @@ def _queue_changed(world: World, queue: Queue, now: datetime) -> None:
         )
         for cell, amount in cells:
             cell.charge(amount)
+        if member.overlap is not None:
+            member.overlap.move(member, held.cells, cells)
         member.charge = held._replace(cells=cells)
     if node is None:
         for member in list(queue.waiting()):

@@ -13,10 +13,12 @@ from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.family.states import ParentState, VariantState
+from admittance.scheduler import together
 from admittance.scheduler.picture import Member
 
 if TYPE_CHECKING:
     from admittance.scheduler.facts import Facts
+    from admittance.scheduler.overlap import Overlap
     from admittance.scheduler.world import World
 
 
@@ -32,10 +34,10 @@ class Family:
 
     ``parent``, ``state``: None as long as nobody has heard of it: then no variant is tried.
     ``moving``: the variant that is to take over and the admitted one, as long as that decision is
-    on its way.
+    on its way. ``held``: what the variants hold together; None: nothing.
     """
 
-    __slots__ = ("moving", "parent", "state", "uid", "variants")
+    __slots__ = ("held", "moving", "parent", "state", "uid", "variants")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -43,6 +45,7 @@ class Family:
         self.state: ParentState | None = None
         self.variants: dict[Member, Sibling] = {}
         self.moving: tuple[Member, Member] | None = None
+        self.held: Overlap | None = None
 
     def siblings(self, member: Member) -> Iterator[Member]:
         """The other variants."""
@@ -95,6 +98,8 @@ def leave(world: World, member: Member) -> Family | None:
     family = member.family
     if family is None:
         return None
+    if member.overlap is not None:
+        together.changed(world, together.withdraw(member))
     member.family = None
     if family.parent is member:
         family.parent = family.state = None

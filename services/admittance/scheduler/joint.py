@@ -13,11 +13,14 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from admittance.scheduler import planned
+from admittance.scheduler import planned, together
+from admittance.scheduler.overlap import Overlap
 from admittance.scheduler.picture import Charge, Member, Ranked, Say
+from admittance.scheduler.victims import put_back, take_out
 
 if TYPE_CHECKING:
     from admittance.scheduler.domain import Domain
+    from admittance.scheduler.families import Family
     from admittance.scheduler.queue import Queue
     from admittance.scheduler.world import World
 
@@ -33,22 +36,24 @@ class Joint:
     """``member`` gets what ``given`` held; those of whom the picture has heard since are not in it
     any more."""
 
-    __slots__ = ("domain", "given", "member")
+    __slots__ = ("_overlaps", "domain", "given", "member")
 
     def __init__(self, member: Member, domain: Domain) -> None:
         self.member = member
         self.domain = domain
         self.given: dict[Member, Given] = {}
+        self._overlaps: dict[Family, Overlap] = {}
 
     def turn_back(self, *, again: bool = False) -> None:
         """Charges as if it did not hold, and again as if it did."""
-        sign = 1 if again else -1
-        assert self.member.charge is not None
-        for cell, amount in self.member.charge.cells:
-            cell.charge(sign * amount)
-        for given in self.given.values():
+        (put_back if again else take_out)(self.member)
+        sign = -1 if again else 1
+        for giver, given in self.given.items():
             for cell, amount in given.charge.cells:
-                cell.charge(-sign * amount)
+                cell.charge(sign * amount)
+            if giver.family is not None:
+                overlap = giver.family.held or self._overlaps.setdefault(giver.family, Overlap())
+                (overlap.leave if again else overlap.join)(giver, given.charge.cells)
 
 
 def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
@@ -82,6 +87,8 @@ def end(world: World, joint: Joint) -> None:
         for cell, amount in charge.cells:
             cell.charge(amount)
         giver.charge = charge
+        if giver.family is not None:
+            together.enter(world, giver)
         charge.queue.holding[giver] = None
         if world.accounts is not None:
             world.accounts.heard(giver, world.now, anew=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from admittance.scheduler.classes import EqClass
     from admittance.scheduler.families import Family
     from admittance.scheduler.joint import Joint
+    from admittance.scheduler.overlap import Overlap
     from admittance.scheduler.patience import Patience
     from admittance.scheduler.queue import Queue
     from admittance.scheduler.ties import Tie
@@ -25,13 +26,16 @@ Key = tuple[str, str]
 
 
 class Aside(NamedTuple):
-    """Why one workload is out of the running order by itself; `reason` as in status."""
+    """Why one workload is out of the running order by itself; `reason` as in status. ``is_silent``:
+    nobody is told so. ``stays``: room that comes free makes no difference."""
 
     reason: str
     message: str
+    is_silent: bool = False
+    stays: bool = False
 
 
-BACKOFF = Aside("Backoff", "Waits before it competes again")
+BACKOFF = Aside("Backoff", "Waits before it competes again", is_silent=True)
 
 
 class Say(IntEnum):
@@ -84,8 +88,9 @@ class Member:
     ``reserved_at``: since when it holds quota, as it is written. ``pending``: who has to go before
     it can be admitted. ``asking``: its checks that want them to go now. ``ties``: what is counted
     once though both hold it, it and somebody whom it plans to preempt, or who plans to preempt it.
-    ``family``: of a parent or a variant; None: it is a regular workload. ``state``: as in its
-    status; Promised: of a variant for which quota is kept until its sibling's job has stopped.
+    ``overlap``: what it holds together with the others of its family; None: it holds nothing, or is
+    of none. ``family``: of a parent or a variant; None: it is a regular workload. ``state``: as in
+    its status; Promised: of a variant for which quota is kept until its sibling's job has stopped.
     Invariant: at most one of entry, aside, charge is set.
     """
 
@@ -108,6 +113,7 @@ class Member:
         "joint",
         "key",
         "local",
+        "overlap",
         "patience",
         "pending",
         "preempted_by",
@@ -164,7 +170,8 @@ class Member:
         self.reserved_at: datetime | None = None
         self.pending: PendingPreemption | None = None
         self.asking: tuple[str, ...] = ()
-        self.ties: list[Tie] | None = None
+        self.ties: list[Tie | Overlap] | None = None
+        self.overlap: Overlap | None = None
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
         self.family: Family | None = None

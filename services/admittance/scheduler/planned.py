@@ -158,9 +158,8 @@ def dissolve(domain: Domain) -> None:
     """Everybody counts in full."""
     for tie in domain.ties:
         tie.loosen(tie.planner)
-        tie.planner.ties = None
-        for victim in tie.victims:
-            victim.ties = None
+        for one in (tie.planner, *tie.victims):
+            one.ties = [one.overlap] if one.overlap is not None else None
     domain.ties.clear()
 
 

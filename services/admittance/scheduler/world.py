@@ -9,7 +9,7 @@ from typing import Any
 from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
-from admittance.scheduler import joint, planned, promises
+from admittance.scheduler import joint, planned, promises, together
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.classes import Loud
 from admittance.scheduler.config import Config
@@ -181,12 +181,14 @@ class World:
         for cell, amount in cells:
             cell.charge(amount)
         member.charge = Charge(queue, admission, cells)
+        if member.family is not None:
+            together.enter(self, member)
         queue.holding[member] = None
         domain = queue.domain
         if domain is not None:
             if member.pending is not None:
                 planned.enlist(self, domain, member)
-            if domain.bent or (self.planning and self._is_in_a_plan(member)):
+            if domain.bent or (self.planning and self._concerns_a_plan(member)):
                 planned.settle(self, domain)
         self.moved(domain)
         if self.accounts is not None:
@@ -210,7 +212,10 @@ class World:
             planned.dissolve(domain)
         for cell, amount in held.cells:
             cell.charge(-amount)
+        family = together.withdraw(member) if member.overlap is not None else None
         member.charge = None
+        if family is not None:
+            together.changed(self, family)
         held.queue.holding.pop(member, None)
         if domain is not None:
             planned.strike(self, domain, member)
@@ -223,8 +228,12 @@ class World:
             self.accounts.heard(member, self.now)
         return held.queue
 
-    def _is_in_a_plan(self, member: Member) -> bool:
-        return member.pending is not None or member.key in self.planned
+    def _concerns_a_plan(self, member: Member) -> bool:
+        """Somebody plans with what it holds. What one of a family has of its own depends on what
+        the others hold."""
+        return (
+            member.pending is not None or member.key in self.planned or member.overlap is not None
+        )
 
     def begins(self, member: Member, queue: Queue, admission: Admission) -> None:
         """The member is assigned quota: without a check to pass it will be admitted with it."""

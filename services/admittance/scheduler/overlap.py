@@ -1,0 +1,200 @@
+"""Quota that several variants of one family hold and that counts once: of each flavor and resource
+the most that any of them holds, since no two of them ever run.
+
+Every variant is charged in full, as if it were alone, and what is counted too much is taken off at
+once; so whoever takes one out of the picture for a while frees what its going would free, and all
+may be put back in any order. All variants of a family are of one ClusterQueue: what they have in
+common is in the same cells of it, and nothing above has to be looked at. Source: LIFECYCLE 4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from admittance.quota.cell import Cell
+
+if TYPE_CHECKING:
+    from admittance.scheduler.picture import Member
+
+
+Amounts = Iterable[tuple[Cell, int]]
+
+
+class Overlap:
+    """What the variants of one family hold.
+
+    ``members``: those that hold something. ``counts``: the variant whose quota counts in
+    shares and in the usage of LocalQueues; None: nobody is there. ``shares``: somebody asks for
+    shares. Invariant: at every cell those that are in the picture count together as much as the
+    largest of them.
+    """
+
+    __slots__ = (
+        "_offs",
+        "_out",
+        "_rows",
+        "_spares",
+        "_supposed",
+        "counts",
+        "members",
+        "shares",
+    )
+
+    def __init__(self, *, shares: bool = False) -> None:
+        self.shares = shares
+        self.counts: Member | None = None
+        self.members: dict[Member, None] = {}
+        self._rows: dict[Cell, dict[Member, int]] = {}
+        self._offs: dict[Cell, int] = {}
+        self._spares: dict[Cell, int] = {}
+        self._out: set[Member] = set()
+        self._supposed: Mapping[Cell, int] = {}
+
+    # Who holds what. ------------------------------------------------------------------------
+
+    def join(self, member: Member, cells: Amounts) -> None:
+        """The member holds this from now on; it has been charged, in full."""
+        self.members[member] = None
+        for cell, amount in cells:
+            self._rows.setdefault(cell, {})[member] = amount
+            self._renew(cell)
+
+    def leave(self, member: Member, cells: Amounts) -> None:
+        """The member holds this no longer; it has been taken back, in full, or is all its own."""
+        del self.members[member]
+        self._out.discard(member)
+        for cell, _ in cells:
+            row = self._rows.get(cell)
+            if row is not None:
+                row.pop(member, None)
+                if not row:
+                    del self._rows[cell]
+                self._renew(cell)
+
+    def move(self, member: Member, cells: Amounts, to: Amounts) -> None:
+        """The cells went out of the tree, with all that was counted in them; the member has been
+        charged for these instead, in full."""
+        for cell, _ in cells:
+            self._rows.pop(cell, None)
+            self._offs.pop(cell, None)
+            self._spares.pop(cell, None)
+        self.join(member, to)
+
+    # Taken out for a while. -----------------------------------------------------------------
+
+    def loosen(self, member: Member) -> None:
+        """The member is taken out of the picture; what is counted of it in full has been."""
+        self._out.add(member)
+        self._renew_all(member)
+
+    def fasten(self, member: Member) -> None:
+        """Undoes `loosen`."""
+        self._out.discard(member)
+        self._renew_all(member)
+
+    def _renew_all(self, member: Member) -> None:
+        assert member.charge is not None
+        for cell, _ in member.charge.cells:
+            self._renew(cell)
+
+    def _renew(self, cell: Cell) -> None:
+        out, total, largest = self._out, 0, 0
+        for one, much in self._rows.get(cell, {}).items():
+            if one not in out:
+                total += much
+                largest = max(largest, much)
+        was, now = self._offs.get(cell, 0), total - largest
+        if now != was:
+            cell.charge(was - now)
+            if now:
+                self._offs[cell] = now
+            else:
+                del self._offs[cell]
+        if self.shares:
+            self._weigh(cell)
+
+    # What it comes to. ----------------------------------------------------------------------
+
+    def largest(self, cell: Cell) -> int:
+        """What counts for the family there, of those that are in the picture."""
+        out = self._out
+        row = self._rows.get(cell)
+        if row is None:
+            return 0
+        return max((much for one, much in row.items() if one not in out), default=0)
+
+    def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
+        """By how much more would count if another one of the family held this. What the family has
+        already is left out: it is not asked for."""
+        found: dict[Cell, int] = {}
+        for cell, amount in whole.items():
+            held = self.largest(cell)
+            if amount > held or not held:
+                found[cell] = amount - held
+        return found
+
+    def frees(self, member: Member) -> list[tuple[Cell, int]]:
+        """By how much less would count without the member, which is in the picture; cells where
+        that is nothing are left out."""
+        assert member.charge is not None
+        found = []
+        for cell, amount in member.charge.cells:
+            rest = max(
+                (
+                    much
+                    for one, much in self._rows[cell].items()
+                    if one is not member and one not in self._out
+                ),
+                default=0,
+            )
+            if amount > rest:
+                found.append((cell, amount - rest))
+        return found
+
+    # Shares. --------------------------------------------------------------------------------
+
+    def count(self, member: Member | None) -> None:
+        """This one counts in shares from now on."""
+        if member is not self.counts:
+            self.counts = member
+            if self.shares:
+                for cell in self._rows:
+                    self._weigh(cell)
+
+    def suppose(self, more: Mapping[Cell, int]) -> None:
+        """As if another one had so much more, and counted in shares instead, in all flavors of the
+        same resources. To be undone by `suppose_not`."""
+        for cell, amount in more.items():
+            cell.charge(amount)
+        if self.shares:
+            self._supposed = more
+            for cell in {**more, **self._rows}:
+                self._weigh(cell)
+
+    def suppose_not(self) -> None:
+        """Undoes `suppose`."""
+        more, self._supposed = self._supposed, {}
+        for cell, amount in more.items():
+            cell.charge(-amount)
+        for cell in {**more, **self._rows}:
+            self._weigh(cell)
+
+    def _weigh(self, cell: Cell) -> None:
+        """Tells the cell how much of what the family has there does not count in shares."""
+        held = self.largest(cell)
+        if cell in self._supposed:
+            spare = 0
+        elif any(one.fr[1] == cell.fr[1] for one in self._supposed):
+            spare = held
+        elif self.counts is None or self.counts in self._out:
+            spare = 0
+        else:
+            spare = held - self._rows.get(cell, {}).get(self.counts, 0)
+        was = self._spares.get(cell, 0)
+        if spare != was:
+            cell.lighten(spare - was)
+            if spare:
+                self._spares[cell] = spare
+            else:
+                del self._spares[cell]
