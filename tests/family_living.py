@@ -41,12 +41,17 @@ class Row(NamedTuple):
 
 
 class FamilyLife(LongLife):
-    """``peaks``: the most that was ever held of a flavor and resource, a family counted once."""
+    """``levels``: what was held of each flavor and resource, a family counted once, from which
+    second on. ``actives``: of each family, which variants were active, from which second on.
+    ``restless``: everything starts anew between any two steps."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
-        self.peaks: dict[tuple[str, str], int] = {}
-        self.cycles = 0
+        self.levels: list[tuple[float, dict[tuple[str, str], int]]] = []
+        self.actives: dict[str, list[tuple[float, str]]] = {}
+        self.restless = False
         self.offered: dict[str, Any] = {}
+        self._cycles = 0
+        self._tried: dict[str, list[int]] = {}
         super().__init__(config, limits)
 
     # Configuration. -------------------------------------------------------------------------
@@ -124,15 +129,39 @@ class FamilyLife(LongLife):
         self.go()
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
-        self.cycles += 1
+        self._cycles += 1
         return super().cycle(apply=apply, later=later)
+
+    def apply(self, decision: facts.Decision) -> None:
+        if isinstance(decision, facts.Assigned):
+            self._tried.setdefault(decision.name, []).append(self._cycles)
+        super().apply(decision)
+
+    def attempts(self) -> int:
+        """How many cycles there were so far."""
+        return self._cycles
+
+    def assigned_in(self, name: str) -> int:
+        """In which cycle it was last given quota."""
+        return self._tried[name][-1]
+
+    def step(self) -> None:
+        if self.restless:
+            self.restart_all()
 
     def wrote(self) -> None:
         super().wrote()
-        if self.families:
-            for usage in charged(self.workloads()).values():
-                for cell, much in usage.items():
-                    self.peaks[cell] = max(self.peaks.get(cell, 0), much)
+        if not self.families:
+            return
+        held = charged(self.workloads()).get("cq", {})
+        if not self.levels or self.levels[-1][1] != held:
+            self.levels.append((self.seconds(), held))
+        for parent in self.families.parents.values():
+            name = parent.metadata.name
+            found = self.actives.setdefault(name, [])
+            active = self.active(name)
+            if not found or found[-1][1] != active:
+                found.append((self.seconds(), active))
 
     # Looking. -------------------------------------------------------------------------------
 
@@ -159,6 +188,12 @@ class FamilyLife(LongLife):
             return ""
         flavors = [one.flavors for one in admission.pod_set_assignments]
         return next((one[GPU] for one in flavors if GPU in one), "")
+
+    def flavors_of(self, name: str) -> set[str]:
+        """Every flavor that it holds."""
+        admission = self.stored(name).status.admission
+        rows = admission.pod_set_assignments if admission is not None else ()
+        return {flavor for row in rows for flavor in row.flavors.values()}
 
     def migrations(self, parent: str = "j") -> int:
         """How often its variants were evicted for a better one."""
@@ -218,10 +253,12 @@ def a_family_life(
     foreign: Mapping[str, str] | None = None,
     config: Config | None = None,
     limits: Limits | None = None,
+    restless: bool = False,
     **spec: Any,
 ) -> FamilyLife:
     """``foreign``: name to the flavor that it fills, from before there were families."""
     life = FamilyLife(config, limits)
+    life.restless = restless
     life.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
         life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)

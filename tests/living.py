@@ -4,7 +4,7 @@ applies at once, and the first hears of it. For stories that need the whole life
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -85,12 +85,23 @@ class Life:
         self._objects[key] = about
         self.controller.keep_object(key_of(about), manifest, value, self.revision)
         self.core.apply_object(kind, namespace, name, manifest, self.revision)
+        self.applied(kind, namespace, name, manifest)
         for domain in self.core.domains() - self.core.owned():
             self.core.own(domain)
         applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
         subject = applied_subject(kind.lower(), namespace, name, deleted=manifest is None)
         if not self.deaf:
             self._hear(subject, msgspec.json.encode(applied))
+
+    def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
+        """An object is so from now on, for whoever else wants to know; None: it is gone."""
+
+    def known_objects(self) -> Iterator[tuple[tuple[str, str, str], Any]]:
+        """Every object that is there, by kind, namespace and name."""
+        for key, about in self._objects.items():
+            kept = self.controller.objects.get(key_of(about))
+            if kept is not None:
+                yield key, kept.object
 
     def is_there(self, kind: str, name: str, namespace: str = "") -> bool:
         """There is such an object."""

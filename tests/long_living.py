@@ -1,7 +1,8 @@
-"""A life by the clock: timers come due just when they should, pods get ready, checks answer late.
+"""A life by the clock: timers come due just when they should, pods get ready, checks answer late,
+families are kept as policy wants them.
 
 Time stands still but for `LongLife.advance`. Every revision is looked at for the invariants of a
-workload's life, and every reservation for being counted once.
+workload's life and of families, and every reservation for being counted once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.applying import SettledReply
+from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues
-from admittance.events.subjects import workload_key
+from admittance.events.subjects import subject_of, workload_key
+from admittance.family.rules import rules_of
 from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.say import due
 from admittance.retry_timer.slots import SetTimer, Slot
 from admittance.scheduler.config import Config
+from admittance.variant_controller.decide import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
 from admittance.workload.families.reading import PARENT
@@ -55,6 +59,7 @@ class LongLife(Life):
 
     def _start_clock(self) -> None:
         self._clock = Timers(self._limits)
+        self.parents = Families(coalesce=timedelta(0))
 
     def _is_stopped(self, namespace: str, queue: str) -> bool:
         return self.controller.around.hindrance(namespace, queue) is not None
@@ -93,6 +98,7 @@ class LongLife(Life):
         self.revisions.append((name, workload))
         self._stored[key] = workload, self.revision
         self._clock.apply(key, workload, self.revision, self.now)
+        self.parents.apply(key, workload, self.revision, self.now)
         before = self.controller.workloads.get(key).workload
         self.watch.saw(key, workload, self.now)
         self.families.saw(key, workload)
@@ -105,6 +111,9 @@ class LongLife(Life):
     def wrote(self) -> None:
         if self.families:
             self.families.settled()
+
+    def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
+        self.parents.apply_object(kind, namespace, name, manifest, self.now)
 
     def _guard(self, before: StoredWorkload | None, after: StoredWorkload) -> None:
         """The guards of T03, T04 and T08, by what the queues say at the moment of the write."""
@@ -171,7 +180,7 @@ class LongLife(Life):
         return sum(1 for what, who, _ in self.story if (what, who) == ("started", name))
 
     def restart_all(self) -> None:
-        """All three cores start anew from what is stored."""
+        """All cores start anew from what is stored."""
         before = self.controller
         self.controller = Controller(b"secret", self._limits)
         for key, kept in before.objects:
@@ -184,8 +193,11 @@ class LongLife(Life):
         for kind, _, name in self.objects:
             if kind == "AdmissionCheck":
                 self._clock.rule(name, self.controller.around.check(name), self.now)
+        for (kind, namespace, name), found in self.known_objects():
+            self.parents.apply_object(kind, namespace, name, found, self.now)
         for key, (workload, revision) in self._stored.items():
             self._clock.apply(key, workload, revision, self.now)
+            self.parents.apply(key, workload, revision, self.now)
         self._clock.looking()
         self._clock.found({slot: one.want.stands for slot, one in self._bus.items()}, self.now)
         self.restart()
@@ -199,17 +211,26 @@ class LongLife(Life):
     def go(self) -> None:
         """All that happens now, and takes no time."""
         for _ in range(10_000):
+            self.step()
             self.core.wake(now=self.now)
             self._set_timers()
             soon = self._next_due()
+            orders = self.parents.orders(self.now)
             if soon is not None and soon.want.at <= self.now:
                 self._ring(soon)
+            elif orders:
+                for order in orders:
+                    self._hear(subject_of(order), encode_fact(order))
             elif self.core.has_work():
                 self.cycle(later=0)
             elif not self.cycle_of_refusals():
                 self.check_usage()
+                self.check_families()
                 return
         raise AssertionError("it does not come to rest")
+
+    def step(self) -> None:
+        """Between any two things that happen at one moment."""
 
     def cycle_of_refusals(self) -> bool:
         """What is to be said to those who wait is said. True: something was."""
@@ -242,6 +263,7 @@ class LongLife(Life):
         yield self.core.next_wake()
         yield self._clock.wake()
         yield self._clock.overdue()
+        yield self.parents.wake()
 
     def timers(self, name: str) -> dict[str, datetime]:
         """What the workload waits for by the clock."""
@@ -374,6 +396,16 @@ class LongLife(Life):
             for _, known in self.controller.workloads.items()
             if known.workload is not None
         ]
+
+    def check_families(self) -> None:
+        """Every family is as policy wants it, and tells so."""
+        for parent in self.families.parents.values():
+            meta = parent.metadata
+            queue = self.controller.around.cluster_queue(meta.namespace, head(parent).queue_name)
+            found = self.controller.objects.cluster_queue(queue)
+            if found is not None:
+                wrong = list(self.families.at_rest(parent, rules_of(found.spec), self.now))
+                assert not wrong, f"{meta.name}: {'; '.join(wrong)}"
 
     def check_usage(self) -> None:
         """(ii): every reservation is counted, and once."""
