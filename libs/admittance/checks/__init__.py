@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from admittance.checks.controller import AdmissionCheckController
 from admittance.checks.request import BadParameters, Reference, Request, Withdrawal, Workload
-from admittance.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
+from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.shapes import Admission, PodSetAssignment, PodSetUpdate
 
 __all__ = [
     "Admission",
     "AdmissionCheckController",
     "BadParameters",
+    "Later",
     "Pending",
     "PodSetAssignment",
     "PodSetUpdate",

@@ -19,7 +19,7 @@ from admittance.checks.request import (
     pointless,
 )
 from admittance.checks.threads import Threads
-from admittance.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
+from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.names import token
 from admittance.events.system import CheckActive
 
@@ -94,6 +94,7 @@ class AdmissionCheckController:
 
     async def judge(self, request: Request) -> Verdict | None:
         """What the check answers to request: no bus, no retries; for tests, and for the helper.
+        None: it said what it had to say by `report`, or will (`Later`).
 
         A dict of parameters is made the Struct that the controller was given. Raises BadParameters,
         whatever the check raises, and TypeError when it answers what is no verdict.
@@ -105,6 +106,9 @@ class AdmissionCheckController:
             encoded = msgspec.json.encode(request.parameters)
             request.parameters = parameters_of(encoded, shape)
         answer = await self._call(self._check, request)
+        if isinstance(answer, Later):
+            request.later = True
+            return None
         if answer is None or isinstance(answer, Pending | Ready | Retry | Rejected):
             return answer
         raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")

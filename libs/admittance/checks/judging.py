@@ -194,7 +194,7 @@ class Judging:
                 raise
             raise RuntimeError("something that the check awaited was cancelled") from None
         self._leave(judgement)
-        if verdict is None and not request.said:
+        if verdict is None and not (request.said or request.later):
             raise TypeError("the check answered None: return Pending, Ready, Retry or Rejected")
         return verdict
 

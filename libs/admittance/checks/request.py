@@ -93,6 +93,7 @@ class Request:
         "admission",
         "check",
         "cycle",
+        "later",
         "name",
         "namespace",
         "parameters",
@@ -136,6 +137,8 @@ class Request:
         """The workload is in a newer cycle, whose request waits for this judgement to end."""
         self.reported: list[Verdict] = []
         """What was said of it by `report`, without a bus."""
+        self.later = False
+        """The check has answered `Later`."""
         self.said = 0
         """How many verdicts were said of it on the bus."""
         self._speaker: Speaker | None = None

@@ -89,6 +89,12 @@ class Rejected(Answer, frozen=True):
     state: ClassVar[str] = "Rejected"
 
 
+class Later:
+    """Nothing is said yet, and not by returning: the verdict comes by ``controller.report``, from
+    whoever finds it out, also after a restart. The request counts as dealt with: keep its
+    ``reference`` where no crash reaches it before you answer this."""
+
+
 Verdict: TypeAlias = Pending | Ready | Retry | Rejected
 
 

@@ -15,6 +15,7 @@ import pytest
 from admittance.checks import (
     AdmissionCheckController,
     BadParameters,
+    Later,
     Pending,
     Ready,
     Rejected,
@@ -127,6 +128,13 @@ async def test_parameters_of_a_trial_become_the_struct() -> None:
 async def test_an_answer_that_is_no_verdict_is_an_error_of_the_check(answer: Any) -> None:
     with pytest.raises(TypeError, match="return Pending, Ready, Retry or Rejected"):
         await controller(lambda _: answer).judge(Request())
+
+
+async def test_a_check_may_leave_its_verdict_for_later() -> None:
+    asked = Request()
+
+    assert await controller(lambda _: Later()).judge(asked) is None
+    assert asked.later
 
 
 def test_a_controller_is_refused_what_cannot_be() -> None:

@@ -350,3 +350,14 @@ async def test_a_withdrawal_heard_twice_lets_the_judgement_put_things_in_order()
     room.judging.withdrawn(of(), "Preempted", "x")
     await room.until("ack r1")
     assert ended == ["w"]
+
+
+async def test_what_is_left_for_later_is_acknowledged_and_nothing_is_said() -> None:
+    async def later(request: Request) -> None:
+        request.later = True
+
+    room = Room(later)
+    room.ask(of(), "r1")
+
+    await room.until("ack r1")
+    assert room.story == ["w 1", "ack r1"]
