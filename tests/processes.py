@@ -27,6 +27,7 @@ MODULES = {
     "workload-controller": "admittance.workload_controller",
     "scheduler": "admittance.scheduler",
     "retry-timer": "admittance.retry_timer",
+    "variant-controller": "admittance.variant_controller",
     "runner": "admittance.runner",
 }
 

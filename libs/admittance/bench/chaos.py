@@ -35,7 +35,13 @@ from admittance.runtime.server import EmbeddedServer
 from admittance.workload import stored
 from admittance.workload.phase import phase
 
-SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "runner")
+SERVICES: Final = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "variant-controller",
+    "runner",
+)
 QUEUES: Final = 4
 QUOTA_MILLI: Final = 4000
 PATIENCE: Final = 600.0

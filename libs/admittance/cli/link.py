@@ -56,6 +56,7 @@ ANSWERED_BY: Final = {
     "simulate": "scheduler",
     "logs": "runner",
     "timers": "retry-timer",
+    "families": "variant-controller",
 }
 """Which service answers ``admit.api.<what>``."""
 

@@ -29,6 +29,7 @@ SERVICES: Final = {
         Service("workload-controller", "admittance.workload_controller.shell", "settled"),
         Service("scheduler", "admittance.scheduler.shell", "queues"),
         Service("retry-timer", "admittance.retry_timer.shell", "timers"),
+        Service("variant-controller", "admittance.variant_controller.shell", "families"),
         Service("runner", "admittance.runner.service"),
     )
 }

@@ -69,6 +69,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),
     ("logs", requests.Logs, requests.LogsReply, "namespace"),
     ("timers", requests.Timers, requests.TimersReply, "all"),
+    ("families", requests.Families, requests.FamiliesReply, "all"),
     ("health", requests.Health, requests.HealthReply, "all"),
 )
 """``admit.api.<what>``: over all namespaces, within one (``admit.api.<what>.<ns>``), or both."""

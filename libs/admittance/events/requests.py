@@ -31,11 +31,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 class Events(Request, frozen=True, kw_only=True):
     """``admit.api.events[.<ns>]``: history from the log, oldest first.
 
-    ``workload`` narrows to one name (with the namespace of the subject). ``after`` is a sequence
-    to go on from, ``since`` a time. At most ``limit`` entries come back.
+    ``workload`` narrows to one name (with the namespace of the subject), ``also`` to further ones
+    beside it: a parent's variants. ``after`` is a sequence to go on from, ``since`` a time. At most
+    ``limit`` entries come back.
     """
 
     workload: str = ""
+    also: tuple[str, ...] = ()
     after: int = 0
     since: datetime | None = None
     limit: int = 500
@@ -320,6 +322,24 @@ class TimersReply(Reply, frozen=True, kw_only=True):
     mended: int = 0
     again: int = 0
     compared: datetime | None = None
+
+
+# The variant-controller answers. ---------------------------------------------------------
+
+
+class Families(Request, frozen=True, kw_only=True):
+    """``admit.api.families``: how families stand."""
+
+
+class FamiliesReply(Reply, frozen=True, kw_only=True):
+    """``families``: parents that there are. ``pending``: families to be looked at, and facts whose
+    effect is not seen yet. ``stated``: how many facts, since this instance leads. ``gates_open``:
+    in how many families a variant may preempt, by ClusterQueue."""
+
+    families: int = 0
+    pending: int = 0
+    stated: int = 0
+    gates_open: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 # Providers of capacity answer this. --------------------------------------------------------

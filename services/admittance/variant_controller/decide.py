@@ -170,6 +170,10 @@ class Families:
             found[queue] = found.get(queue, 0) + 1
         return found
 
+    def __contains__(self, name: object) -> bool:
+        family = self._families.get(name)  # type: ignore[call-overload]
+        return family is not None and family.parent is not None
+
     def __len__(self) -> int:
         return sum(1 for one in self._families.values() if one.parent is not None)
 

@@ -11,7 +11,9 @@ from processes import Fleet, apply, eventually, health, queues
 pytestmark = pytest.mark.bus
 
 
-@pytest.mark.parametrize("service", ["workload-controller", "scheduler", "runner"])
+@pytest.mark.parametrize(
+    "service", ["workload-controller", "scheduler", "variant-controller", "runner"]
+)
 async def test_a_service_that_leads_ends_without_a_complaint(
     fleet: Fleet, bus: Bus, service: str
 ) -> None:

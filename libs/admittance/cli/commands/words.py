@@ -31,7 +31,13 @@ PHASES: Final = (
     "Rejected",
     "Finished",
 )
-SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "runner")
+SERVICES: Final = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "variant-controller",
+    "runner",
+)
 
 
 def _kinds(incomplete: str) -> list[str]:

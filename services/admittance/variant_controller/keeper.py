@@ -1,0 +1,211 @@
+"""The one that leads: reads the bucket, and states what families lack."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from admittance.api.manifest import ManifestError, decode_object
+from admittance.events import facts
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.codec import encode
+from admittance.events.names import plain
+from admittance.events.requests import FamiliesReply
+from admittance.events.subjects import subject_of
+from admittance.runtime import clock, micro
+from admittance.runtime.bucket import BucketReader, Entry
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.message_ids import deployment_secret, message_id
+from admittance.runtime.settings import Settings
+from admittance.runtime.tracing import extract, inject, trace_id
+from admittance.variant_controller.decide import Families
+from admittance.variant_controller.known import name_of
+from admittance.variant_controller.wanted import Act
+from admittance.workload import stored
+
+SERVICE: Final = "variant-controller"
+PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
+KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
+TOLD: Final[dict[type[Fact], str]] = {
+    facts.Submitted: "variant_submitted",
+    facts.Activated: "variant_activated",
+    facts.Deactivated: "variant_deactivated",
+    facts.Reprioritized: "variant_reprioritized",
+    facts.Deleted: "variant_deleted",
+    facts.Ungated: "variant_ungated",
+}
+
+log = structlog.get_logger()
+
+
+class Keeper:
+    """Keeps families as policy wants them, under the ``epoch`` that it leads by. ``stated`` counts
+    the facts that the bus has acknowledged."""
+
+    def __init__(self, bus: Bus, settings: Settings, core: Families, epoch: int) -> None:
+        self._bus = bus
+        self._settings = settings
+        self.core = core
+        self.stated = 0
+        self.ready = False
+        self._epoch = epoch
+        self._serial = 0
+        self._traces: dict[tuple[str, str], str] = {}
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._serving: micro.Serving | None = None
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch(), name="bucket")
+                tasks.create_task(self._order(), name="ordering")
+        except* AdmittanceError as group:
+            # Alone: whoever started us tells a lost bucket from a bug by its type.
+            raise group.exceptions[0] from None
+
+    async def close(self) -> None:
+        """Answers no more."""
+        self.ready = False
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.stop()
+
+    async def _told(self, _: bytes, __: str) -> FamiliesReply:
+        return FamiliesReply(
+            families=len(self.core),
+            pending=self.core.pending,
+            stated=self.stated,
+            gates_open=self.core.gates_open(),
+        )
+
+    # The bucket. --------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        reader = BucketReader(self._bus, PATTERNS)
+        try:
+            async for entries in reader.batches():
+                self._read(entries, clock.now())
+                if reader.loaded.is_set() and not self._loaded.is_set():
+                    self._loaded.set()
+                    log.info("families_known", families=len(self.core), through=reader.last)
+                self._changed.set()
+        finally:
+            await reader.close()
+
+    def _read(self, entries: Sequence[Entry], now: datetime) -> None:
+        for entry in entries:
+            kind, _, tail = entry.key.partition(".")
+            try:
+                if kind == "workload":
+                    found = None if entry.value is None else stored.decode(entry.value)
+                    self.core.apply(entry.key, found, entry.revision, now)
+                    self._trace(entry)
+                else:
+                    self._object(kind, tail, _decoded(entry), now)
+            except (msgspec.MsgspecError, ManifestError, ValueError) as error:
+                # Written by hand; the workload-controller counts it as none, too.
+                log.warning("unreadable", key=entry.key, error=str(error))
+                with suppress(ValueError):
+                    if kind == "workload":
+                        self.core.apply(entry.key, None, entry.revision, now)
+                    else:
+                        self._object(kind, tail, None, now)
+
+    def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
+        *namespace, name = map(plain, tail.split("."))
+        self.core.apply_object(KINDS[kind], "".join(namespace), name, found, now)
+
+    def _trace(self, entry: Entry) -> None:
+        name = name_of(entry.key)
+        context = extract(entry.headers)
+        if context and name in self.core:
+            self._traces[name] = context
+        elif name in self._traces and name not in self.core:
+            del self._traces[name]
+
+    # Orders. ------------------------------------------------------------------------
+
+    async def _order(self) -> None:
+        # Before everything was read, a variant may look like nobody's.
+        await self._loaded.wait()
+        secret = await self._secret()
+        while True:
+            # Cleared first: what changes while orders are out is seen by the next look.
+            self._changed.clear()
+            while acts := self.core.acts(clock.now()):
+                await self._state(acts, secret)
+            if self._serving is None:
+                await self._serve()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _until(self.core.wake()))
+
+    async def _secret(self) -> bytes:
+        while True:
+            try:
+                return await deployment_secret(self._bus)
+            except Unavailable as error:
+                log.warning("no_secret", error=str(error))
+
+    async def _serve(self) -> None:
+        self._serving = await micro.serve(
+            self._bus, SERVICE, self._settings.instance, {"admit.api.families": self._told}
+        )
+        self.ready = True
+        log.info("serving", families=len(self.core))
+
+    async def _state(self, acts: list[Act], secret: bytes) -> None:
+        messages = [self._message(act, secret) for act in acts]
+        outcomes: Sequence[object]
+        try:
+            outcomes = await self._bus.publish_all(messages)
+        except Unavailable as error:
+            outcomes = [error] * len(acts)
+        now = clock.now()
+        failed: dict[str, int] = {}
+        for act, outcome in zip(acts, outcomes, strict=True):
+            if isinstance(outcome, int):
+                self.stated += 1
+                continue
+            self.core.failed(act.fact, now)
+            failed[str(outcome)] = failed.get(str(outcome), 0) + 1
+        for error_, count in failed.items():
+            log.warning("not_stated", error=error_, count=count)
+
+    def _message(self, act: Act, secret: bytes) -> Outgoing:
+        fact = act.fact
+        family = self.core.family_of(fact)
+        trace = self._traces.get(family, "") if family is not None else ""
+        event = TOLD.get(type(fact))
+        if event is not None:
+            log.info(
+                event,
+                namespace=fact.namespace,
+                family=family.name if family is not None else "",
+                variant=fact.name,
+                why=act.why,
+                trace=trace_id(trace),
+            )
+        # Of this statement alone: while the connection is away it may be sent more than once. What
+        # is said again because it had no effect is a statement of its own, and never swallowed.
+        self._serial += 1
+        said = message_id(secret, SERVICE, self._epoch, self._serial)
+        headers = {HEADER_MSG_ID: said, HEADER_SCHEMA: SCHEMA_VERSION}
+        return Outgoing(subject_of(fact), encode(fact), inject(headers, trace))
+
+
+def _decoded(entry: Entry) -> Any:
+    return None if entry.value is None else decode_object(entry.value).manifest
+
+
+def _until(wake: datetime | None) -> float | None:
+    """Seconds until then; None: for ever."""
+    return None if wake is None else max(0.0, (wake - clock.now()).total_seconds())
