@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from admittance.api.manifest import decode_object
+from admittance.api.problems import ManifestError
+from admittance.api.queues import ClusterQueue
 from admittance.cli import (
     check_rows,
     cohorts,
     history,
     kinds,
+    lanes,
     output,
+    policy_words,
     reading,
     sections,
     tables,
     why,
 )
+from admittance.cli.arranging import is_variant
 from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.families import Family, family_of, is_parent, parent_of
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
 from admittance.cli.options import Call
@@ -26,9 +33,11 @@ from admittance.cli.spans import age, stamp
 from admittance.cli.story import Told, placed
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
+from admittance.family.rules import rules_of
 from admittance.runtime import clock
+from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.phase import phase
-from admittance.workload.stored import head
+from admittance.workload.stored import StoredWorkload, head
 
 LAST_EVENTS: Final = 12
 
@@ -44,11 +53,23 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             return
         found = await reading.find(bus, kind, wanted)
         if kind is kinds.WORKLOAD:
+            family = await _family(bus, found)
             events = await _events(bus, found)
-            _tell_workload(found, events, clock.now())
+            _tell_workload(found, events, clock.now(), family)
             return
         counters = await reading.live_counters(bus, kind, [found])
     _tell_object(kind, found, counters, clock.now())
+
+
+async def _family(bus: Link, found: Found) -> Family | None:
+    """The family of a parent, or of a variant whose parent is there."""
+    workload = found.workload()
+    if is_parent(workload):
+        return await family_of(bus, found)
+    if not is_variant(workload):
+        return None
+    parent = await parent_of(bus, found)
+    return None if parent is None else await family_of(bus, parent)
 
 
 async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
@@ -59,7 +80,9 @@ async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
         return None
 
 
-def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -> None:
+def _tell_workload(
+    found: Found, events: Sequence[Told] | None, now: datetime, family: Family | None
+) -> None:
     workload = found.workload()
     plain = found.plain()
     spec = head(workload)
@@ -82,12 +105,17 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
             ("Because", ": ".join(part for part in (reason, message) if part)),
             ("Reserved in", placed(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
+            *_kin(workload, family, now),
+            ("Flavors allowed", _allowed(workload)),
             ("Not before", check_rows.next_attempt(workload, now)),
             ("Timeouts", check_rows.pods_ready_evictions(workload)),
             ("Time limit", _limit(spec.maximum_execution_time_seconds)),
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
         ]
     )
+    if family is not None and is_parent(workload):
+        _section("Lanes, the best first", lanes.lane_table(family, now))
+        _section("Checks of the lanes", lanes.check_table(family, now))
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
     _section("Conditions", sections.conditions(plain, now))
@@ -95,6 +123,23 @@ def _tell_workload(found: Found, events: Sequence[Told] | None, now: datetime) -
         output.say("\nLast events")
         for event in events:
             output.say(f"  {output.clean(event.line())}")
+
+
+def _kin(
+    workload: StoredWorkload, family: Family | None, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """What there is to tell of its family."""
+    if is_parent(workload) and family is not None:
+        yield from lanes.facts(family, now)
+    elif is_variant(workload):
+        yield from lanes.facts_of_variant(workload, family, now)
+
+
+def _allowed(workload: StoredWorkload) -> str:
+    allowed = allowed_flavors(workload)
+    if allowed is None:
+        return ""
+    return ", ".join(sorted(allowed)) or "none: it can never be admitted"
 
 
 def _preempted_by(by: PreemptedBy | None, now: datetime) -> str:
@@ -154,6 +199,8 @@ def _tell_object(
         ]
     )
     _section("Tree", cohorts.tree_table(tree, found.name))
+    if kind is kinds.CLUSTER_QUEUE:
+        _tell_families(plain)
     if counted is not None and counted.usage:
         _section("Usage", sections.usage(counted))
     _section("Conditions", sections.conditions(plain, now))
@@ -165,6 +212,18 @@ def _tell_object(
     if rest:
         output.say("")
         output.show_yaml(rest)
+
+
+def _tell_families(plain: Mapping[str, Any]) -> None:
+    """What a ClusterQueue does with families."""
+    try:
+        manifest = decode_object(plain).manifest
+    except ManifestError:
+        return  # Of a newer version, or written by hand: the spec below says it.
+    rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
+    if rules is not None:
+        output.say(f"\nFamilies of variants\n  {policy_words.policy(rules)}")
+        output.show_table(policy_words.tag_table(rules), indent=2)
 
 
 def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:

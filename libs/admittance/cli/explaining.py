@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from msgspec.structs import replace
 
-from admittance.cli import check_rows, kinds, output, tables, why
+from admittance.cli import check_rows, kinds, lanes, output, tables, why
 from admittance.cli.errors import AnswerIsNo
+from admittance.cli.families import Family, Member, family_of, is_parent
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Table
 from admittance.cli.reading import find
-from admittance.events.requests import Explain, ExplainReply
+from admittance.events.requests import Explain, ExplainReply, VariantVerdict
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
@@ -33,6 +35,7 @@ async def explain(call: Call, name: str) -> None:
                 "explain", Explain(name=name), ExplainReply, namespace=call.namespace
             )
         )
+        family = await family_of(bus, found) if is_parent(workload) else None
     if reply.error:
         raise AnswerIsNo(reply.error)
     reply = up_to_a_user(workload, reply, now)
@@ -46,7 +49,7 @@ async def explain(call: Call, name: str) -> None:
         case Output.YAML:
             output.show_yaml(value)
         case _:
-            _tell(found, reply, value["phase"])
+            _tell(found, reply, value["phase"], family)
 
 
 def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
@@ -83,7 +86,7 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
     )
 
 
-def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
+def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | None) -> None:
     now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
@@ -92,36 +95,64 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str) -> None:
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
+    if reply.parent:
+        output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in why.place(reply, now):
         output.say(line)
-    _table("Flavors", why.flavor_table(reply.flavors))
+    _details(found.workload(), reply, now)
+    variants = {one.found.name: one for one in family.variants} if family is not None else {}
+    if family is not None and not reply.variants:
+        _table("Variants", lanes.lane_table(family, now))
+    for number, verdict in enumerate(reply.variants, 1):
+        _tell_variant(number, verdict, variants.get(verdict.name), now)
+
+
+def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
+    """What one variant waits for, beneath its own title."""
+    output.say(f"\n{number}. {output.clean(why.variant(verdict))}")
+    if verdict.admitted:
+        return
+    for line in why.place(verdict.explained, now):
+        output.say(f"  {line}")
+    if verdict.active:
+        _details(one.workload if one is not None else None, verdict.explained, now, indent=2)
+
+
+def _details(
+    workload: StoredWorkload | None, reply: ExplainReply, now: datetime, *, indent: int = 0
+) -> None:
+    """Flavors, victims, checks, holders, and what lets it go on. ``workload`` None: it is not in
+    the bucket yet."""
+    table, listed = partial(_table, indent=indent), partial(_list, indent=indent)
+    table("Flavors", why.flavor_table(reply.flavors))
     if reply.preempted_by is not None:
-        _list("It was preempted", tuple(why.preempted(reply.preempted_by, now)))
-    _table("It waits for the end of", why.going_table(reply.waits_for, now))
+        listed("It was preempted", tuple(why.preempted(reply.preempted_by, now)))
+    table("It waits for the end of", why.going_table(reply.waits_for, now))
     if reply.outlook is not None and not reply.waits_for:
-        _table("Would have to go for it", why.going_table(reply.outlook.victims, now))
-    _list("Preemption does not help", why.barriers(reply.flavors))
-    _table("Checks", check_rows.check_table(found.workload(), now))
-    if attempt := check_rows.next_attempt(found.workload(), now):
-        output.say(f"\nNext attempt not before {attempt}")
+        table("Would have to go for it", why.going_table(reply.outlook.victims, now))
+    listed("Preemption does not help", why.barriers(reply.flavors))
+    if workload is not None:
+        table("Checks", check_rows.check_table(workload, now))
+        if attempt := check_rows.next_attempt(workload, now):
+            output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
     if reply.held_by:
-        _table("Quota is held by", why.holder_table(reply.held_by))
+        table("Quota is held by", why.holder_table(reply.held_by))
     else:
-        _list("Quota is held by", reply.holders)
-    _list("It goes on with", reply.unblocked_by)
+        listed("Quota is held by", reply.holders)
+    listed("It goes on with", reply.unblocked_by)
 
 
-def _table(title: str, table: Table) -> None:
+def _table(title: str, table: Table, *, indent: int = 0) -> None:
     if table.rows:
-        output.say(f"\n{title}")
-        output.show_table(table, indent=2)
+        output.say(f"\n{' ' * indent}{title}")
+        output.show_table(table, indent=indent + 2)
 
 
-def _list(title: str, lines: tuple[str, ...]) -> None:
+def _list(title: str, lines: tuple[str, ...], *, indent: int = 0) -> None:
     if lines:
-        output.say(f"\n{title}")
+        output.say(f"\n{' ' * indent}{title}")
         for line in lines:
-            output.say(f"  - {output.clean(line)}")
+            output.say(f"{' ' * indent}  - {output.clean(line)}")
 
 
 async def explained(bus: Link, namespace: str, name: str) -> ExplainReply | None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.cli import output
+from admittance.cli import kinds, output
 from admittance.cli.errors import AnswerIsNo
+from admittance.cli.families import is_parent, rules_for, tags_of
 from admittance.cli.link import Link, link
+from admittance.cli.objects import Found
 from admittance.cli.options import Call, Output
 from admittance.cli.spans import stamp
-from admittance.cli.story import Told, told
+from admittance.cli.story import Told, is_nudge, told
 from admittance.events.names import token
 from admittance.events.requests import Events, EventsReply, LogEntry
+from admittance.workload.stored import head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
@@ -37,8 +40,9 @@ async def events(
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
-        async for entry in _entries(bus, namespace, workload, since, follow=follow):
-            _show(call, entry)
+        kin = Kin(bus, call.namespace, workload) if workload and not all_namespaces else None
+        async for entry in _entries(bus, namespace, workload, since, kin, follow=follow):
+            _show(call, entry, kin.tags if kin is not None else {})
             shown += 1
     if shown:
         return
@@ -50,20 +54,57 @@ async def events(
 
 
 async def recent(bus: Link, namespace: str, workload: str, count: int) -> list[Told]:
-    """The last so many events of one workload, oldest first."""
-    entries = [entry async for entry in _entries(bus, namespace, workload, None, follow=False)]
-    return [told(entry) for entry in entries[-count:]]
+    """The last so many events of one workload, oldest first; of a parent with its variants'."""
+    kin = Kin(bus, namespace, workload)
+    entries = [entry async for entry in _entries(bus, namespace, workload, None, kin, follow=False)]
+    shown = [entry for entry in entries if not is_nudge(entry)]
+    return [told(entry, kin.tags) for entry in shown[-count:]]
+
+
+class Kin:
+    """The names of a parent's variants, which are part of its story. ``tags``: which of them each
+    is; empty where the workload is no parent."""
+
+    def __init__(self, bus: Link, namespace: str, workload: str) -> None:
+        self._bus = bus
+        self._namespace = namespace
+        self._workload = workload
+        self.tags: dict[str, str] = {}
+
+    async def names(self) -> tuple[str, ...]:
+        """As many as are known now; those that have gone since the last look stay."""
+        key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
+        entry = await self._bus.get(key)
+        if entry is not None and entry.value is not None:
+            parent = Found(entry.key, entry.value, entry.revision).workload()
+            spec = head(parent)
+            if is_parent(parent):
+                rules = await rules_for(self._bus, self._namespace, spec.queue_name)
+                self.tags |= tags_of(parent, rules)
+            elif spec.variant:
+                self.tags[self._workload] = spec.variant
+        return tuple(self.tags)
 
 
 async def _entries(
-    bus: Link, namespace: str | None, workload: str | None, since: datetime | None, *, follow: bool
+    bus: Link,
+    namespace: str | None,
+    workload: str | None,
+    since: datetime | None,
+    kin: Kin | None,
+    *,
+    follow: bool,
 ) -> AsyncIterator[LogEntry]:
     after = 0
     ring = asyncio.Event()
-    if follow:
-        await _ring_on_facts(bus, namespace, workload, ring)
+    heard: set[str | None] = set()
     while True:
-        query = Events(workload=workload or "", after=after, since=since, limit=PAGE)
+        also = await kin.names() if kin is not None else ()
+        if follow:
+            for name in {workload, *also} - heard:
+                await _ring_on_facts(bus, namespace, name, ring)
+            heard |= {workload, *also}
+        query = Events(workload=workload or "", also=also, after=after, since=since, limit=PAGE)
         try:
             reply = await bus.ask("events", query, EventsReply, namespace=namespace)
         except AnswerIsNo as error:
@@ -108,7 +149,7 @@ async def _ring_on_facts(
         await bus.bus.nc.subscribe(subject, cb=on_message)
 
 
-def _show(call: Call, entry: LogEntry) -> None:
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str]) -> None:
     match call.output:
         case Output.JSON:
             output.show_json_line(entry)
@@ -118,7 +159,9 @@ def _show(call: Call, entry: LogEntry) -> None:
         case Output.NAME:
             output.say(entry.subject)
         case Output.TABLE | Output.WIDE:
-            line = told(entry)
+            if call.output is Output.TABLE and is_nudge(entry):
+                return
+            line = told(entry, tags)
             if output.is_terminal():
                 _show_rich(line, numbered=call.output is Output.WIDE)
             else:

@@ -9,6 +9,7 @@ from typing import Final
 
 from admittance.cli import kinds
 from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.families import refuse_variant
 from admittance.cli.link import Link, link
 from admittance.cli.options import Call
 from admittance.cli.reading import find
@@ -29,7 +30,7 @@ async def logs(call: Call, name: str, pod: int | None, *, follow: bool) -> None:
     pod, or output.
     """
     async with link(call) as bus:
-        await find(bus, kinds.WORKLOAD, name)
+        refuse_variant(await find(bus, kinds.WORKLOAD, name), "`admit logs workload {}`")
         writer = Writer(pod)
         offsets: dict[str, int] = {}
         ended = False

@@ -10,6 +10,7 @@ from msgspec.structs import astuple, replace
 
 from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.families import family_of, is_parent
 from admittance.cli.kinds import Kind
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, shown_object, shown_queue, shown_workload
@@ -29,6 +30,7 @@ PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
 """Rows that one answer has at most."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
+TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
 async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
@@ -40,7 +42,16 @@ async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool)
         else:
             found = await find_all(bus, kind, None if all_namespaces else call.namespace)
         counters = await live_counters(bus, kind, found)
+        if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
+            found += await _variants(bus, found[0])
     show(call, kind, found, counters, single=wanted is not None, all_namespaces=all_namespaces)
+
+
+async def _variants(bus: Link, found: Found) -> list[Found]:
+    """The variants of a parent, which stand beneath it."""
+    if not is_parent(found.workload()):
+        return []
+    return [one.found for one in (await family_of(bus, found)).variants]
 
 
 async def find(bus: Link, kind: Kind, name: str) -> Found:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from admittance.cli import kinds, output
+from admittance.cli.arranging import is_variant
 from admittance.cli.errors import AnswerIsNo
+from admittance.cli.families import refuse_variant
 from admittance.cli.following import follow
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found
@@ -17,6 +19,7 @@ from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.runtime import clock
+from admittance.workload.families.reading import owner_of
 
 GONE_SECONDS: Final = 10.0
 """How long a deletion waits for the job to stop before it says so."""
@@ -43,13 +46,18 @@ def judged(fact: Fact, reply: SettledReply) -> SettledReply:
     return reply
 
 
-async def change(call: Call, name: str, make: Callable[[Found], Fact], done: str) -> None:
+async def change(
+    call: Call, name: str, make: Callable[[Found], Fact], done: str, *, instead: str = ""
+) -> None:
     """States the fact that make builds about an existing workload, and prints done.
 
-    ``unchanged`` is printed instead when the fact changed nothing.
+    ``unchanged`` is printed instead when the fact changed nothing. ``instead``: what is to be done
+    with a variant's parent (``{}``), where this is nothing for a variant.
     """
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
+        if instead:
+            refuse_variant(found, instead)
         reply = await outcome_of(bus, make(found))
     if reply.outcome == "ignored" and reply.reason in HOPELESS:
         raise AnswerIsNo(f'workload "{name}": {reply.message or reply.reason}')
@@ -57,6 +65,9 @@ async def change(call: Call, name: str, make: Callable[[Found], Fact], done: str
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
     if reply.outcome == "ignored" and reply.message:
         output.note(reply.message)
+    elif is_variant(found.workload()):
+        parent, _ = owner_of(found.workload())
+        output.note(f'{name} is one variant of workload "{parent}", which goes on with the others')
 
 
 def activated(found: Found) -> Fact:
@@ -118,6 +129,9 @@ def _uid(found: Found) -> str:
 async def delete(bus: Link, name: str) -> None:
     """Deletes a workload, and waits a little for its job to stop."""
     found = await find(bus, kinds.WORKLOAD, name)
+    refuse_variant(
+        found, f"`admit delete workload {{}}`, or `admit stop workload {name}` to try it no more"
+    )
     await outcome_of(bus, deleted(found))
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     try:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from admittance.api.quantity import render
+from admittance.cli import policy_words
 from admittance.cli.objects import field
 from admittance.cli.spans import span, stamp
 from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Admission, PendingPreemption, Taken
+from admittance.events.shapes import Admission, HandedOn, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED
 
 VICTIMS_MAX: Final = 5
+NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+CREATED: Final = "CreatedVariant"
+DELETED: Final = "DeletedVariant"
+ACTIVATED: Final = "ActivatedVariant"
+DEACTIVATED: Final = "DeactivatedVariant"
+UNGATED: Final = "PreemptionUngatedVariant"
+"""Reasons of what becomes of variants: LIFECYCLE 8."""
 
 
 class Told(NamedTuple):
@@ -37,17 +47,57 @@ class Told(NamedTuple):
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
 
 
-def told(entry: LogEntry) -> Told:
-    """The entry in words. One that is no fact of a workload is told by its subject alone."""
+def is_nudge(entry: LogEntry) -> bool:
+    """It moves nobody and tells nothing: what a parent shows of its variants is brought up to
+    date."""
+    return entry.subject.startswith("admit.workload.aggregated.")
+
+
+def told(entry: LogEntry, tags: Mapping[str, str] = NO_TAGS) -> Told:
+    """The entry in words. One that is no fact of a workload is told by its subject alone. ``tags``:
+    names of workloads that are known to be variants, and which each is."""
     parts = entry.subject.split(".")
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         return Told(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
     what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
-    reason, message = why(fact)
+    tag = tags.get(fact.name, "")
+    reason, message = of_variant(fact, tag) or why(fact)
     whose = f"{fact.namespace}/{fact.name}"
     return Told(entry.sequence, entry.time, what.replace("_", " "), whose, reason, message)
+
+
+def of_variant(fact: Fact, tag: str) -> tuple[str, str] | None:
+    """Reason and message of what only variants meet; None: it is like that of any workload.
+    ``tag``: which variant the workload is known to be; "": nobody knows."""
+    match fact:
+        case facts.Submitted() if _role(fact) == "variant":
+            manifest = _plain(bytes(fact.workload))
+            name = field(manifest, "spec", "variant", default="")
+            owner = field(manifest, "metadata", "ownerReferences", default=[{}])[0]
+            return CREATED, f"{name} of {owner.get('name', '?')}"
+        case facts.Deleted() if tag:
+            return DELETED, tag
+        case facts.Activated() if tag:
+            return ACTIVATED, tag
+        case facts.Deactivated(reason=reason) if tag or reason:
+            word = reason or "User"
+            sentence = policy_words.SENTENCES.get(word, "")
+            shown = ", ".join(part for part in (word, sentence) if part)
+            return DEACTIVATED, f"{tag}: {shown}" if tag else shown
+        case facts.Ungated():
+            return UNGATED, f"{tag} may preempt" if tag else "it may preempt"
+        case facts.Assigned(migrates_from=HandedOn() as left):
+            numbered = "; ".join(filter(None, (placed(fact.admission), numbers(fact))))
+            return "", f"{numbered}; takes over from {left.name} once its job has stopped"
+        case facts.Evicted(reason="VariantEvicted", underlying_cause="FlavorMigration"):
+            return fact.reason, fact.message or "moves to a better variant"
+    return None
+
+
+def _role(fact: facts.Submitted) -> str:
+    return str(field(_plain(bytes(fact.workload)), "spec", "role", default=""))
 
 
 def why(fact: Fact) -> tuple[str, str]:

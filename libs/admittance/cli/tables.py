@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from admittance.cli import kinds
+from admittance.cli.arranging import Line, arranged
 from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
 from admittance.cli.output import Column, Table
@@ -36,10 +37,16 @@ def table(
     *,
     all_namespaces: bool = False,
 ) -> Table:
-    """The table of objects of one kind; with their namespaces first where several are shown."""
+    """The table of objects of one kind; with their namespaces first where several are shown, and
+    variants beneath their parents."""
     view = _VIEWS.get(kind.manifest, _FOREIGN)
     columns = view.columns
-    rows = [view.row(one, now, counters) for one in found]
+    if kind is kinds.WORKLOAD:
+        lines = arranged(found)
+        found = [line.found for line in lines]
+        rows = [_workload_line(line, now) for line in lines]
+    else:
+        rows = [view.row(one, now, counters) for one in found]
     if all_namespaces and kind.namespaced:
         columns = (Column("NAMESPACE"), *columns)
         rows = [(one.namespace, *row) for one, row in zip(found, rows, strict=True)]
@@ -79,16 +86,22 @@ def flavors_of(workload: StoredWorkload) -> str:
 
 
 def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    workload = found.workload()
+    return _workload_line(Line(found, found.workload()), now)
+
+
+def _workload_line(line: Line, now: datetime) -> tuple[str, ...]:
+    found, workload = line.found, line.workload
     spec = head(workload)
     reason, message = reason_of(workload, now)
+    if line.why and not spec.active and phase(workload, now) is Phase.DEACTIVATED:
+        reason = line.why
     admission = workload.status.admission
     pods = ",".join(
         f"{pod_set.get('name', 'main')}={pod_set.get('count', 1)}"
         for pod_set in field(found.plain(), "spec", "podSets", default=[])
     )
     return (
-        found.name,
+        f"{line.mark}{found.name}",
         spec.queue_name or NOTHING,
         str(spec.priority or 0),
         str(phase(workload, now)),

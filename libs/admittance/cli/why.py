@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from admittance.api.quantity import render
-from admittance.cli import tables
+from admittance.cli import policy_words, tables
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age, stamp
-from admittance.events.requests import ExplainReply, FlavorVerdict
+from admittance.events.requests import ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.events.why import Ahead, Going, Holder, Outlook, Room
 from admittance.quota.amounts import UNLIMITED
@@ -32,6 +32,23 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
         yield f"behind {', '.join(_ahead(one) for one in reply.ahead)}"
     if reply.outlook is not None:
         yield f"next cycle: {outlook(reply.outlook)}"
+
+
+def variant(one: VariantVerdict) -> str:
+    """One variant of a parent in one line: whether it tries, and how far it is."""
+    said = one.explained
+    tries = "active" if one.active else "inactive"
+    sentence = policy_words.SENTENCES.get(one.why, "")
+    because = ", ".join(part for part in (one.why, sentence) if part)
+    text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
+    if said.phase:
+        reason = ": ".join(part for part in (said.reason, said.message) if part)
+        text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
+    if one.set_aside:
+        text += f"; not tried now: {one.set_aside}"
+    if one.gate and not one.admitted:
+        text += f"; preemption gate {one.gate.lower()}"
+    return text
 
 
 def _ahead(one: Ahead) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from admittance.workload_controller.shell import Active
 
 SERVICE: Final = "workload-controller"
+WORKLOADS_MAX: Final = 200
+"""Names that one question about events may have: a parent and its variants are no more."""
 
 log = structlog.get_logger()
 
@@ -136,13 +138,17 @@ class Endpoints:
     async def _events(self, data: bytes, subject: str) -> EventsReply:
         request = msgspec.json.decode(data, type=Events)
         namespace = _namespace(subject)
+        every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
+        names = [token(name) for name in every]
+        if len(names) > WORKLOADS_MAX:
+            return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
         if namespace:
-            name = token(request.workload) if request.workload else "*"
-            filters = [f"admit.*.*.{token(namespace)}.{name}"]
-            filters += [f"admit.*.*.*.{token(namespace)}.{name}"]
-        elif request.workload:
-            filters = [f"admit.*.*.*.{token(request.workload)}"]
-            filters += [f"admit.*.*.*.*.{token(request.workload)}"]
+            where = token(namespace)
+            filters = [f"admit.*.*.{where}.{name}" for name in names or ["*"]]
+            filters += [f"admit.*.*.*.{where}.{name}" for name in names or ["*"]]
+        elif names:
+            filters = [f"admit.*.*.*.{name}" for name in names]
+            filters += [f"admit.*.*.*.*.{name}" for name in names]
         else:
             filters = ["admit.>"]
         limit = max(1, min(request.limit, 500))

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.story import told
+from admittance.cli.story import is_nudge, told
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import PendingPreemption, PlannedVictim, Refusal, Taken
+from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal, Taken
 from admittance.events.subjects import subject_of
 
 from builders import an_admission
@@ -150,3 +150,89 @@ def test_a_wide_line_begins_with_the_place_on_the_log_that_a_replay_asks_for() -
     fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
     line = told(entry(subject_of(fact), encode(fact)))
     assert line.line(numbered=True).split() == [str(line.sequence), *line.line().split()]
+
+
+VARIANT: dict[str, Any] = {"namespace": "team-a", "name": "train.7-variant-spot"}
+MANIFEST = (
+    b'{"metadata":{"ownerReferences":[{"kind":"Workload","name":"train.7"}]},'
+    b'"spec":{"role":"variant","variant":"spot","queueName":"main"}}'
+)
+LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revision=4, reason="")
+
+
+@pytest.mark.parametrize(
+    ("fact", "want"),
+    [
+        pytest.param(
+            facts.Submitted(**VARIANT, workload=msgspec.Raw(MANIFEST)),
+            ("submitted", "CreatedVariant", "spot of train.7"),
+            id="a variant that comes",
+        ),
+        pytest.param(
+            facts.Deleted(**VARIANT), ("deleted", "DeletedVariant", "spot"), id="one that goes"
+        ),
+        pytest.param(
+            facts.Activated(**VARIANT),
+            ("activated", "ActivatedVariant", "spot"),
+            id="one that is turned on",
+        ),
+        pytest.param(
+            facts.Deactivated(**VARIANT, reason="lowerThanAdmitted"),
+            (
+                "deactivated",
+                "DeactivatedVariant",
+                "spot: lowerThanAdmitted, a better one is admitted",
+            ),
+            id="one that is turned off by policy, with the reason",
+        ),
+        pytest.param(
+            facts.Deactivated(**VARIANT),
+            ("deactivated", "DeactivatedVariant", "spot: User, a user stopped it"),
+            id="one that a user turns off",
+        ),
+        pytest.param(
+            facts.Ungated(**VARIANT),
+            ("ungated", "PreemptionUngatedVariant", "spot may preempt"),
+            id="one whose gate opens",
+        ),
+        pytest.param(
+            facts.Assigned(
+                **{**DECIDED, "name": "train.7-variant-reserved"},
+                admission=an_admission("cq", "reserved"),
+                migrates_from=LEFT,
+            ),
+            (
+                "assigned",
+                "",
+                "cq: main on reserved; takes over from train.7-variant-spot once its job has "
+                "stopped",
+            ),
+            id="one that is to take over",
+        ),
+        pytest.param(
+            facts.Evicted(
+                **WHOSE, revision=5, reason="VariantEvicted", underlying_cause="FlavorMigration"
+            ),
+            ("evicted", "VariantEvicted", "moves to a better variant"),
+            id="the parent, when its job moves",
+        ),
+    ],
+)
+def test_what_becomes_of_variants_is_told_in_the_words_of_their_family(
+    fact: Fact, want: tuple[str, str, str]
+) -> None:
+    line = told(entry(subject_of(fact), encode(fact)), {"train.7-variant-spot": "spot"})
+    assert (line.what, line.reason, line.message) == want
+
+
+def test_where_nobody_knows_that_it_is_a_variant_its_own_facts_still_say_it() -> None:
+    deactivated = facts.Deactivated(**VARIANT, reason="race")
+    assert told(entry(subject_of(deactivated), encode(deactivated))).reason == "DeactivatedVariant"
+    plain = facts.Deactivated(**WHOSE)
+    assert told(entry(subject_of(plain), encode(plain))).reason == ""
+
+
+def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
+    nudge, other = facts.Aggregated(**WHOSE), facts.Activated(**WHOSE)
+    assert is_nudge(entry(subject_of(nudge), encode(nudge)))
+    assert not is_nudge(entry(subject_of(other), encode(other)))

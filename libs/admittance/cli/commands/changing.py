@@ -27,7 +27,10 @@ def stop(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Stop a workload: it is evicted, and not admitted again before `activate`."""
+    """Stop a workload: it is evicted, and not admitted again before `activate`.
+
+    Of a variant: its family goes on without it.
+    """
     from admittance.cli import stating
 
     _change(_target(kind, name), call_of(ctx, nats, namespace), stating.stopped, "stopped")
@@ -56,7 +59,9 @@ def hold(
     """Keep a waiting workload out of its queue until `release`."""
     from admittance.cli import stating
 
-    _change(_target(kind, name), call_of(ctx, nats, namespace), stating.held, "held")
+    _change(
+        _target(kind, name), call_of(ctx, nats, namespace), stating.held, "held", "hold workload {}"
+    )
 
 
 def release(
@@ -69,7 +74,13 @@ def release(
     """Put a held workload back into its queue."""
     from admittance.cli import stating
 
-    _change(_target(kind, name), call_of(ctx, nats, namespace), stating.released, "released")
+    _change(
+        _target(kind, name),
+        call_of(ctx, nats, namespace),
+        stating.released,
+        "released",
+        "release workload {}",
+    )
 
 
 def priority(
@@ -93,7 +104,8 @@ def priority(
     if not -(2**31) <= number < 2**31:
         raise BadInput(f"the priority {number} is not a 32-bit number")
     fact = stating.reprioritized(number)
-    _change(target, call_of(ctx, nats, namespace), fact, f"has priority {number}")
+    instead = f"priority workload {{}} {number}"
+    _change(target, call_of(ctx, nats, namespace), fact, f"has priority {number}", instead)
 
 
 def finish(
@@ -110,7 +122,7 @@ def finish(
 
     target = _target(kind, name)
     fact = stating.finished(failed=failed, message=message)
-    _change(target, call_of(ctx, nats, namespace), fact, "finished")
+    _change(target, call_of(ctx, nats, namespace), fact, "finished", "finish workload {}")
 
 
 def _target(kind: str, name: str | None) -> str:
@@ -119,10 +131,13 @@ def _target(kind: str, name: str | None) -> str:
     return workload_target(kind, name)
 
 
-def _change(target: str, call: Call, make: Callable[[Found], Fact], done: str) -> None:
+def _change(
+    target: str, call: Call, make: Callable[[Found], Fact], done: str, instead: str = ""
+) -> None:
+    """``instead``: the command for a variant's parent (``{}``), where it is not for variants."""
     from admittance.cli import stating
 
-    run(stating.change(call, target, make, done))
+    run(stating.change(call, target, make, done, instead=f"`admit {instead}`" if instead else ""))
 
 
 def register(app: typer.Typer) -> None:
