@@ -96,7 +96,7 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
     if after.rounds_since > after.admission_cycle:
         yield f"rounds since {after.rounds_since}, cycle {after.admission_cycle}"
     had, has = before.admission, after.admission
-    if had is not None and has is not None and had != has:
+    if had is not None and has is not None and had != has and not _swapped(old):
         yield "its admission was edited (1.1)"
     if is_true(old, Type.FINISHED) and (before, old.spec) != (after, new.spec):
         yield "it is finished and moved on"
@@ -140,6 +140,11 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
             yield f"{row.name} counts a retry that has not begun (3.1)"
 
 
+def _swapped(old: StoredWorkload) -> bool:
+    """A parent whose job has stopped is admitted anew in the same write, as a better variant."""
+    return is_true(old, Type.EVICTED) and head(old).role == "parent"
+
+
 class AdmittedSeconds:
     """(vi): seconds of admissions that have ended, counted apart from the workload."""
 
@@ -160,6 +165,10 @@ class AdmittedSeconds:
             # more.
             self._ended, self._since = 0, None
         elif admitted is not None and admitted.status == "True":
+            if self._since is not None and admitted.last_transition_time is not None:
+                # Where that has moved, one admission has ended and another begun in one write.
+                passed = admitted.last_transition_time - self._since
+                self._ended += int(passed.total_seconds())
             self._since = admitted.last_transition_time
         elif admitted is not None and self._since is not None:
             assert admitted.last_transition_time is not None
