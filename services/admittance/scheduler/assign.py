@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,9 @@ from admittance.quota.cell import Cell, FlavorResource, available, borrow_level,
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduler.needs import PodSetNeeds, Shape
 from admittance.scheduler.plan import Group, Option, Plan
+
+if TYPE_CHECKING:
+    from admittance.scheduler.overlap import Overlap
 
 
 class Mode(IntEnum):
@@ -69,7 +72,9 @@ class Assignment:
     the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
     the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
     of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
-    this index on are those of the scan that found nothing."""
+    this index on are those of the scan that found nothing. ``overlap``: what the family holds
+    already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
+    None: it takes all that it would be charged."""
 
     __slots__ = (
         "avoided",
@@ -81,22 +86,33 @@ class Assignment:
         "level",
         "mode",
         "obstacles",
+        "overlap",
         "places",
         "usage",
+        "whole",
     )
 
-    def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, avoided: frozenset[str] = frozenset(), overlap: Overlap | None = None
+    ) -> None:
         self.avoided = avoided
+        self.overlap = overlap
         self.clashes: list[str] = []
         self.mode: int = _FIT
         self.level = 0
         self.places: list[PodSetPlace] = []
         self.usage: dict[Cell, int] = {}
+        self.whole = self.usage
         self.checks: dict[str, str] = {}
         self.obstacles: list[Obstacle] = []
         self.failed_from = 0
         self.cursor: Cursor | None = None
         self.contested: dict[FlavorResource, None] = {}
+
+    def takes(self) -> dict[Cell, int]:
+        """What it would take as the picture is now: of a variant that depends on who of its family
+        is in it."""
+        return self.usage if self.overlap is None else self.overlap.adds(self.whole)
 
 
 Oracle = Callable[[Cell, int], tuple[int, int]]
@@ -123,14 +139,15 @@ def assign(
     oracle: Oracle | None = None,
     only: Only | None = None,
     ignore_undeclared: bool = False,
+    overlap: Overlap | None = None,
 ) -> Assignment:
     """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
-    any.
+    any. ``overlap``: what its family has already is not asked for again.
 
     Flavors whose different checks share a controller are not used together: where the first choice
     leaves only such ones, it is made once more without the check that stands in the way.
     """
-    first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset())
+    first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
     if first.mode != _NO_FIT or not first.clashes:
         return first
     tried: set[frozenset[str]] = set()
@@ -140,7 +157,7 @@ def assign(
         if avoided in tried:
             continue
         tried.add(avoided)
-        found = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided)
+        found = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided, overlap)
         if found.mode != _NO_FIT:
             return found
         ahead += [avoided | {name} for name in found.clashes]
@@ -155,9 +172,10 @@ def _attempt(
     only: Only | None,
     ignore_undeclared: bool,
     avoided: frozenset[str],
+    overlap: Overlap | None,
 ) -> Assignment:
     """The scan, passing over flavors that bring one of the checks to be avoided."""
-    result = Assignment(avoided)
+    result = Assignment(avoided, overlap)
     taken = result.usage
     stops: list[dict[int, int]] = []
     pending = False
@@ -231,6 +249,8 @@ def _attempt(
         pending = pending or any(stop != -1 for stop in stopped.values())
     if pending:
         result.cursor = tuple(stops)
+    if overlap is not None:
+        result.usage = overlap.adds(taken)
     return result
 
 
@@ -253,9 +273,10 @@ def examine(
     shape: Shape,
     oracle: Oracle | None = None,
     before: Sequence[Mapping[Cell, int]] = (),
+    overlap: Overlap | None = None,
 ) -> list[Verdict]:
     """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
-    pod set, what those before it would take."""
+    pod set, what those before it would take. ``overlap``: as in `assign`."""
     verdicts: list[Verdict] = []
     for index, ps in enumerate(shape.pod_sets):
         totals = shape.totals[index]
@@ -270,7 +291,7 @@ def examine(
         for group in groups.values():
             amounts = [one for one in totals if one[0] in group.resources]
             for option in group.options:
-                alone = Assignment()
+                alone = Assignment(overlap=overlap)
                 alone.usage.update(taken)
                 mode, level = NO_FIT, 0
                 rooms: list[tuple[int, int]] = []
@@ -383,11 +404,13 @@ def _room(
     """Mode and borrowing level of one resource in one flavor; SCHEDULING 5.3."""
     cell = option.cells[resource]
     before = result.usage.get(cell, 0)
-    wanted = before + amount
+    wanted = lacking = before + amount
     free = available(cell)
-    if wanted <= (free if free > 0 else 0):
-        within = cell.usage + wanted <= cell.subtree
-        return _FIT, 0 if within else borrow_level(cell, wanted)[0]
+    if result.overlap is not None:
+        lacking = max(0, wanted - result.overlap.largest(cell))
+    if lacking <= (free if free > 0 else 0):
+        within = cell.usage + lacking <= cell.subtree
+        return _FIT, 0 if within else borrow_level(cell, lacking)[0]
     most = potential(cell)
     if wanted > most:
         result.obstacles.append(
@@ -396,12 +419,20 @@ def _room(
         return _NO_FIT, 0
     result.obstacles.append(
         Obstacle(
-            ps.name, option.flavor, resource, amount, max(0, free), "WaitingForQuota", "", before
+            ps.name,
+            option.flavor,
+            resource,
+            amount,
+            # As if what its family has there were given back.
+            max(0, free) + wanted - lacking,
+            "WaitingForQuota",
+            "",
+            before,
         )
     )
-    level, reclaimable = borrow_level(cell, wanted)
+    level, reclaimable = borrow_level(cell, lacking)
     if cell.nominal >= wanted or reclaimable or plan.borrow_preempts:
-        return (_NO_CANDIDATES, level) if oracle is None else oracle(cell, wanted)
+        return (_NO_CANDIDATES, level) if oracle is None else oracle(cell, lacking)
     return _NO_FIT, level
 
 

@@ -14,6 +14,7 @@ from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
 from admittance.scheduler.config import FINAL_SHARE, INITIAL_SHARE
 from admittance.scheduler.grounds import compared
+from admittance.scheduler.overlap import Overlap
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
@@ -47,7 +48,8 @@ def search(
     short = lacking(need)
     if not candidates or not may_serve(candidates, short):
         return []
-    hunt = _Hunt(queue, need, contested, short)
+    held = preemptor.family.held if preemptor.family is not None else None
+    hunt = _Hunt(queue, need, contested, short, held)
     hunt.add()
     done = hunt.by_strategy(found, strategies[0])
     if not done and len(strategies) > 1:
@@ -95,8 +97,10 @@ class _Hunt:
         need: Need,
         contested: Collection[FlavorResource],
         short: dict[FlavorResource, int],
+        held: Overlap | None,
     ) -> None:
         assert queue.node is not None
+        self._held = held
         self.taken: list[Taken] = []
         self._retry: dict[Node, list[Ranked]] = {}
         self._node = queue.node
@@ -107,12 +111,18 @@ class _Hunt:
         self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
-        """What is asked for counts as used."""
+        """What is asked for counts as used; by a variant, instead of what its family has."""
+        if self._held is not None:
+            self._held.suppose(self._need)
+            return
         for cell, amount in self._need.items():
             cell.charge(amount)
 
     def subtract(self) -> None:
         """Undoes `add`."""
+        if self._held is not None:
+            self._held.suppose_not()
+            return
         for cell, amount in self._need.items():
             cell.charge(-amount)
 

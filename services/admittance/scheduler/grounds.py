@@ -19,10 +19,10 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def taken(assignment: Assignment) -> tuple[Taken, ...]:
-    """What an assignment is about to take, per flavor and resource. To be asked before it is
-    charged."""
+    """What an assignment is about to take, per flavor and resource: of a variant, beyond what its
+    family has. To be asked before it is charged."""
     found: list[Taken] = []
-    for cell, amount in assignment.usage.items():
+    for cell, amount in assignment.takes().items():
         over = cell.usage + amount - cell.nominal
         flavor, resource = cell.fr
         found.append(

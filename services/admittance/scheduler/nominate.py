@@ -64,6 +64,10 @@ class Nominator:
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(member)):
             gone = gone | barred
+        held = member.family.held if member.family is not None else None
+        if held is not None:
+            # Siblings make room for each other by other means.
+            gone = gone | held.members.keys()
         return Search(self._queues, queue, member, gone, self._fair)
 
     def nominate(
@@ -100,12 +104,21 @@ class Nominator:
         plan = queue.plan
         assert plan is not None
         undeclared = self._ignore_undeclared
+        held = member.family.held if member.family is not None else None
         if plan.policy is NOBODY:
-            found = assign(plan, shape, cursor, only=only, ignore_undeclared=undeclared)
+            found = assign(
+                plan, shape, cursor, only=only, ignore_undeclared=undeclared, overlap=held
+            )
             return found, NO_VICTIMS
         search = search or self.search(queue, member)
         found = assign(
-            plan, shape, cursor, oracle=search.ask, only=only, ignore_undeclared=undeclared
+            plan,
+            shape,
+            cursor,
+            oracle=search.ask,
+            only=only,
+            ignore_undeclared=undeclared,
+            overlap=held,
         )
         if found.mode in (FIT, NO_FIT):
             return found, NO_VICTIMS

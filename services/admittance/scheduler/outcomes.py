@@ -87,7 +87,7 @@ class Outcomes:
             preempts = self._handed_on(queue, member, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
             hand_on(world, self._domain, member, [one.member for one in victims])
-        world.charge(member, queue, admission, list(assignment.usage.items()))
+        world.charge(member, queue, admission, list(assignment.whole.items()))
         keep(world, member, pending)
         world.begins(member, queue, admission)
         world.rank(member, self._now)

@@ -165,19 +165,18 @@ class Overlap:
     def suppose(self, more: Mapping[Cell, int]) -> None:
         """As if another one had so much more, and counted in shares instead, in all flavors of the
         same resources. To be undone by `suppose_not`."""
-        for cell, amount in more.items():
-            cell.charge(amount)
-        if self.shares:
-            self._supposed = more
-            for cell in {**more, **self._rows}:
-                self._weigh(cell)
+        self._supposed = more
+        self._suppose(more, 1)
 
     def suppose_not(self) -> None:
         """Undoes `suppose`."""
         more, self._supposed = self._supposed, {}
+        self._suppose(more, -1)
+
+    def _suppose(self, more: Mapping[Cell, int], sign: int) -> None:
         for cell, amount in more.items():
-            cell.charge(-amount)
-        for cell in {**more, **self._rows}:
+            cell.charge(sign * amount)
+        for cell in {**more, **self._rows} if self.shares else ():
             self._weigh(cell)
 
     def _weigh(self, cell: Cell) -> None:

@@ -40,6 +40,8 @@ def remember(
     member.patience = None
     if not victims or plan is None or shape is None or shape.is_flexible:
         return
+    if assignment.overlap is not None:
+        return  # What it asks for depends on who of its family goes first.
     if all(len(group.options) == 1 for group in plan.groups.values()):
         member.patience = Patience(plan, shape, assignment, victims)
 

@@ -79,12 +79,16 @@ def _bracket(node: Node, brackets: dict[Node, _Bracket]) -> _Bracket:
 
 def _key(entry: Entry, node: Node) -> Key:
     """Where the entry stands as the one that the node, a child of a cohort, sends in."""
-    usage = entry.assignment.usage
-    for cell, amount in usage.items():
+    usage, held = entry.assignment.takes(), entry.assignment.overlap
+    if held is not None:
+        held.suppose(usage)
+    for cell, amount in usage.items() if held is None else ():
         cell.charge(amount)
     borrows = is_borrowing_on(node, [cell.fr for cell, amount in usage.items() if amount > 0])
     standing = share_of(node).standing
-    for cell, amount in usage.items():
+    if held is not None:
+        held.suppose_not()
+    for cell, amount in usage.items() if held is None else ():
         cell.charge(-amount)
     member = entry.member
     assert member.stamp is not None

@@ -125,7 +125,7 @@ class Turn:
     def _take(self, entry: Entry) -> Outcome:
         assignment = entry.assignment
         if assignment.mode == FIT and not self._claimed and not self._handed_on:
-            if not fits(assignment.usage, borrowing=True):
+            if not fits(assignment.takes(), borrowing=True):
                 return Outcome.SKIPPED
             return self._admit(entry)
         waits = any(one.member in self._claimed for one in entry.victims)
@@ -146,7 +146,7 @@ class Turn:
         if assignment.mode != FIT and entry.member.closed_gate:
             return Outcome.GATED
         if waits:
-            self._hold(assignment.usage.items())
+            self._hold(assignment.takes().items())
             self._preempt(entry.queue, entry.member, (), assignment)
             return Outcome.WAITS
         if not self._fits(entry):
@@ -166,7 +166,7 @@ class Turn:
                 self._claimed[one.member] = None
                 if self._out:
                     take_out(one.member)
-        self._hold(assignment.usage.items())
+        self._hold(assignment.takes().items())
         told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
         return Outcome.PREEMPTS if told else Outcome.WAITS
 
@@ -224,7 +224,7 @@ class Turn:
         self._take_out()
         going = [one.member for one in entry.victims if one.member not in self._claimed]
         held = take_all(going)
-        has_room = fits(entry.assignment.usage, borrowing=True)
+        has_room = fits(entry.assignment.takes(), borrowing=True)
         put_all(going, held)
         return has_room
 
@@ -238,11 +238,11 @@ class Turn:
             cell.charge(-amount)
         going = [one.member for one in entry.victims]
         held = take_all(going)
-        has_room = fits(entry.assignment.usage, borrowing=True)
+        has_room = fits(entry.assignment.takes(), borrowing=True)
         handed_on = self._handed_on.member.joint if self._handed_on is not None else None
         if has_room and handed_on is not None:
             handed_on.turn_back()
-            has_room = fits(entry.assignment.usage, borrowing=True)
+            has_room = fits(entry.assignment.takes(), borrowing=True)
             handed_on.turn_back(again=True)
         put_all(going, held)
         for cell, amount in self._held:
@@ -279,7 +279,7 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
     """The room that a head without victims keeps from others; an amount may be negative.
     Source: SCHEDULING 4.4, reserve_amount."""
     held: list[tuple[Cell, int]] = []
-    for cell, use in assignment.usage.items():
+    for cell, use in assignment.takes().items():
         if assignment.level > 0:
             if cell.borrow is None:
                 amount = use
