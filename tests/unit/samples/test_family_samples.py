@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from admittance.api.job import Job
 from admittance.api.manifest import read
@@ -12,7 +13,8 @@ from admittance.api.queues import ClusterQueue
 from admittance.api.workload import QUEUE_LABEL, Workload
 from admittance.family.rules import rules_of
 
-FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
+FAMILIES = SAMPLES / "families"
 STORIES = sorted(FAMILIES.glob("story-*.yaml"))
 
 
@@ -48,3 +50,14 @@ def test_a_story_brings_all_that_it_needs(path: Path) -> None:
             # Somebody else's, who is in the way of just one variant.
             allowed = frozenset(one.spec.admission_constraints.allowed_resource_flavors or ())
             assert len(rules.tags_within(allowed)) == 1
+
+
+def test_no_sample_changes_a_flavor_of_another_one() -> None:
+    specs: dict[str, list[object]] = {}
+    for path in sorted(SAMPLES.glob("**/*.yaml")):
+        for value in yaml.safe_load_all(path.read_text()):
+            if isinstance(value, dict) and value.get("kind") == "ResourceFlavor":
+                specs.setdefault(value["metadata"]["name"], []).append(value.get("spec"))
+    assert len(specs["spot"]) == 3
+    for name, found in specs.items():
+        assert all(spec == found[0] for spec in found), name
