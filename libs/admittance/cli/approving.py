@@ -20,6 +20,7 @@ from admittance.api.checks import AdmissionCheck
 from admittance.api.workload import CheckState
 from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.families import Family, family_of, is_parent
 from admittance.cli.following import follow
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found
@@ -71,8 +72,11 @@ async def speak(
     who = user_of(user)
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
-        workload = found.workload()
         now = clock.now()
+        if is_parent(found.workload()):
+            found = asked_of(await family_of(bus, found), check, now)
+            name = found.name
+        workload = found.workload()
         barred(workload, now)
         rows = workload.status.admission_checks
         controllers = await _controllers(bus, rows)
@@ -98,6 +102,34 @@ async def speak(
             raise AnswerIsNo(f'workload "{name}" was not {word}: it has moved meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
         await _tell(bus, found, row.name, state)
+
+
+def asked_of(family: Family, check: str | None, now: datetime) -> Found:
+    """The variant that is meant with a parent: the only one whose checks are asked, and among them
+    the one named. Raises AnswerIsNo naming those that there are."""
+    name = family.found.name
+    asked = [
+        one
+        for one in family.variants
+        if holds_quota(one.workload)
+        and not is_stopping(one.workload)
+        and any(
+            row.name == check if check is not None else row.state == "Pending"
+            for row in one.workload.status.admission_checks
+        )
+    ]
+    if len(asked) == 1:
+        return asked[0].found
+    if asked:
+        several = ", ".join(f"{one.found.name} ({one.tag})" for one in asked)
+        raise AnswerIsNo(
+            f'several variants of workload "{name}" wait for a check: name one of them: {several}'
+        )
+    which = f'has the check "{check}"' if check is not None else "waits for a check"
+    lanes = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
+    raise AnswerIsNo(
+        f'no variant of workload "{name}" with quota reserved {which}: {lanes or "it has none yet"}'
+    )
 
 
 async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:

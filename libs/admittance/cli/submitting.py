@@ -15,6 +15,7 @@ from admittance.api.manifest import Document, ManifestError, encode
 from admittance.api.workload import Workload
 from admittance.cli import files, following, kinds, output, stating, wishes
 from admittance.cli.errors import BadInput, CliError
+from admittance.cli.families import rules_for
 from admittance.cli.link import Link, link
 from admittance.cli.options import Call, Output
 from admittance.events import facts
@@ -131,6 +132,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
     await _note_missing_queues(bus, submissions)
+    await _warn_of_min_counts(bus, submissions)
     return status
 
 
@@ -146,6 +148,23 @@ async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> 
         entry = await bus.get(object_key("localqueue", namespace, queue))
         if entry is None or entry.value is None:
             output.note(f"LocalQueue {namespace}/{queue} does not exist: the workload waits for it")
+
+
+async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
+    """A family is admitted whole or not at all, so a workload that may do with less has none."""
+    known: dict[tuple[str, str], bool] = {}
+    for one in submissions:
+        meta, spec = one.workload.metadata, one.workload.spec
+        if all(pods.min_count is None for pods in spec.pod_sets):
+            continue
+        where = (meta.namespace, spec.queue_name)
+        if where not in known:
+            known[where] = await rules_for(bus, *where) is not None
+        if known[where]:
+            output.warn(
+                f"{one.subject}: with a minCount it is a regular workload, and tries no variants, "
+                f"although the ClusterQueue of {spec.queue_name} has concurrentAdmission"
+            )
 
 
 async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.api.from_job import GPU, from_command
 from admittance.api.manifest import ManifestError
-from admittance.api.workload import Workload
+from admittance.api.workload import AdmissionConstraints, Workload
 from admittance.cli import kinds, objects
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.link import Link
@@ -28,7 +28,8 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What was typed. ``requests``: resource to quantity, only what somebody said."""
+    """What was typed. ``requests``: resource to quantity, only what somebody said. ``flavors``:
+    the only ones that it may have; none: any."""
 
     command: Sequence[str]
     queue: str | None = None
@@ -41,6 +42,7 @@ class Wish:
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     max_seconds: int | None = None
+    flavors: Sequence[str] = ()
 
 
 async def workload_of(bus: Link, wish: Wish) -> Workload:
@@ -71,8 +73,19 @@ async def workload_of(bus: Link, wish: Wish) -> Workload:
     return replace(
         workload,
         metadata=replace(workload.metadata, labels=dict(wish.labels)),
-        spec=replace(workload.spec, maximum_execution_time_seconds=wish.max_seconds),
+        spec=replace(
+            workload.spec,
+            maximum_execution_time_seconds=wish.max_seconds,
+            admission_constraints=allowing(wish.flavors),
+        ),
     )
+
+
+def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
+    """Only these flavors, where any are named."""
+    if not flavors:
+        return None
+    return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
 
 
 def suffix() -> str:

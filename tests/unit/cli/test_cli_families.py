@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from admittance.cli import lanes, policy_words, tables
+from admittance.cli.approving import asked_of
 from admittance.cli.arranging import arranged
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.families import names_of, refuse_variant, tags_of
 from admittance.cli.kinds import WORKLOAD
 from admittance.cli.objects import Found
 from admittance.cli.output import Table
+from admittance.cli.wishes import allowing
 from kinsfolk import a_family, a_parent, a_queue, as_found, as_stored, its_variants, the_rules
 
 from builders import NOON, a_manifest
@@ -387,3 +389,66 @@ def test_what_is_for_parents_only_is_refused_with_the_parents_name() -> None:
     )
     refuse_variant(as_found(a_parent()), "x")
     refuse_variant(as_found(a_manifest()), "x")
+
+
+# A person's verdict. ------------------------------------------------------------------------
+
+
+def a_reserved(*checks: str, state: str = "Pending") -> dict[str, Any]:
+    rows = [{"name": name, "state": state} for name in checks]
+    return {"conditions": (RESERVED,), "admission": ON_SPOT, "admissionChecks": rows}
+
+
+@pytest.mark.parametrize(
+    ("states", "check", "want"),
+    [
+        pytest.param({"spot": a_reserved("budget")}, None, "spot", id="the only one that is asked"),
+        pytest.param(
+            {"spot": a_reserved("budget"), "reservation": a_reserved("approval")},
+            "approval",
+            "reservation",
+            id="the only one with the check that is named",
+        ),
+        pytest.param(
+            {"spot": a_reserved("budget"), "reservation": a_reserved("approval", state="Ready")},
+            None,
+            "spot",
+            id="the only one that still waits",
+        ),
+    ],
+)
+def test_a_verdict_about_a_parent_is_one_about_the_variant_whose_check_is_asked(
+    states: dict[str, Any], check: str | None, want: str
+) -> None:
+    family = a_family(a_parent(), QUEUE, states)
+    assert asked_of(family, check, NOON).name == f"train-variant-{want}"
+
+
+@pytest.mark.parametrize(
+    ("states", "check", "words"),
+    [
+        pytest.param(
+            {"spot": a_reserved("budget"), "reservation": a_reserved("budget")},
+            None,
+            "train-variant-reservation (reservation), train-variant-spot (spot)",
+            id="several wait, and are named",
+        ),
+        pytest.param({}, None, "waits for a check: reservation is Pending", id="nobody is asked"),
+        pytest.param(
+            {"spot": a_reserved("budget")}, "x", 'has the check "x"', id="nobody has that check"
+        ),
+    ],
+)
+def test_a_verdict_about_nobody_in_particular_is_refused(
+    states: dict[str, Any], check: str | None, words: str
+) -> None:
+    with pytest.raises(AnswerIsNo, match="train") as refusal:
+        asked_of(a_family(a_parent(), QUEUE, states), check, NOON)
+    assert words in str(refusal.value)
+
+
+def test_only_the_flavors_that_are_typed_are_allowed() -> None:
+    assert allowing([]) is None
+    constraints = allowing(["spot", "on-demand", "spot"])
+    assert constraints is not None
+    assert constraints.allowed_resource_flavors == ("spot", "on-demand")

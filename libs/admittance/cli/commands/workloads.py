@@ -62,6 +62,10 @@ def submit(
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")
     ] = None,
+    flavor: Annotated[
+        list[str] | None,
+        typer.Option("--flavor", metavar="FLAVOR", help="Only on this one; repeatable."),
+    ] = None,
     image: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Where a runner has an engine.")
     ] = None,
@@ -83,7 +87,7 @@ def submit(
 
     call = call_of(ctx, nats, namespace, output)
     wish = None
-    described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, image)
+    described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
@@ -104,6 +108,7 @@ def submit(
             image=image or "",
             env=pairs(env, "--env"),
             labels=pairs(label, "--label"),
+            flavors=flavor or (),
             max_seconds=None if max_time is None else round(seconds_of(max_time, "--max-time")),
         )
     if timeout is not None and not wait:
