@@ -24,7 +24,7 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
         check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "12 of 12 workloads finished" in told.stdout
+    assert "15 of 15 workloads finished" in told.stdout
     assert "made room and ran again: step-" in told.stdout
     assert "had to wait for quota" in told.stdout
     held = re.search(

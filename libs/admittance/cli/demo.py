@@ -2,7 +2,8 @@
 
 Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
 quota takes, and tells what happens as the log says it: who waits and why, who starts when somebody
-else ends, whom a check holds back and when it lets go. Exit status 0 when everything finished.
+else ends, whom a check holds back and when it lets go, who moves up when something better comes
+free. Exit status 0 when everything finished.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 from admittance.bench import system
 from admittance.cli import output, story
 from admittance.cli.demo_tally import Tally
+from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
@@ -51,6 +53,9 @@ spec:
           command: [sh, -c, "echo {word}; sleep {seconds}; echo done"]
           resources: {{requests: {{cpu: "{cpu}", memory: 256Mi}}}}
 """
+FAMILY: Final = "train-1"
+OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
+"""Of the sample: who moves up, and who is in its way at first."""
 BORROWING_SECONDS: Final = 15.0
 """Two steps at once are more than research has of its own."""
 
@@ -98,6 +103,7 @@ class Demo:
     async def _act(self) -> None:
         heading("Two teams, quota for each, one cohort in which they lend to each other")
         await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
+        await self._family()
         await self._budget()
         heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
         self.tally.expect("count-words", "nightly-report", "train")
@@ -113,6 +119,12 @@ class Demo:
             await self.admit("get", "pending", fails=True)
         await self._reclaim(names)
         heading("The rest starts as quota comes free")
+
+    async def _family(self) -> None:
+        """A job on the worst flavor, since it alone has room, that moves up as others end."""
+        heading("One job, three flavors: it starts where there is room, and moves up")
+        self.tally.expect(*OTHERS, FAMILY)
+        await self.admit("apply", "-f", str(self._samples / "families" / "story-1.yaml"))
 
     async def _budget(self) -> None:
         """A check that anyone could have written holds a job back, and lets it go later."""
@@ -139,8 +151,9 @@ class Demo:
 
     async def close(self) -> None:
         """What a user would look at afterwards."""
-        heading("What a job printed")
+        heading("What jobs printed")
         await self.admit("logs", "workload", "train", fails=True)
+        await self.admit("logs", "workload", FAMILY, "--pod", "0", fails=True)
         await self.admit("get", "workloads", fails=True)
 
     async def admit(self, *arguments: str, text: str = "", fails: bool = False) -> None:
@@ -166,6 +179,7 @@ class Demo:
             sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
         )
         told = story.told(entry)
+        moved = _places(subject.decode(), data)
         if told.what == "check reported":
             if not told.message.startswith("Retry"):
                 return
@@ -173,17 +187,35 @@ class Demo:
             why = told.message.partition(": ")[2]
             told = told._replace(what="held", message=f"by {told.reason}: {why}")
         name = told.whose.rpartition("/")[2]
+        if not self.tally.expects(name):
+            return  # Variants: what becomes of them shows in their parent.
         since = clock.monotonic() - self._began
+        if moved and name == FAMILY:
+            self.tally.at(name, moved, since)
+            told = told._replace(message=f"on {moved}")
+        if told.what == "evicted" and told.reason == "VariantEvicted":
+            told = told._replace(message=f"from {self.tally.place(name)}, to move up")
         self.tally.hear(told.what, name, since, told.reason)
         self.changed.set()
-        line = f"{told.what:<9} {name:<15} {told.message or told.reason}".rstrip()
+        line = f"{told.what:<9} {name:<19} {told.message or told.reason}".rstrip()
         by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
-        if told.what in SHOWN and not by_check and line not in self._seen:
+        # Who moves starts again; what others are told again is no news.
+        known = line in self._seen and name != FAMILY
+        if told.what in SHOWN and not by_check and not known:
             self._seen.add(line)
             color = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}.get(
                 told.what, "2"
             )
             output.say(styled(f"    {since:5.1f} s  {line}", color))
+
+
+def _places(subject: str, data: bytes) -> str:
+    """The flavors on which somebody is admitted; "": it is no such fact."""
+    if not subject.startswith("admit.workload.admitted."):
+        return ""
+    fact = codec.decode(subject, data)
+    assert isinstance(fact, facts.Admitted)
+    return ", ".join(dict.fromkeys(one for pods in fact.pod_sets for one in pods.flavors.values()))
 
 
 @asynccontextmanager

@@ -14,6 +14,8 @@ class Tally:
         self.failed: set[str] = set()
         self.stopped: set[str] = set()
         """Whose job had to make room."""
+        self.places: dict[str, dict[str, float]] = {}
+        """Who was admitted on which flavor, and when, in that order."""
 
     def expect(self, *names: str) -> None:
         """These are going to be submitted."""
@@ -24,8 +26,20 @@ class Tally:
         self._at.setdefault(name, {}).setdefault(what, since)
         if what == "finished" and reason == "Failed":
             self.failed.add(name)
-        if what == "evicted" and reason != "AdmissionCheck":
+        if what == "evicted" and reason not in ("AdmissionCheck", "VariantEvicted"):
             self.stopped.add(name)
+
+    def expects(self, name: str) -> bool:
+        """It is one of those."""
+        return name in self._expected
+
+    def at(self, name: str, place: str, since: float) -> None:
+        """It is admitted there."""
+        self.places.setdefault(name, {}).setdefault(place, since)
+
+    def place(self, name: str) -> str:
+        """Where it was admitted last; "": nowhere."""
+        return next(reversed(self.places.get(name, {})), "")
 
     @property
     def open(self) -> list[str]:
@@ -68,4 +82,13 @@ class Tally:
             if "held" in times and "admitted" in times:
                 long = times["admitted"] - times["held"]
                 lines.append(f"1 was held by a check, and let go {long:.1f} s later: {name}")
+        for name, places in self.places.items():
+            if len(places) > 1:
+                (first, since), *moves = places.items()
+                waited = since - self._at.get(name, {}).get("submitted", since)
+                then = ", ".join(f"{place} {at - since:.1f} s later" for place, at in moves)
+                lines.append(
+                    f"1 started where there was room, {first}, after {1000 * waited:.0f} ms, and "
+                    f"moved up: {then}: {name}"
+                )
         return lines

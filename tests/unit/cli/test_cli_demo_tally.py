@@ -32,3 +32,18 @@ def test_waiting_is_counted_from_the_first_time_each_thing_was_said() -> None:
         "2.0 s on average",
         "1 had to wait for quota: a",
     ]
+
+
+def test_who_moves_up_has_made_room_for_nobody() -> None:
+    tally = Tally()
+    tally.expect("a")
+    for what, since in (("submitted", 1.0), ("admitted", 1.2), ("evicted", 6.0)):
+        tally.hear(what, "a", since, "VariantEvicted" if what == "evicted" else "")
+    tally.at("a", "spot", 1.2)
+    tally.at("a", "reservation", 6.2)
+    tally.at("a", "reservation", 6.3)  # told twice
+    assert not tally.stopped
+    assert tally.summary()[-1] == (
+        "1 started where there was room, spot, after 200 ms, and moved up: "
+        "reservation 5.0 s later: a"
+    )
