@@ -90,6 +90,11 @@ class EqClass:
         self.memo: Memo | None = None
 
     @property
+    def is_of_variants(self) -> bool:
+        """They are variants of families."""
+        return isinstance(self.key[1], tuple)
+
+    @property
     def live(self) -> int:
         """How many there are."""
         return len(self.members) - self.start

@@ -53,6 +53,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ``transformations``: resources that count in other units.
     ``partial_admission``: where there is not room for all pods, fewer are tried, down to minCount.
     ``preemption_loops``: when a preemptor and a victim are parted; None: never.
+    ``concurrent_admission``: queues may have families; off, all of them are as if they did not.
     ``block_admission``: nobody gets quota afresh while pods of an admitted workload are not ready.
     ``as_kueue``: play as Kueue does where ours differs. No quota cut revokes a reservation, no loop
     is broken. Victims that merely hold a reservation are
@@ -72,6 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admission_fair_sharing: AdmissionFairSharing | None = None
     partial_admission: bool = True
     preemption_loops: PreemptionLoops | None = PreemptionLoops()
+    concurrent_admission: bool = True
     block_admission: bool = False
     as_kueue: bool = False
 
@@ -121,6 +123,7 @@ def config_of(configuration: Configuration) -> Config:
             else None
         ),
         partial_admission=gates["PartialAdmission"],
+        concurrent_admission=gates["ConcurrentAdmission"],
         block_admission=waiting is not None and waiting.enable and waiting.block_admission,
     )
 

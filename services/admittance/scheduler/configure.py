@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
+from admittance.family.rules import rules_of
 from admittance.quota.catalog import domain_of_node
-from admittance.scheduler import planned, recheck
+from admittance.scheduler import planned, recheck, siblings
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.ledger import charges_of
@@ -45,7 +46,10 @@ def apply_object(
             world.look_for_cuts(world.domains.get(domain_name))
         planned.settle_all(world)
     for queue_name in affected:
-        recheck.note_all(world, world.queue(queue_name))
+        changed = world.queue(queue_name)
+        recheck.note_all(world, changed)
+        if _set_rules(world, changed):
+            _families_changed(world, changed, now)
     match kind:
         case "LocalQueue":
             _local_changed(world, (namespace, name), now)
@@ -124,6 +128,26 @@ def _set_mode(world: World, queue: Queue) -> None:
     queue.share_by_usage(lanes, world.now)
     for key in world.catalog.locals_of(queue.name):
         world.accounts.sync(key, world.now)
+
+
+def _set_rules(world: World, queue: Queue) -> bool:
+    """What the queue says of families. True: that is something else than before."""
+    before, queue.rules = queue.rules, None
+    if queue.node is not None and world.config.concurrent_admission:
+        queue.rules = rules_of(world.catalog.cluster_queues[queue.name].spec)
+    return queue.rules != before
+
+
+def _families_changed(world: World, queue: Queue, now: datetime) -> None:
+    """Other variants may be tried there from now on, or in another order."""
+    found = {
+        one.family.uid: one.family
+        for key in world.catalog.locals_of(queue.name)
+        for one in world.locals.get(key, ())
+        if one.family is not None
+    }
+    for family in found.values():
+        siblings.touched(world, family, now)
 
 
 def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:

@@ -5,20 +5,19 @@ Source: SCHEDULING 4. Domains are independent of each other within a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import gates, starting
+from admittance.scheduler import gates, motion, siblings, starting
 from admittance.scheduler.assign import NO_FIT, Assignment, Cursor
 from admittance.scheduler.classes import Scanned
-from admittance.scheduler.config import Config
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.ledger import admission_of
 from admittance.scheduler.loops import REASON as LOOP
-from admittance.scheduler.loops import Loops
 from admittance.scheduler.memo import nominated
 from admittance.scheduler.nominate import Nomination, Nominator, Search
 from admittance.scheduler.patience import remember, still_waits
@@ -28,6 +27,7 @@ from admittance.scheduler.reasons import refusal_of
 from admittance.scheduler.standing import stand
 from admittance.scheduler.tournament import in_turn
 from admittance.scheduler.turn import Accept, Checks, Entry, Outcome, Preempt, Turn
+from admittance.scheduler.world import World
 
 DEFERS: Final = "AfterCheckPassedOrOnDemand"
 """The preemptionPolicy of a check that wants nobody preempted before it has passed."""
@@ -36,17 +36,13 @@ DEFERS: Final = "AfterCheckPassedOrOnDemand"
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        queues: Mapping[str, Queue],
-        config: Config,
-        loops: Loops | None = None,
-    ) -> None:
-        self.catalog = catalog
+    def __init__(self, world: World) -> None:
+        config = world.config
+        self.catalog = world.catalog
         self.number = 0
-        self._loops = loops
-        self._nominator = Nominator(queues, config, loops)
+        self._world = world
+        self._loops = world.loops
+        self._nominator = Nominator(world.queues, config, world.loops)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
@@ -71,6 +67,12 @@ class Cycle:
             for queue in domain.ready
             if (member := queue.head()) is not None and not member.inflight
         ]
+        if any(member.family is not None for _, member in heads):
+            heads = [
+                (queue, first)
+                for queue, member in heads
+                if (first := self._first_that_may(domain, queue, member, now)) is not None
+            ]
         if not heads:
             domain.still = True
             return False
@@ -82,7 +84,7 @@ class Cycle:
             hindrance = self._hindrance(queue, member)
             if hindrance is not None:
                 queue.set_aside(member, hindrance, now)
-                if self._loops is not None and hindrance.reason == LOOP:
+                if hindrance.reason == LOOP:
                     self._loops.wait(member)
                 moved = True
                 continue
@@ -110,6 +112,7 @@ class Cycle:
                 preempt,
                 is_blocked,
                 self._checks_of,
+                partial(motion.may_begin, self._world),
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,
             )
@@ -136,6 +139,8 @@ class Cycle:
         why it would not, else what it would get. Nothing is changed. ``Search``: to ask more."""
         search = self._nominator.search(queue, member)
         hindrance = self._hindrance(queue, member)
+        if hindrance is None and member.family is not None:
+            hindrance = siblings.hindrance(self._world, queue, member)
         domain = queue.domain
         cursor = None
         if hindrance is None and domain is not None and queue in domain.ready:
@@ -173,6 +178,8 @@ class Cycle:
         if outcome is Outcome.LATER:
             return False
         if outcome is Outcome.GATED:
+            if entry.member.family is not None:
+                siblings.hurry(self._world, entry.member.family)
             return gates.park(entry, now)
         keep_place(entry)
         if not (self._as_kueue or self._shares_count):
@@ -195,8 +202,24 @@ class Cycle:
         namespace = member.key[0]
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
-        if member.preemptions and self._loops is not None:
+        if member.preemptions:
             return self._loops.hindrance(member)
+        return None
+
+    def _first_that_may(
+        self, domain: Domain, queue: Queue, head: Member, now: datetime
+    ) -> Member | None:
+        """The head, or the first behind it that its family lets try. The others are set aside
+        without a word, so that they keep nobody back."""
+        found: Member | None = head
+        while found is not None and not found.inflight:
+            hindrance = siblings.hindrance(self._world, queue, found)
+            if hindrance is None:
+                return found
+            queue.set_aside(found, hindrance, now)
+            siblings.wait(self._world, queue, found)
+            found = queue.head()
+        domain.note(queue)
         return None
 
     def _cursor(self, domain: Domain, queue: Queue, member: Member, number: int) -> Cursor | None:
@@ -237,7 +260,7 @@ class Cycle:
         if entry.queue.strict:
             stand(entry.queue, entry.member, entry.assignment, scanned, refusal)
             return False
-        if self._loops is not None and self._loops.park(entry.queue, entry.member, now):
+        if self._loops.park(entry.queue, entry.member, now):
             return True
         cls.scanned = scanned
         entry.queue.park_class(cls, refusal or refusal_of(entry.assignment), now)
@@ -281,6 +304,8 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
             queue.wake(cls)
         queue.parked.clear()
         for member in list(queue.asides):
+            if member.aside is not None and member.aside.stays:
+                continue
             if member.is_due(now) and catalog.selects_namespace(queue.name, member.key[0]):
                 queue.add(member, now)
         domain.note(queue)

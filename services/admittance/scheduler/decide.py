@@ -43,9 +43,7 @@ class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
         self._world = World(self._config)
-        self._cycle = Cycle(
-            self._world.catalog, self._world.queues, self._config, self._world.loops
-        )
+        self._cycle = Cycle(self._world)
         self._counted = 0
 
     @property

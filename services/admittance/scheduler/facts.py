@@ -31,8 +31,9 @@ class Facts(NamedTuple):
     make a difference. ``checks``: name and state of those that a reservation waits for;
     ``asking``: those of them that want others preempted now. ``pending``: who has to go for it.
     ``starting``: it is admitted, and its pods are not all ready. ``parent``, ``variant``: what it
-    tells of its family. A parent holds nothing and never competes. ``promised``: quota that is kept
-    for a variant until its sibling's job has stopped; ``gate_open``: its family's gate is."""
+    tells of its family. A parent holds nothing, and competes only in that it waits. ``promised``:
+    quota that is kept for a variant until its sibling's job has stopped; ``gate_open``: the gate of
+    its family is."""
 
     needs: Needs
     finished: bool
@@ -123,7 +124,6 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
             needs.active
             and not holds
             and not gated
-            and not is_parent
             and said != "OnHold"
             and meta.deletion_timestamp is None
         ),

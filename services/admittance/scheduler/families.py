@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from sys import intern
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.family.states import ParentState, VariantState
 from admittance.scheduler import together
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from admittance.scheduler.facts import Facts
     from admittance.scheduler.overlap import Overlap
     from admittance.scheduler.world import World
+
+
+LAST: Final = 9_999
+"""The place of a variant that the queue has none for."""
 
 
 class Sibling(NamedTuple):
@@ -62,6 +66,31 @@ class Family:
             return None
         name = self.state.admitted
         return next((one for one in self.variants if one.key[1] == name), None)
+
+
+def order_id(member: Member) -> str:
+    """What decides between equal age: siblings stand one after the other, the best first, where
+    their parent would, and nobody comes between them."""
+    family, queue = member.family, member.queue
+    if family is None or family.parent is member:
+        return member.uid
+    told = family.variants[member].state
+    tag = queue.rules.tag(told.tag) if queue is not None and queue.rules is not None else None
+    return f"{family.uid}\0{tag.place if tag is not None else LAST:04d}"
+
+
+def shares_flavors(member: Member) -> bool:
+    """A sibling holds quota of a flavor that the variant may have, too: what counts for both counts
+    once, so that it needs less than others who ask for the same."""
+    family = member.family
+    if family is None or member.shape is None:
+        return False
+    allowed = member.shape.allowed
+    for one in family.siblings(member):
+        for place in one.charge.admission.pod_set_assignments if one.charge is not None else ():
+            if allowed is None or any(flavor in allowed for flavor in place.flavors.values()):
+                return True
+    return False
 
 
 def keep(world: World, member: Member, facts: Facts) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
-from admittance.scheduler import families, joint, planned, promises, recheck
+from admittance.scheduler import families, joint, motion, planned, promises, recheck, siblings
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
@@ -23,6 +23,23 @@ def apply_workload(
     """The workload is so, as of revision; None: it is gone. What is older than what is known
     changes nothing."""
     member = world.members.get(key)
+    before = member.family if member is not None else None
+    _apply(world, key, member, stored, revision, now)
+    member = world.members.get(key)
+    after = member.family if member is not None else None
+    for family in (before, after) if before is not after else (after,):
+        if family is not None:
+            siblings.touched(world, family, now)
+
+
+def _apply(
+    world: World,
+    key: Key,
+    member: Member | None,
+    stored: StoredWorkload | None,
+    revision: int,
+    now: datetime,
+) -> None:
     if member is not None and revision <= member.revision:
         return
     if stored is None:
@@ -49,7 +66,7 @@ def apply_workload(
     member.revision = revision
     was_assumed = member.inflight is Say.ASSIGNED
     domain = _domain_of(member)
-    given = _land(world, member)
+    given = _land(world, member, taken=facts.promised is not None)
     if facts.parent is not None or facts.variant is not None or member.family is not None:
         families.keep(world, member, facts)
     member.said = facts.said
@@ -110,7 +127,7 @@ def apply_workload(
 
 def drop(world: World, member: Member) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
-    given = _land(world, member)
+    given = _land(world, member, taken=False)
     world.starts(member, False)
     promises.note(world, member, None)
     world.loops.note(member, ())
@@ -142,12 +159,14 @@ def drop(world: World, member: Member) -> None:
             del world.locals[member.local]
 
 
-def _land(world: World, member: Member) -> Queue | None:
-    """Nothing is on its way to the member any more. Returns the queue whose quota it was to hand
-    on: what it holds now is for its new state to say."""
+def _land(world: World, member: Member, *, taken: bool) -> Queue | None:
+    """Nothing is on its way to the member any more. ``taken``: it is promised quota. Returns the
+    queue whose quota it was to hand on: what it holds now is for its new state to say."""
     if not member.inflight:
         return None
     world.landed(member, _domain_of(member))
+    if member.family is not None:
+        motion.end(world, member, taken=taken)
     if member.joint is None:
         return None
     if member.joint.member is not member:
@@ -212,6 +231,8 @@ def _remember(world: World, member: Member, facts: Facts) -> None:
         member.shape = needs.shape
         member.cursor = None
     member.stamp = facts.stamp
+    if member.family is not None and member.family.parent is not None:
+        member.stamp = member.family.parent.stamp or facts.stamp  # Siblings stand together.
     member.created = facts.created
     member.requeue_at = facts.requeue_at
     member.waits = facts.waits

@@ -19,8 +19,12 @@ from admittance.scheduler.usage import Account
 if TYPE_CHECKING:
     from admittance.scheduler.classes import EqClass
 
-ClassKey = tuple[int, Shape, Key | None]
-"""Priority, shape, and the LocalQueue where that makes a difference."""
+Kind = Shape | tuple[Shape, str]
+"""What is asked for; of variants, also the family that it is asked beside, "" where that makes no
+difference."""
+
+ClassKey = tuple[int, Kind, Key | None]
+"""Priority, what is asked for, and the LocalQueue where that makes a difference."""
 
 Item = tuple[int, datetime, str, Key, int, "EqClass"]
 """A class's place; the number parts an item from one of the same workload that is out of date."""
@@ -98,7 +102,7 @@ class Lanes:
     def __init__(self, *, keeps_place: bool = True) -> None:
         self.keeps_place = keeps_place
         self.by_key: dict[Key, Lane] = {}
-        self._families: dict[tuple[int, Shape], dict[EqClass, None]] = {}
+        self._families: dict[tuple[int, Kind], dict[EqClass, None]] = {}
         self._heap: list[LaneItem] = []
         self._number = 0
         self._bound = 64

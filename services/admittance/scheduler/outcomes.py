@@ -25,7 +25,7 @@ from admittance.events.shapes import (
     Scan,
     Taken,
 )
-from admittance.scheduler import grounds
+from admittance.scheduler import grounds, motion, siblings
 from admittance.scheduler.assign import Assignment, Cursor
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
@@ -87,10 +87,16 @@ class Outcomes:
             preempts = self._handed_on(queue, member, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
             hand_on(world, self._domain, member, [one.member for one in victims])
+        giver = motion.gives_way(world, member, queue.name, admission)
         world.charge(member, queue, admission, list(assignment.whole.items()))
         keep(world, member, pending)
-        world.begins(member, queue, admission)
-        world.rank(member, self._now)
+        migrates_from: HandedOn | None = None
+        if giver is not None:
+            migrates_from = motion.begin(world, self._domain, member, giver)
+            message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
+        else:
+            world.begins(member, queue, admission)
+            world.rank(member, self._now)
         self._under_way(member, Say.ASSIGNED)
         self._decided.append(
             Assigned(
@@ -104,8 +110,11 @@ class Outcomes:
                 pending_preemption=pending,
                 local_usage=usage,
                 scan=scan,
+                migrates_from=migrates_from,
             )
         )
+        if member.family is not None:
+            siblings.touched(world, member.family, self._now)
 
     def is_blocked(self) -> bool:
         """Nobody may get quota afresh now."""

@@ -11,12 +11,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from admittance.events.shapes import Refusal
+from admittance.family.rules import FamilyRules
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.tree import Node
 from admittance.scheduler import order
 from admittance.scheduler.classes import EqClass, Loud, unfile
-from admittance.scheduler.lanes import ClassKey, Lanes, Places
-from admittance.scheduler.picture import BACKOFF, Aside, Entry, Member, Ranked
+from admittance.scheduler.families import shares_flavors
+from admittance.scheduler.lanes import ClassKey, Kind, Lanes, Places
+from admittance.scheduler.picture import Aside, Entry, Key, Member, Ranked
 from admittance.scheduler.plan import Plan
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ class Queue:
     ``preemptor``: for whom others were last told to go; it stays the head as long as it
     waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
     usage of LocalQueues counts, before anything else; None: it does not. ``standing``: why its head
-    blocks it, where it is StrictFIFO.
+    blocks it, where it is StrictFIFO. ``rules``: of the families here; None: workloads are regular.
+    ``parents``: those that wait, in order; they are never tried. ``variants``: how many of those
+    that compete or are set aside are variants.
     """
 
     __slots__ = (
@@ -50,13 +54,16 @@ class Queue:
         "loud",
         "name",
         "node",
+        "parents",
         "parked",
         "places",
         "plan",
         "preemptor",
         "ranked",
+        "rules",
         "standing",
         "strict",
+        "variants",
     )
 
     def __init__(self, name: str, loud: Loud) -> None:
@@ -78,6 +85,9 @@ class Queue:
         self.holders: Holders | None = None
         self.preemptor: Member | None = None
         self.standing: Standing | None = None
+        self.rules: FamilyRules | None = None
+        self.parents: list[ParentEntry] = []
+        self.variants = 0
         self.generation = 0
         self.live = 0
 
@@ -125,14 +135,19 @@ class Queue:
         shape = member.shape
         stamp = member.stamp
         assert shape is not None and stamp is not None
-        key = (member.priority, shape, member.local if self.lanes is not None else None)
+        kind: Kind = shape if member.family is None else self._kind(member)
+        key = (member.priority, kind, member.local if self.lanes is not None else None)
         cls = self.classes.get(key)
         if cls is None:
             cls = self._new_class(key, now)
+        member.queue = self
+        entry: Entry = (stamp, member.uid, member.key, member)
+        if member.family is not None:
+            entry = (*order.place(member), member)
+            self.variants += member not in self.asides
         member.aside = None
         self.asides.pop(member, None)
-        entry: Entry = (stamp, member.uid, member.key, member)
-        member.queue, member.cls, member.entry = self, cls, entry
+        member.cls, member.entry = cls, entry
         cls.insert(entry)
         self.live += 1
         cls.file(member, now)
@@ -141,8 +156,35 @@ class Queue:
         else:
             self.note_untold(member, now)
 
+    def add_parent(self, member: Member) -> None:
+        """The parent waits here. It is never tried: its variants are."""
+        member.queue = self
+        insort(self.parents, (-member.priority, *order.place(member), member))
+
+    def _kind(self, member: Member) -> Kind:
+        """What it has in common with its class. Variants are apart from regular workloads; and one
+        whose siblings hold quota that counts for it, too, from all others: it needs less."""
+        assert member.shape is not None and member.family is not None
+        held = member.family.held
+        alone = held is not None and (held.shares or shares_flavors(member))
+        return member.shape, member.family.uid if alone else ""
+
+    def stands_right(self, member: Member) -> bool:
+        """The variant that waits here is where it would be put now."""
+        entry, cls = member.entry, member.cls
+        if entry is None or cls is None:
+            return True
+        return entry[:3] == order.place(member) and cls.key[1] == self._kind(member)
+
     def remove(self, member: Member) -> None:
         """The member is nowhere in this queue any more."""
+        if member.family is not None and member.queue is self:
+            if member.is_parent:
+                del self.parents[
+                    bisect_left(self.parents, (-member.priority, *order.place(member)))
+                ]
+            else:
+                self.variants -= 1
         cls = member.cls
         if member.entry is not None and cls is not None:
             cls.delete(member.entry)
@@ -223,6 +265,7 @@ class Queue:
         member.queue = self
         member.aside = aside
         self.asides[member] = None
+        self.variants += member.family is not None
         self.note_untold(member, now)
 
     def note_untold(self, member: Member, now: datetime) -> None:
@@ -231,7 +274,7 @@ class Queue:
         if cls is not None:
             cls.file(member, now)
             self.list_untold(cls)
-        elif aside is not None and aside is not BACKOFF and member.said != aside.reason:
+        elif aside is not None and not aside.is_silent and member.said != aside.reason:
             member.since = now
             self.loud.put(now, member)
 
@@ -251,8 +294,18 @@ class Queue:
         """Something here waits for a flush."""
         return bool(self.parked or self.asides)
 
+    @property
+    def pending(self) -> int:
+        """How many wait here, a family counted as one."""
+        return self.live + len(self.asides) - self.variants + len(self.parents)
+
     def waiting(self) -> Iterator[Member]:
         """Every workload that waits here, in no order."""
         for cls in self.classes.values():
             yield from cls.waiting()
         yield from self.asides
+        yield from (one[4] for one in self.parents)
+
+
+ParentEntry = tuple[int, datetime, str, Key, Member]
+"""Order among parents: priority, negated, timestamp, uid, name; then whose it is."""

@@ -7,13 +7,13 @@ Nothing is charged by a confirmation, so that as many go into one batch as there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from admittance.events.facts import Confirmed
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.catalog import Catalog
-from admittance.scheduler import cuts, planned
+from admittance.scheduler import cuts, planned, siblings
 from admittance.scheduler.cycle import Cycle
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.outcomes import Decided
@@ -87,7 +87,7 @@ def due(
     stated: list[Decided] = []
     waiting: list[Member] = []
     unsure = False
-    for member in list(domain.rechecks) if only is None else only:
+    for member in _best_first(domain.rechecks) if only is None else only:
         charge = member.charge
         domain.rechecks.pop(member, None)
         if charge is None or charge.queue.domain is not domain or member.inflight:
@@ -108,6 +108,9 @@ def due(
                 stated.append(replan(world, domain, member, PendingPreemption(), now))
         if not passed:
             continue
+        if member.family is not None and not siblings.may_be_admitted(world, member):
+            # Whatever changes that lets it be looked at again.
+            continue
         if cuts.offered_no_more(member) or cuts.burdened(member, guilty=False) is not None:
             unsure = True
             waiting.append(member)
@@ -122,8 +125,26 @@ def due(
     return stated
 
 
+def _best_first(members: Iterable[Member]) -> list[Member]:
+    """In the given order, but of one family the best variant first: only that one goes on."""
+    found = list(members)
+    if any(one.family is not None for one in found):
+        first: dict[str, int] = {}
+        for at, one in enumerate(found):
+            first.setdefault(one.family.uid if one.family is not None else one.uid, at)
+        found.sort(
+            key=lambda one: (
+                first[one.family.uid if one.family is not None else one.uid],
+                siblings.place(one),
+            )
+        )
+    return found
+
+
 def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
     world.under_way(member, domain, Say.CONFIRMED)
     world.starting.begins(member, domain)
     planned.suppose(world, member, None)
+    if member.family is not None:
+        siblings.touched(world, member.family, now)
     return Confirmed(**world.about(member, domain, now))

@@ -15,7 +15,7 @@ from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan
 from admittance.scheduler.classes import EqClass, Scanned, unfile
 from admittance.scheduler.outcomes import told
-from admittance.scheduler.picture import BACKOFF, Member, Say
+from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.reasons import complete
 from admittance.scheduler.standing import untold
 from admittance.scheduler.world import World
@@ -27,7 +27,7 @@ them would only keep back what is."""
 
 def due(world: World, now: datetime) -> list[Refused]:
     """The refusals to be said now, marked as on their way. What is left over is due at once."""
-    refused: list[Refused] = []
+    refused = _urgent(world, now) if world.urgent else []
     loud = world.loud
     latest = now - world.config.refusal_delay
     while loud.items and loud.items[0][0] <= latest:
@@ -58,6 +58,26 @@ def due(world: World, now: datetime) -> list[Refused]:
     return refused
 
 
+def _urgent(world: World, now: datetime) -> list[Refused]:
+    """What is said without waiting whether it stays so: others wait to hear it."""
+    refused: list[Refused] = []
+    while world.urgent:
+        member = next(iter(world.urgent))
+        del world.urgent[member]
+        if _is_untold(member, now):
+            assert member.aside is not None, "it is set aside"
+            refusal = Refusal(reason=member.aside.reason, message=member.aside.message)
+            refused += _refused(world, member, refusal, now)
+            continue
+        cls = member.cls
+        if cls is None or cls.parked is None or member.said == cls.parked.reason:
+            continue
+        if not member.inflight:
+            unfile(member)
+            refused += _refused(world, member, _of_class(cls), now, cls.scanned)
+    return refused
+
+
 def _of_class(cls: EqClass) -> Refusal:
     """Why the class is parked, with the numbers of every flavor: also of those that the last scan
     did not come to. They are worked out once for all members, and only when they are said."""
@@ -72,7 +92,7 @@ def _of_class(cls: EqClass) -> Refusal:
 
 def _is_untold(member: Member, latest: datetime) -> bool:
     aside = member.aside
-    if aside is None or aside is BACKOFF or member.said == aside.reason:
+    if aside is None or aside.is_silent or member.said == aside.reason:
         return False
     return member.since is not None and member.since <= latest
 
@@ -104,6 +124,8 @@ def earliest(world: World) -> datetime | None:
     """When a refusal may be due next; None: there is none to say, or none before some of those on
     their way have been heard of."""
     items = world.loud.items
+    if world.urgent:
+        return world.now - world.config.refusal_delay
     if len(world.refusing) >= UNDER_WAY_MAX:
         return None
     return items[0][0] + world.config.refusal_delay if items else None

@@ -98,11 +98,13 @@ class Turn:
         preempt: Preempt,
         is_blocked: Callable[[], bool],
         checks_of: ChecksOf,
+        may_begin: Callable[[Member], bool],
         *,
         as_kueue: bool = False,
         by_shares: bool = False,
     ) -> None:
         self._checks_of = checks_of
+        self._may_begin = may_begin
         self._is_blocked = is_blocked
         self._nominator = nominator
         self._accept = accept
@@ -154,7 +156,7 @@ class Turn:
         if assignment.mode == FIT:
             return self._admit(entry) if self._fits_now(entry) else Outcome.LATER
         checks = Checks.NONE if self._as_kueue else self._checks_of(entry.queue, assignment)
-        if checks is not Checks.DEFER and self._merely_reserved(entry):
+        if checks is not Checks.DEFER and self._merely_reserved(entry, checks):
             if self._handed_on is not None:
                 return Outcome.LATER
             if self._fits_now(entry):
@@ -203,6 +205,9 @@ class Turn:
 
     def _admit(self, entry: Entry, *, plans: bool = False, hands_on: bool = False) -> Outcome:
         self._put_back()
+        if entry.member.family is not None and not self._may_begin(entry.member):
+            # Whom it would take over from was told to go since it was its turn.
+            return Outcome.LATER
         if self._is_blocked():
             return Outcome.BLOCKED
         if hands_on:
@@ -256,9 +261,12 @@ class Turn:
         given = {one.member for one in self._handed_on.victims}
         return any(one.member in given for one in entry.victims)
 
-    def _merely_reserved(self, entry: Entry) -> bool:
+    def _merely_reserved(self, entry: Entry, checks: Checks) -> bool:
         """None of its victims has started anything, and nothing is on its way to any of them: what
-        they hold can be handed on at once."""
+        they hold can be handed on at once. Not to whoever waits for its own sibling's job."""
+        family = entry.member.family
+        if family is not None and checks is Checks.NONE and family.admitted() is not None:
+            return False
         return not self._as_kueue and all(
             one.member.state == "QuotaReserved" and not one.member.inflight for one in entry.victims
         )

@@ -9,7 +9,7 @@ from typing import Any
 from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
-from admittance.scheduler import joint, planned, promises, together
+from admittance.scheduler import joint, motion, planned, promises, siblings, together
 from admittance.scheduler.accounts import Accounts
 from admittance.scheduler.classes import Loud
 from admittance.scheduler.config import Config
@@ -39,6 +39,7 @@ class World:
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
     that was heard of. ``loops``: who took quota from whom how often. ``starting``: who keeps
     others from quota until its pods are ready. ``families``: by the uid of the parent.
+    ``urgent``: who is to be told at once why it is parked.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,6 +56,7 @@ class World:
         self.timers: list[tuple[datetime, Key]] = []
         self.loud = Loud()
         self.refusing: dict[Member, None] = {}
+        self.urgent: dict[Member, None] = {}
         self.promises: dict[str, dict[Member, None]] = {}
         self.joints: dict[Domain, joint.Joint] = {}
         self.planned: dict[Key, dict[Member, None]] = {}
@@ -143,6 +145,9 @@ class World:
             return
         queue = self.queues.get(local.spec.cluster_queue)
         if queue is None or queue.node is None:
+            return
+        if member.family is not None and member.family.parent is member:
+            queue.add_parent(member)
             return
         if member.is_due(now):
             queue.add(member, now)
@@ -290,6 +295,7 @@ class World:
         about several ends for all of them."""
         if member.joint is not None:
             member = member.joint.member
+        member = motion.taker(member)
         was = member.inflight
         if not was:
             return
@@ -301,6 +307,7 @@ class World:
             planned.keep(self, member, None)
             if member.joint is not None:
                 joint.end(self, member.joint)
+            motion.end(self, member, taken=False)
             self.flush(domain)
             self.requeue(member, now)
         elif was in (Say.CONFIRMED, Say.PLANNED):
@@ -316,3 +323,5 @@ class World:
         elif member.queue is not None:
             member.queue.note_untold(member, now)
             self.changed(member.queue)
+        if member.family is not None:
+            siblings.touched(self, member.family, now)
