@@ -17,6 +17,8 @@ TIMERS: Final = "ADMITTANCE_TIMERS"
 BUCKET: Final = "admittance"
 USAGE: Final = "_usage"
 """Of keys in the bucket that are no objects: what a LocalQueue has consumed."""
+CAPACITY: Final = "provisioningrequest"
+"""Of keys in the bucket that the provisioning check writes: what it asked for."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 

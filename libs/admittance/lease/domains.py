@@ -12,6 +12,9 @@ RETRY_TIMER: Final = "service-retry-timer"
 VARIANT_CONTROLLER: Final = "service-variant-controller"
 """And the variant-controller, so that nobody argues about a family."""
 
+PROVISIONING_CHECK: Final = "service-provisioning-check"
+"""And the provisioning check: one hand on every request for capacity."""
+
 
 def cohort_domain(root: str) -> str:
     """The domain of a cohort tree, by its root."""

@@ -32,7 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     the runner the quota of an evicted job is free all the same. ``check_delay_seconds``: the
     longest that a check may put a workload off. ``compare_seconds``: about how often the schedules
     on the bus are compared with what workloads wait for. ``beat_seconds``: how often check
-    controllers that send heartbeats send one. ``metrics``: HOST:PORT at which the
+    controllers that send heartbeats send one. ``provisioning_seconds``: how long a provider of
+    capacity may take where nobody says otherwise; 0: for ever. ``metrics``: HOST:PORT at which the
     workload-controller serves its figures; None: nowhere.
     """
 
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     check_delay_seconds: float = 7 * 86_400.0
     compare_seconds: float = 60.0
     beat_seconds: float = 10.0
+    provisioning_seconds: float = 900.0
     metrics: str | None = None
     json_logs: bool | None = None
     log_level: str = "info"
@@ -88,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             drain_seconds=_number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
             check_delay_seconds=_number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
             beat_seconds=_number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
+            provisioning_seconds=_number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
             metrics=metrics or env.get("ADMIT_METRICS") or None,
             compare_seconds=_number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
             json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),

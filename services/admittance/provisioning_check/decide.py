@@ -103,8 +103,21 @@ class Capacity:
         deadlines = self.picture.deadlines
         return deadlines[0][0] if deadlines else None
 
-    def say_again(self, provisioning_class: str) -> list[Record]:
-        """The open requests of that class: a provider that has come back may have lost them."""
+    @property
+    def is_busy(self) -> bool:
+        """Something is under way, or is to be looked at."""
+        return bool(self._flying or self.picture.dirty)
+
+    def is_foreign(self, fact: ProvisioningStatus) -> bool:
+        """It is about no request that we can have made: not merely late."""
+        work = self.picture.works.get((fact.namespace, fact.name))
+        uid = fact.id.partition("/")[0]
+        if work is None:
+            return fact.id.count("/") < 3
+        return uid != work.metadata.uid and (not fact.uid or fact.uid == work.metadata.uid)
+
+    def records_of_class(self, provisioning_class: str) -> list[Record]:
+        """The requests of that class that were not taken back."""
         return [
             kept.record
             for kept in self.picture.records.values()

@@ -1,0 +1,185 @@
+"""Hears the heartbeats of providers, tells whether checks can be evaluated, and asks a provider
+that has come back what became of its requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.checks import AdmissionCheckController
+from admittance.events.codec import encode
+from admittance.events.names import BadToken, plain, token
+from admittance.events.provisioning import ProvisioningStatus
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
+from admittance.events.system import ProviderAlive
+from admittance.provisioning.records import Record
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.providing import Providing
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.settings import Settings
+
+BEAT_MAX: Final = 64 * 1024
+"""Bytes of a heartbeat that are read."""
+CLASSES_MAX: Final = 10_000
+"""Classes that are told apart; heartbeats of more are nobody's."""
+ANSWER_SECONDS: Final = 2.0
+OVERSLEPT_SECONDS: Final = 5.0
+"""Woken later than that, we were not there to hear anybody."""
+PREFIX: Final = len(ALIVE_PROVISIONING)
+
+log = structlog.get_logger()
+_beat = msgspec.json.Decoder(ProviderAlive)
+
+
+class Providers:
+    """``changed`` is called when checks can be evaluated that could not, or the other way."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        controller: AdmissionCheckController,
+        core: Capacity,
+        settings: Settings,
+        changed: Callable[[], None],
+    ) -> None:
+        self._bus = bus
+        self._controller = controller
+        self._core = core
+        self._changed = changed
+        self._providing = Providing(settings.beat_seconds)
+        self._wake = asyncio.Event()
+        self._back: dict[str, None] = {}
+        self._troubles: dict[str, tuple[str, str]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        self.take: Callable[[ProvisioningStatus], Awaitable[str]] | None = None
+        """Where answers to our questions go."""
+        self.unheard: Callable[[str], None] | None = None
+        """Where requests go that a provider does not know."""
+
+    def look(self) -> None:
+        """Checks or configurations changed."""
+        self._wake.set()
+
+    async def run(self, loaded: asyncio.Event) -> None:
+        """Listens until cancelled."""
+        await loaded.wait()
+        now = clock.monotonic()
+        for check in self._core.picture.checks.values():
+            conditions = check.status.conditions if check.status is not None else ()
+            config = self._core.picture.config_of(check.metadata.name)
+            if config is not None and any(one.reason == "ProviderDown" for one in conditions):
+                self._providing.expect(config.provisioning_class_name, now)
+        subscription = await self._bus.nc.listen(f"{ALIVE_PROVISIONING}*", self._on_beat)
+        self._bus.reconnected.append(self._on_reconnected)
+        try:
+            while True:
+                self._wake.clear()
+                self._tell()
+                now = clock.monotonic()
+                loss = self._providing.next_loss(now)
+                seconds = None if loss is None else max(0.05, loss - now)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), seconds)
+                if seconds is not None and clock.monotonic() > now + seconds + OVERSLEPT_SECONDS:
+                    self._on_reconnected()
+        finally:
+            self._bus.reconnected.remove(self._on_reconnected)
+            await self._bus.nc.deafen(subscription)
+            for task in self._asking:
+                task.cancel()
+
+    def _on_reconnected(self) -> None:
+        self._providing.slept(clock.monotonic())
+        self._wake.set()
+
+    def _on_beat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        try:
+            name = plain(subject[PREFIX:].decode())
+            beat = _beat.decode(data) if data and len(data) <= BEAT_MAX else ProviderAlive()
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, BadToken):
+            return
+        if len(self._providing.classes()) > CLASSES_MAX:
+            return
+        if self._providing.hear(name, beat, clock.monotonic()):
+            self._back[name] = None
+        self._wake.set()
+
+    def _tell(self) -> None:
+        """What of all that has changed what can be evaluated."""
+        picture, now = self._core.picture, clock.monotonic()
+        for name in self._providing.classes():
+            why = self._providing.trouble(name, now)
+            if why is None:
+                picture.down.pop(name, None)
+            else:
+                picture.down[name] = why
+        for check in picture.checks:
+            trouble = picture.trouble(check)
+            told = (trouble.reason, trouble.message) if trouble is not None else ("", "")
+            if self._troubles.get(check, ("", "")) == told:
+                continue
+            self._troubles[check] = told
+            if trouble is None:
+                self._controller.active(check)
+            else:
+                self._controller.inactive(trouble.message, reason=trouble.reason, check=check)
+            log.info("check_active", check=check, active=trouble is None, why=told[1])
+            picture.touch([check])
+            self._changed()
+        back, self._back = self._back, {}
+        for name in back:
+            records = self._core.records_of_class(name)
+            if records:
+                task = asyncio.create_task(self._ask(name, records), name=f"asking {name}")
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, provisioning_class: str, records: list[Record]) -> None:
+        """Asks one that has come back what became of its requests."""
+        subject = f"admit.api.provider.{token(provisioning_class)}"
+        for record in records:
+            question = encode(ProviderQuery(id=record.spec.id))
+            try:
+                answer = await self._bus.request(subject, question, ANSWER_SECONDS)
+                reply = msgspec.json.decode(answer, type=ProviderReply)
+            except (Unavailable, Refused):
+                # It answers no questions: what it was asked lies in its durable, and it will say.
+                return
+            except msgspec.MsgspecError as error:
+                log.warning("not_understood", provisioning_class=provisioning_class, why=str(error))
+                return
+            if reply.error:
+                continue
+            if not reply.known:
+                if self.unheard is not None:
+                    self.unheard(record.spec.id)
+                continue
+            fact = status_of(record, reply)
+            if fact is not None and self.take is not None:
+                await self.take(fact)
+
+
+def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
+    """The reply as the status that it repeats; None: it has none to tell."""
+    kind = PROVISIONING_FACTS.get(reply.status)
+    if kind is None or not issubclass(kind, ProvisioningStatus):
+        return None
+    told = msgspec.to_builtins(reply)
+    fields = {name: value for name, value in told.items() if name not in ("status", "known")}
+    common = {
+        "namespace": record.metadata.namespace,
+        "name": record.spec.workload,
+        "uid": record.spec.uid,
+        "provisioningClass": record.spec.provisioning_class_name,
+        "id": record.spec.id,
+    }
+    return msgspec.convert({**fields, **common}, kind)

@@ -1,0 +1,65 @@
+"""Steps as messages: what is written, what providers are asked, what checks are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.checks import Pending, Ready, Reference, Rejected, Retry, Verdict
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.provisioning import ProvisioningFact, ProvisioningRequested
+from admittance.events.subjects import CAPACITY, object_key, subject_of
+from admittance.provisioning.answers import Answer
+from admittance.provisioning_check.acts import Slot, Step, Write
+from admittance.runtime import bucket
+from admittance.runtime.bus import Outgoing
+
+MARKER_SECONDS: Final = 86_400.0
+
+
+def key_of(slot: Slot, write: Write) -> str:
+    """Where the record is kept."""
+    return object_key(CAPACITY, slot.namespace, write.name)
+
+
+def written(slot: Slot, write: Write) -> Outgoing:
+    """The put, or the deletion."""
+    key = key_of(slot, write)
+    if write.record is None:
+        return bucket.delete_message(key, expected=write.expected, ttl_seconds=MARKER_SECONDS)
+    return bucket.put_message(key, encode(write.record), expected=write.expected)
+
+
+def stated(fact: ProvisioningFact, time: int) -> Outgoing:
+    """What a provider is asked. ``time``: how often it was asked the same, since it had to be."""
+    what = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
+    again = f"/{time}" if time else ""
+    headers = {
+        HEADER_MSG_ID: f"provisioning/{what}/{fact.id}{again}",
+        HEADER_SCHEMA: SCHEMA_VERSION,
+    }
+    return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+def reference_of(step: Step) -> Reference:
+    """Which request of the check the verdict is about."""
+    assert step.tell is not None, "there is something to tell"
+    return Reference(
+        namespace=step.slot.namespace,
+        name=step.slot.workload,
+        uid=step.tell.about.uid,
+        check=step.slot.check,
+        cycle=step.tell.about.cycle,
+    )
+
+
+def verdict_of(answer: Answer) -> Verdict:
+    """The answer in the words of a check."""
+    match answer.state:
+        case "Ready":
+            return Ready(answer.message, pod_set_updates=answer.updates)
+        case "Retry":
+            return Retry(answer.message, after=answer.after)
+        case "Rejected":
+            return Rejected(answer.message)
+    return Pending(answer.message)
