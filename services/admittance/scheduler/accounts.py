@@ -144,7 +144,7 @@ class Accounts:
         if record is not None:
             row.restore(record)
         for member in self._members.get(key, ()):
-            if member.charge is not None:
+            if _is_billed(member):
                 self._bill(row, member)
         account.sample(self.sampled)
         row.moved()
@@ -154,12 +154,17 @@ class Accounts:
 
     def heard(self, member: Member, now: datetime, *, anew: bool = False) -> None:
         """What the member holds, or whether it is admitted, may have changed. ``anew``: it holds
-        another amount from now on, and was admitted before if it is."""
+        another amount from now on, and was admitted before if it is. Of a family only the one that
+        counts is billed."""
         row = self._rows.get(member.local)
         if row is None:
             return
+        for one in [member] if member.family is None else (*member.family.variants, member):
+            self._heard(row, one, now, anew=anew and one is member)
+
+    def _heard(self, row: Row, member: Member, now: datetime, *, anew: bool) -> None:
         bill = row.bills.get(member)
-        if member.charge is None:
+        if not _is_billed(member):
             if bill is None:
                 return
             del row.bills[member]
@@ -191,7 +196,8 @@ class Accounts:
         for cell, much in member.charge.cells:
             resource = cell.fr[1]
             amounts[resource] = amounts.get(resource, 0) + nanos(resource, much)
-        bill = row.bills[member] = Bill(amounts, penalty_of(self.config, amounts), None)
+        penalty = {} if _goes_on(member) else penalty_of(self.config, amounts)
+        bill = row.bills[member] = Bill(amounts, penalty, None)
         if member.admitted_at is None:
             row.account.expect(bill.penalty)
         elif again is None:
@@ -267,3 +273,18 @@ class Accounts:
                 record = self._records[key] = status_of(row.account, max(now, row.account.since))
                 row.saved = record.last_update
                 yield key, record
+
+
+def _is_billed(member: Member) -> bool:
+    """What it holds counts: of a family, only what the one does that is admitted, or may be."""
+    if member.charge is None:
+        return False
+    return member.overlap is None or member.overlap.counts is member
+
+
+def _goes_on(member: Member) -> bool:
+    """Its family has been admitted before, and only moves: that was paid for then."""
+    state = member.family.state if member.family is not None else None
+    if state is None or state.first_admitted is None:
+        return False
+    return member.admitted_at is None or member.admitted_at > state.first_admitted

@@ -9,6 +9,9 @@ A node is over quota when it uses more than its limit: at the root of a tree wha
 below a borrowing limit what that allows. Whoever is part of the cause goes first: its queue, and
 every cohort below the node that is over, take more than is theirs. Only if that does not help do
 reservations go that are within their queue's own: while the tree is in debt none could be made.
+
+Of a family only so much is a cause as would be free without the one that is looked at: variants
+that hold the same go together, when it is the turn of the last of them, or not at all.
 """
 
 from __future__ import annotations
@@ -173,7 +176,8 @@ def burdened(member: Member, *, guilty: bool) -> Cell | None:
     """What is exceeded and would be less so without the member; None: nothing. guilty: only where
     its queue, and every cohort in between, takes more than is its own."""
     assert member.charge is not None
-    for cell, amount in member.charge.cells:
+    held = member.charge.cells if member.overlap is None else member.overlap.frees(member)
+    for cell, amount in held:
         here = cell if amount > 0 else None
         while here is not None:
             if excess(here):
@@ -196,6 +200,19 @@ def _exceeds(world: World, member: Member, away: set[Member], *, guilty: bool) -
     return found
 
 
+def _exceed_together(
+    world: World, member: Member, fellows: list[Member], away: set[Member], *, guilty: bool
+) -> Cell | None:
+    """The same, if others of its family that were spared went along: what all of them hold is free
+    only then."""
+    if not fellows:
+        return None
+    held = take_all(fellows)
+    cell = _exceeds(world, member, away.union(fellows), guilty=guilty)
+    put_all(fellows, held)
+    return cell
+
+
 def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple[Member, Cell]]:
     """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
     evicted stays, fit or not. ``out``: who was taken out before."""
@@ -216,16 +233,26 @@ def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple
     taken: list[tuple[Member, Cell]] = []
     gone: set[Member] = set()
     away = set(out)
+    spared: dict[Member, None] = {}
     for members, guilty in ((reserved, True), (admitted, True), (reserved, False)):
         for member in members:
             if member in gone:
                 continue
+            going = [member]
             cell = _exceeds(world, member, away, guilty=guilty)
-            if cell is not None:
-                take_out(member)
-                taken.append((member, cell))
-                gone.add(member)
-                away.add(member)
+            if cell is None and member.overlap is not None:
+                fellows = [one for one in spared if one.overlap is member.overlap]
+                fellows = [one for one in fellows if one is not member and one not in gone]
+                cell = _exceed_together(world, member, fellows, away, guilty=guilty)
+                going = [*fellows, member]
+                spared[member] = None
+            if cell is None:
+                continue
+            for one in going:
+                take_out(one)
+                taken.append((one, cell))
+                gone.add(one)
+                away.add(one)
     # Whoever turns out to fit beside the others after all comes back, the last ones taken first.
     for index in range(len(taken) - 2, -1, -1):
         member = taken[index][0]

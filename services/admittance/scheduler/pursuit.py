@@ -117,6 +117,8 @@ def _sought(
     need = dict(charge.cells)
     kept = _still_good(world, member)
     planned.without(world, domain, member)
+    if member.overlap is not None:
+        need = member.overlap.adds(need)
     lack = lacking(need)
     short = tuple(
         [

@@ -20,6 +20,7 @@ from admittance.scheduler.outcomes import Decided
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.pursuit import READY, pursue, replan
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.victims import put_all, take_all
 from admittance.scheduler.world import World
 
 
@@ -111,7 +112,7 @@ def due(
         if member.family is not None and not siblings.may_be_admitted(world, member):
             # Whatever changes that lets it be looked at again.
             continue
-        if cuts.offered_no_more(member) or cuts.burdened(member, guilty=False) is not None:
+        if cuts.offered_no_more(member) or _is_too_much(member):
             unsure = True
             waiting.append(member)
         else:
@@ -139,6 +140,22 @@ def _best_first(members: Iterable[Member]) -> list[Member]:
             )
         )
     return found
+
+
+def _is_too_much(member: Member) -> bool:
+    """With it there is more in use than there may be. Siblings that are merely reserved are no
+    excuse for that: they go once it is admitted."""
+    rivals: list[Member] = []
+    if member.overlap is not None:
+        rivals = [
+            one
+            for one in member.overlap.members
+            if one is not member and one.state == "QuotaReserved"
+        ]
+    held = take_all(rivals)
+    found = cuts.burdened(member, guilty=False)
+    put_all(rivals, held)
+    return found is not None
 
 
 def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
