@@ -93,7 +93,9 @@ def _wish(
         return Wish(False, Why.PARENT)
     if one.stopped_by in STOPPED:
         return Wish(False, Why(one.stopped_by))
-    if one is not admitted and now < _begins(family, one):
+    # Without a delay there is nothing to wait for, also where our clock is behind the one that
+    # stamped the parent.
+    if one is not admitted and one.create_delay and now < _begins(family, one):
         return Wish(False, Why.CREATE_DELAY)
     if admitted is None:
         return Wish(True, Why.RACE)

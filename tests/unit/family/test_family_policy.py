@@ -35,6 +35,10 @@ def test_with_nothing_admitted_everybody_races() -> None:
     ]
 
 
+def test_a_clock_that_is_behind_the_parents_keeps_nobody_without_a_delay_waiting() -> None:
+    assert active(Family(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
+
+
 def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
     family = Family(True, NOON, admitted="on-demand", first_admitted=NOON)
     assert why(family) == {
