@@ -88,7 +88,7 @@ def _whose(family: Family) -> tuple[list[Kin], list[Kin]]:
     """The parent's variants, and those of nobody, or of a namesake that is gone."""
     parent = family.parent
     own, strangers = [], []
-    for one in family.kin.values():
+    for one in sorted(family.kin.values(), key=lambda one: (one.seen.place, one.state.name)):
         if parent is not None and one.state.parent_uid == parent.state.uid:
             own.append(one)
         elif not one.going:

@@ -1,0 +1,138 @@
+"""What was said is not said again while it is on its way, and is not forgotten either."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+from admittance.variant_controller.decide import AGAIN, PATIENCE, PATIENCE_MAX, Families
+from family_table import NS, FamilyTable, a_family, condition
+
+from builders import NOON
+
+
+def test_what_is_on_its_way_is_not_said_again() -> None:
+    table = FamilyTable().offer("a").workload()
+    assert table.orders() == ["submitted j-variant-a"]
+    table.status("j", condition("QuotaReserved", False, "Other"))
+    assert table.orders() == []
+    assert table.core.pending == 1
+
+
+def test_what_had_no_effect_is_said_again_ever_less_often() -> None:
+    table = FamilyTable().offer("a").workload()
+    moments = []
+    while table.now < NOON + timedelta(hours=1):
+        if table.orders():
+            moments.append(table.now)
+        wake = table.core.wake()
+        assert wake is not None
+        table.now = max(table.now, wake)
+    waits = [after - before for before, after in pairwise(moments)]
+    assert waits[:3] == [PATIENCE, 2 * PATIENCE, 4 * PATIENCE]
+    assert waits[-1] == PATIENCE_MAX
+
+
+def test_what_could_not_be_said_is_said_a_little_later() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.orders()
+    table.core.failed(table.log.pop(), table.now)
+    assert table.orders() == []
+    assert table.core.wake() == NOON + AGAIN
+    table.now += AGAIN
+    assert table.orders() == ["submitted j-variant-a"]
+
+
+def test_what_is_wanted_anew_is_said_at_once() -> None:
+    table = a_family("a", "b")
+    table.admit("a").follow()
+    table.spec("j-variant-b", active=True)
+    assert table.orders()[:1] == ["deactivated j-variant-b lowerThanAdmitted"]
+    table.spec("j-variant-b", active=False).orders()
+    table.spec("j-variant-b", active=True)
+    assert table.orders()[:1] == ["deactivated j-variant-b lowerThanAdmitted"]
+
+
+def test_a_namesake_is_told_on_its_own_account() -> None:
+    table = a_family("a")
+    table.put("j", None)
+    assert table.orders() == ["deleted j-variant-a"]
+    table.meta("j-variant-a", uid="another")
+    assert table.orders() == ["deleted j-variant-a"]
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_waiting_for_long() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.orders()
+    table.now -= timedelta(hours=1)
+    table.status("j", condition("QuotaReserved", False, "Other"))
+    assert table.orders() == ["submitted j-variant-a"]
+
+
+def test_rows_that_are_written_otherwise_are_not_asked_for_without_end() -> None:
+    table = a_family("a")
+    table.later(1).status("j-variant-a", condition("QuotaReserved", False, "WaitingForQuota"))
+    said = 0
+    for _ in range(100):
+        said += len(table.orders())
+        # Whoever writes the parent makes no rows of it.
+        table.log.clear()
+        table.status("j", condition("Admitted", False, f"Write{table.revision}"))
+        table.later(0.2)
+    assert said <= 4
+
+
+def test_a_crowd_is_taken_in_parts_and_no_family_is_torn_apart() -> None:
+    table = FamilyTable().offer("a", "b", "c")
+    for number in range(50):
+        table.workload(f"j{number}")
+    sizes = []
+    while found := table.core.orders(table.now, 20):
+        sizes.append(len(found))
+    assert sum(sizes) == 150
+    assert all(size == 21 for size in sizes[:-1])
+
+
+def test_what_moves_nobody_is_not_looked_at() -> None:
+    table = FamilyTable().offer("a", "b")
+    for number in range(200):
+        table.workload(f"j{number}")
+    table.follow()
+    looked: list[str] = []
+    acts_of = Families._acts_of
+
+    class Counting(Families):
+        def _acts_of(self, family, now):  # type: ignore[no-untyped-def]
+            looked.append(family.name.name)
+            return acts_of(self, family, now)
+
+    table.core.__class__ = Counting
+    table.workload("regular", role="regular").offer("a", "b", quota=99)
+    table.status("j7-variant-a", condition("QuotaReserved", False, "WaitingForQuota"))
+    table.orders()
+    assert looked == ["j7"]
+
+
+def test_who_takes_over_goes_on_from_what_is_stored() -> None:
+    table = FamilyTable().offer("a", "b", "c").workload()
+    table.orders()
+    table.obey(table.log[0])
+    after = FamilyTable().offer("a", "b", "c")
+    for revision, (name, one) in enumerate(table.stored.items(), 1):
+        after.core.apply(f"workload.{NS}.{name}", one, revision, after.now)
+    assert after.orders() == [
+        "submitted j-variant-b",
+        "submitted j-variant-c",
+        "aggregated j",
+    ]
+
+
+def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
+    table = a_family("a", "b")
+    for name in list(table.stored):
+        table.put(name, None)
+    table.orders()
+    core = table.core
+    for kept in (core._families, core._whose, core._said, core._looks, core._awaited, core._nudged):
+        assert not kept
+    assert core.wake() is None

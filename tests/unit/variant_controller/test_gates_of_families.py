@@ -1,0 +1,168 @@
+"""Whose gate on preemption opens: D4, D21, D27, and LIFECYCLE 4.8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
+from admittance.family.gates import PREEMPTION_TIMEOUT
+from family_table import FamilyTable, a_family, condition
+
+from builders import NOON, an_admission
+
+GATED = (
+    condition("QuotaReserved", False, "AdmissionGated"),
+    condition("BlockedOnPreemptionGates", True, "PreemptionGated"),
+)
+FULL = (
+    condition("QuotaReserved", False, "WaitingForQuota"),
+    condition("BlockedOnPreemptionGates", False),
+)
+A, B, C = "j-variant-a", "j-variant-b", "j-variant-c"
+
+
+def told(table: FamilyTable) -> list[str]:
+    """Whose gates open now."""
+    found = [one for one in table.follow() if one.startswith("ungated")]
+    return [one.removeprefix("ungated j-variant-") for one in found]
+
+
+def an_open_gate(used: bool = False) -> tuple[GatePosition, ...]:
+    return (GatePosition(name=FAMILY_GATE, position="Open", used_at=NOON if used else None),)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        pytest.param(GATED, GATED, ["a"], id="of two that are blocked the better one's opens"),
+        pytest.param(FULL, GATED, ["b"], id="one that needs no victims is passed over"),
+        pytest.param((), GATED, [], id="one that nobody has looked at is waited for"),
+        pytest.param(GATED, (), ["a"], id="the better one need not wait for the worse one"),
+        pytest.param(FULL, FULL, [], id="nobody blocked: nothing opens"),
+    ],
+)
+def test_one_gate_opens_the_best_first(
+    a: tuple[object, ...], b: tuple[object, ...], expected: list[str]
+) -> None:
+    table = a_family("a", "b")
+    table.status(A, *a).status(B, *b)  # type: ignore[arg-type]
+    assert told(table) == expected
+
+
+def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
+    table = a_family("a", "b").status(A, conditions=()).status(B, *GATED)
+    assert told(table) == []
+    table.status(A, *FULL)
+    assert told(table) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda t: t.status(A, stopped_by="Rejected").spec(A, active=False),
+            id="one that is turned off",
+        ),
+        pytest.param(
+            lambda t: t.status(A, condition("Requeued", False, "AdmissionCheck")),
+            id="one that waits out its own check's delay",
+        ),
+        pytest.param(lambda t: t.meta(A, deletion_timestamp=NOON), id="one that is going"),
+    ],
+)
+def test_who_is_not_in_the_running_is_not_waited_for(
+    change: Callable[[FamilyTable], FamilyTable],
+) -> None:
+    table = a_family("a", "b").status(B, *GATED)
+    assert told(table) == []
+    assert told(change(table)) == ["b"]
+
+
+def opened(used: bool = False, reserved: bool = False) -> FamilyTable:
+    """a's gate was opened at noon, and b is blocked."""
+    table = a_family("a", "b").status(A, *GATED).status(B, *GATED)
+    assert told(table) == ["a"]
+    table.status(A, preemption_gates=an_open_gate(used))
+    if reserved:
+        table.status(A, condition("QuotaReserved", True), admission=an_admission())
+    return table
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda t: t.put(A, None), id="the holder is deleted"),
+        pytest.param(
+            lambda t: t.status(A, stopped_by="Rejected").spec(A, active=False),
+            id="the holder is rejected",
+        ),
+        pytest.param(lambda t: t.status(A, *FULL, preemption_gates=()), id="the holder is evicted"),
+    ],
+)
+def test_the_next_gate_opens_when_the_holder_has_lost_it(
+    change: Callable[[FamilyTable], FamilyTable],
+) -> None:
+    table = opened()
+    assert told(table) == []
+    assert "b" in told(change(table))
+
+
+def test_the_next_gate_opens_after_five_minutes() -> None:
+    table = opened().later(1)
+    assert told(table) == []
+    assert table.core.wake() == NOON + PREEMPTION_TIMEOUT
+    table.later(PREEMPTION_TIMEOUT.total_seconds() - 2)
+    assert told(table) == []
+    table.later(1)
+    assert told(table) == ["b"]
+    assert table.stored["j"].status.preemption_gate == GateHolder(holder=B, since=table.now)
+
+
+def test_no_gate_opens_while_others_have_gone_for_a_reservation() -> None:
+    table = opened(used=True, reserved=True)
+    table.now += 2 * PREEMPTION_TIMEOUT
+    assert told(table) == []
+    table.later(86400)
+    assert told(table) == []
+    # Rejected: now the worse one may.
+    table.status(A, stopped_by="Rejected", preemption_gates=()).spec(A, active=False)
+    assert told(table) == ["b"]
+
+
+def test_a_reservation_that_needed_nobody_keeps_no_gate_closed_for_long() -> None:
+    table = opened(reserved=True)
+    table.now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
+    assert told(table) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda t: t.status("j", condition("Requeued", False, "PodsReadyTimeout")),
+            id="while the family's backoff runs",
+        ),
+        pytest.param(
+            lambda t: t.admit("b").status("j", condition("Evicted", True, "VariantEvicted")),
+            id="while the family's job stops",
+        ),
+        pytest.param(lambda t: t.spec("j", active=False), id="while the parent is turned off"),
+    ],
+)
+def test_nobody_may_preempt(change: Callable[[FamilyTable], FamilyTable]) -> None:
+    table = change(a_family("a", "b").status(B, *FULL))
+    if table.stored["j"].status.admitted_variant:
+        table.status("j", admission=an_admission())
+    assert told(table.status(A, *GATED)) == []
+
+
+def test_it_is_known_how_many_families_may_preempt_where() -> None:
+    table = opened()
+    table.follow()
+    assert table.core.gates_open() == {"cq": 1}
+    table.status(A, *FULL, preemption_gates=()).status(B, *FULL)
+    table.follow()
+    assert table.core.gates_open() == {}
