@@ -11,6 +11,7 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.family.rules import FamilyRules
 from admittance.workload.arrive import Arrived
 from admittance.workload.limits import Limits
 from admittance.workload.occasion import Occasion
@@ -39,6 +40,7 @@ class Around:
         self.flavors: dict[str, FlavorParts] = {}
         self.gone: tuple[str, ...] = ()
         self.per_flavor: dict[str, tuple[str, ...]] = {}
+        self.families: FamilyRules | None = None
 
     def check(self, name: str) -> CheckRules | None:
         return self.rules.get(name) or CheckRules(name, f"ctl-{name}")
@@ -66,6 +68,9 @@ class Around:
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
         return self.gone
+
+    def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
+        return self.families
 
 
 def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = None) -> Occasion:

@@ -10,6 +10,7 @@ from admittance.events.base import Fact
 from admittance.events.names import uid_of
 from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, put
+from admittance.workload.families.reading import PARENT
 from admittance.workload.occasion import Occasion
 from admittance.workload.rows import synced
 from admittance.workload.standing import hindered
@@ -18,11 +19,13 @@ from admittance.workload.stored import Say, StoredWorkload, head
 
 class Arrived(Fact, frozen=True, kw_only=True):
     """A submission that passed the door. Not on the wire: the controller makes it of
-    `Submitted`. ``spec`` is canonical: equal specs are equal bytes."""
+    `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: what people should
+    know of how it was taken."""
 
     api_version: str
     metadata: ObjectMeta
     spec: msgspec.Raw
+    remark: str = ""
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Change:
@@ -64,7 +67,9 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
     )
     spec = head(new)
     queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
-    required = at.around.required_checks(queue, None) if queue else ()
+    # A parent is in no queue: its variants are.
+    asked = queue and spec.role != PARENT
+    required = at.around.required_checks(queue, None) if asked else ()
     standing = hindered(new, at)
     says: tuple[Say, ...] = ()
     if not spec.active:
@@ -74,6 +79,8 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
         says = (Say(what="pending", reason=reason, message=message),)
     else:
         reason, message = "PendingEvaluation", ""
+    if fact.remark:
+        says = (*says, Say(what="noted", reason="RegularWorkload", message=fact.remark))
     return applied(
         with_status(
             new,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from admittance.workload.conditions import Type, find
+from admittance.workload.families.reading import VARIANT
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.surroundings import Rules
@@ -31,22 +32,33 @@ class Kind(StrEnum):
     """Nobody said that its job has stopped (T19)."""
     CHECKS = "checks"
     """A check took too long to judge (`checkTimeoutSeconds`)."""
+    FAMILY = "family"
+    """Of a parent: policy wants something else of its variants from then on."""
 
 
 def due_times(workload: StoredWorkload, now: datetime, around: Rules) -> dict[Kind, datetime]:
-    """When to look at the workload again, and for what. ``now`` only tells the phase."""
+    """When to look at the workload again, and for what. ``now`` only tells the phase.
+
+    A variant has no job: how long that may take to be ready, to run or to stop is its parent's."""
     where = phase(workload, now)
     found: dict[Kind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):
         found[Kind.REQUEUE] = _requeue(workload)
-    if is_stopping(workload):
+    if is_stopping(workload) and owns_job(workload):
         found[Kind.DRAIN] = _since(workload, Type.EVICTED, around.limits.drain)
-    if where in (Phase.ADMITTED, Phase.RUNNING):
+    if where in (Phase.ADMITTED, Phase.RUNNING) and owns_job(workload):
         found[Kind.PODS_READY] = _pods_ready(workload, around)
         found[Kind.EXECUTION] = _execution(workload)
     if where is Phase.QUOTA_RESERVED:
         found[Kind.CHECKS] = _checks(workload, around)
+    if workload.status.next_change_at is not None and where is not Phase.FINISHED:
+        found[Kind.FAMILY] = workload.status.next_change_at
     return {kind: at for kind, at in found.items() if at is not None}
+
+
+def owns_job(workload: StoredWorkload) -> bool:
+    """A job is started for it, and stopped."""
+    return head(workload).role != VARIANT
 
 
 def _since(workload: StoredWorkload, kind: Type, wait: timedelta) -> datetime | None:

@@ -127,7 +127,7 @@ def release(workload: StoredWorkload, at: Occasion) -> Change:
     hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
     if spec.active and hindrance is not None:
         waits_why, message = hindrance.reason, hindrance.message
-    freed = _freed(workload, waits_why, message, at)
+    freed = freed_of(workload, waits_why, message, at)
     back, why = _may_come_back(freed, reason, at)
     conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=at.now)
     what = "requeued" if back and spec.active else "pending"
@@ -136,7 +136,7 @@ def release(workload: StoredWorkload, at: Occasion) -> Change:
     )
 
 
-def _freed(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> StoredWorkload:
+def freed_of(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> StoredWorkload:
     """Without its reservation. Rows of a wait that a check has asked for stay frozen; others are
     those of a workload without a flavor. What a runner could apply goes in any case."""
     status = workload.status
@@ -203,7 +203,7 @@ def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple
 def withdraw(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> Change:
     """A reservation without a job is dropped without an eviction: T09, T18."""
     says = withdrawals(workload, reason)
-    dropped = _freed(with_status(workload, **fresh_rows(workload, at)), reason, message, at)
+    dropped = freed_of(with_status(workload, **fresh_rows(workload, at)), reason, message, at)
     if reason in COMES_BACK_AT_ONCE:
         conditions = put(
             dropped.status.conditions, Type.REQUEUED, True, reason, message, now=at.now

@@ -176,6 +176,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     ),
     **_rows(_JOB, QueueChanged, queues.queue_changed, ("T17", _E), ("T28", _STAYS)),
     **_rows((*_E, *_OFF), QueueChanged, queues.queue_changed),
+    **_rows(_P, facts.TimerDue, times.look),
     **_rows(_B, facts.TimerDue, times.look, ("T20", _P)),
     **_rows(_QR, facts.TimerDue, times.look, ("T10", (*_B, *_P)), ("T11", _X)),
     **_rows(_A, facts.TimerDue, times.look, ("T13", _E), ("T14", _D), ("T15", _D)),

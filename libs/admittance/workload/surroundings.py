@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from admittance.api.checks import AdmissionCheck, RetryStrategy
 from admittance.api.meta import Toleration
 from admittance.events.shapes import Admission
+from admittance.family.rules import FamilyRules
 from admittance.workload.limits import Limits
 
 
@@ -105,4 +106,9 @@ class Surroundings(Rules, Protocol):
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
         """Flavors of the admission that its ClusterQueue does not list any more; without a
         ClusterQueue none, since nobody then knows."""
+        ...
+
+    def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
+        """What the ClusterQueue behind a LocalQueue says of families; None: workloads are regular
+        there, or everywhere, since the gate ConcurrentAdmission is off."""
         ...

@@ -13,7 +13,7 @@ from typing import Final
 from admittance.api.workload import RequeueState
 from admittance.events import facts
 from admittance.workload.activity import deactivate
-from admittance.workload.change import Change, ignored, with_status
+from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.due import Kind, check_ends, due_times
 from admittance.workload.execution import total_seconds
@@ -50,6 +50,9 @@ def look(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change
             return _forced(workload, at)
         case Kind.CHECKS:
             return overdue(workload, _late_checks(workload, at), at)
+        case Kind.FAMILY:
+            # It is written anew: what it makes of its variants follows from what time it is.
+            return applied(workload)
 
 
 def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.api.queues import LocalQueue
+from admittance.api.queues import ClusterQueueSpec, LocalQueue
 from admittance.events.shapes import Admission
+from admittance.family.rules import FamilyRules
+from admittance.family.rules import rules_of as families_of
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
 from admittance.workload.limits import Limits
@@ -28,6 +30,7 @@ class Queues:
         self._objects = objects
         self._catalog = catalog
         self.limits = limits
+        self._rules: dict[str, tuple[ClusterQueueSpec, FamilyRules | None]] = {}
 
     def check(self, name: str) -> CheckRules | None:
         found = self._objects.check(name)
@@ -115,6 +118,22 @@ class Queues:
                 }
             )
         )
+
+    def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
+        if not self.limits.families:
+            return None
+        local = self._objects.local_queue(namespace, queue)
+        if local is None:
+            return None
+        found = self._objects.cluster_queue(local.spec.cluster_queue)
+        if found is None or found.spec.concurrent_admission is None:
+            return None
+        name = found.metadata.name
+        known = self._rules.get(name)
+        if known is None or known[0] is not found.spec:
+            # Asked with every fact about a family; made once for each state of the queue.
+            known = self._rules[name] = found.spec, families_of(found.spec)
+        return known[1]
 
 
 def parts_of(objects: Objects, flavor: str) -> FlavorParts:

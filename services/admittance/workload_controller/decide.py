@@ -18,11 +18,12 @@ from admittance.api.manifest import ManifestError, decode_object
 from admittance.events.base import HEADER_TRACE
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.subjects import USAGE
+from admittance.events.subjects import CAPACITY, USAGE, workload_key
 from admittance.events.system import BarrierEcho
 from admittance.quota.catalog import Catalog
 from admittance.workload import stored
 from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.around import Queues
 from admittance.workload_controller.commit import (
     Commit,
@@ -35,6 +36,7 @@ from admittance.workload_controller.fold import VALUE_MAX, Folding
 from admittance.workload_controller.known import Known, Workloads
 from admittance.workload_controller.objects import Kept, Objects
 from admittance.workload_controller.say import Speaker
+from admittance.workload_controller.variants import Cradle
 
 HEADER_FACT: Final = "Admit-Fact"
 """Header of a delete marker: the fact that deleted, so that reading it again revives nobody."""
@@ -48,7 +50,8 @@ class Controller:
         self.catalog = Catalog()
         self.workloads = Workloads()
         self.around = Queues(self.objects, self.catalog, limits or Limits())
-        self.speaker = Speaker(self.objects, secret)
+        self.speaker = Speaker(self.objects, secret, self._workload)
+        self.cradle = Cradle()
         self.unreadable: dict[str, str] = {}
         """Keys of values that nobody can read, and why; whoever tells of them takes them out."""
         self.read = 0
@@ -59,6 +62,9 @@ class Controller:
         """Newest revision of any manifest when the bucket was read, deleted ones included. What a
         tree was before a queue left it is not in the bucket, so whatever was decided before this
         counts as decided from an older picture."""
+
+    def _workload(self, namespace: str, name: str) -> StoredWorkload | None:
+        return self.workloads.get(workload_key(namespace, name)).workload
 
     # The bucket. --------------------------------------------------------------------
 
@@ -71,7 +77,7 @@ class Controller:
         try:
             if prefix == "workload":
                 self._load_workload(key, value, revision, headers)
-            elif prefix not in ("barrier", "_admittance", USAGE):
+            elif prefix not in ("barrier", "_admittance", USAGE, CAPACITY):
                 self._load_object(key, value, revision)
         except (msgspec.MsgspecError, ManifestError) as error:
             self.unreadable[key] = str(error)

@@ -17,14 +17,16 @@ from admittance.events.subjects import BARRIER, EPOCH, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
 from admittance.workload.change import Change, Outcome, ignored, with_log
-from admittance.workload.moves import transition
+from admittance.workload.families.happening import alone, happened
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import Say, StoredWorkload
 from admittance.workload_controller import joint
 from admittance.workload_controller.commit import Commit, Dead, Echo, Heard, Message, Put
 from admittance.workload_controller.door import Unfit, open_door
-from admittance.workload_controller.known import Known
+from admittance.workload_controller.known import Known, Ref
 from admittance.workload_controller.objects import checks_of
+from admittance.workload_controller.relations import Relations
+from admittance.workload_controller.variants import claim_of
 
 if TYPE_CHECKING:
     from admittance.workload_controller.decide import Controller
@@ -68,6 +70,8 @@ class Folding:
         self._working: dict[str, Known] = {}
         self._says: dict[str, tuple[Say, ...]] = {}
         self._groups: dict[str, int] = {}
+        self._together: dict[int, list[str]] = {}
+        self._relations = Relations(controller.workloads, self._known)
         self._notes: list[Message] = []
         self._dead: list[Dead] = []
         self._echoes: list[Echo] = []
@@ -93,12 +97,10 @@ class Folding:
         if heard.sequence <= known.fact:
             return True
         if isinstance(fact, facts.Submitted):
-            try:
-                fact = open_door(fact, self._of.objects)
-            except Unfit as error:
-                self._bury(heard, str(error), "Invalid")
-                self._reject(heard, fact, "Invalid", str(error))
+            entered = self._enter(fact, heard, known)
+            if not isinstance(entered, Fact):
                 return True
+            fact = entered
         holds = isinstance(fact, facts.Decision)
         if isinstance(fact, facts.Decision):
             void = self._void(fact, heard, known)
@@ -109,12 +111,16 @@ class Folding:
                     # where the scheduler has not seen that change, or not as one of its tree.
                     self._apply(key, known, Change(known.workload), heard)
                 return True
-        change = transition(known.workload, fact, self._occasion(fact, heard))
+        change, kin = self._become(key, known, fact, heard)
+        if any(self._is_loud(one) for one in kin):
+            return False
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
         givers: list[joint.Giver] = []
-        if isinstance(fact, facts.Assigned) and fact.preempts and change.says:
-            givers, fallen = self._givers(fact, heard)
+        if isinstance(fact, facts.Assigned) and change.says:
+            fallen = self._moved_sibling(fact)
+            if fact.preempts and not fallen:
+                givers, fallen = self._givers(fact, heard)
             if fallen:
                 # The one that was to get the quota moves, and with it the assumption ends.
                 self._note_outcome(heard, ignored(known.workload, "StaleGiver", fallen))
@@ -125,7 +131,7 @@ class Folding:
             self._bury(heard, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
             if not holds:
                 return True
-            change, givers = Change(known.workload), []
+            change, givers, kin = Change(known.workload), [], {}
         self._note_outcome(heard, change)
         if change.outcome is Outcome.REFUSED and heard.subject.startswith(
             "admit.workload.submitted."
@@ -138,10 +144,9 @@ class Folding:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
             self._apply(key, known, change, heard)
-            if givers:
-                self._groups.update(
-                    dict.fromkeys([*(one.key for one in givers), key], heard.sequence)
-                )
+        for other, made in kin.items():
+            self._apply(other, self._known(other), made, heard)
+        self._group([*(one.key for one in givers), key, *kin], heard)
         return True
 
     def commit(self, rest: list[Heard], through: int) -> Commit:
@@ -161,6 +166,70 @@ class Folding:
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
 
     # Steps. -------------------------------------------------------------------------
+
+    def _enter(self, fact: facts.Submitted, heard: Heard, known: Known) -> Fact | None:
+        """The submission as it is taken in; None: it is not, and that is told."""
+        claim = claim_of(fact)
+        if claim is not None:
+            name, uid = claim.owner
+            kin = self._relations.kin(Ref(workload_key(fact.namespace, name), uid))
+            rules = None
+            if kin.parent is not None:
+                queue = stored.head(kin.parent).queue_name
+                rules = self._of.around.family_rules(fact.namespace, queue)
+            entered = self._of.cradle.enter(fact, claim, known.workload, kin, rules, self._now)
+            if isinstance(entered, Fact):
+                return entered
+            self._note_outcome(heard, entered)
+            if entered.outcome is Outcome.REFUSED:
+                self._reject(heard, fact, entered.reason, entered.message)
+            return None
+        try:
+            return open_door(fact, self._of.objects, self._of.around)
+        except Unfit as error:
+            self._bury(heard, str(error), "Invalid")
+            self._reject(heard, fact, "Invalid", str(error))
+            return None
+
+    def _become(
+        self, key: str, known: Known, fact: Fact, heard: Heard
+    ) -> tuple[Change, dict[str, Change]]:
+        """What the fact makes of the workload, and by key of others of its family: all of that is
+        one commit, or nothing is."""
+        at = self._occasion(fact, heard)
+        ref = self._relations.ref(key)
+        if ref is None or known.workload is None:
+            return alone(known.workload, fact, at), {}
+        meta = known.workload.metadata
+        made = happened(self._relations.kin(ref), meta.name, fact, at)
+        return made.own, {
+            workload_key(meta.namespace, name): change for name, change in made.others.items()
+        }
+
+    def _group(self, keys: list[str], heard: Heard) -> None:
+        """From now on these are written together: with all that any of them is written with."""
+        keys = [key for key in dict.fromkeys(keys) if key in self._working]
+        if len(keys) < 2:
+            return
+        old = {group for key in keys if (group := self._groups.get(key))}
+        number = min(old, default=heard.sequence)
+        members = self._together.setdefault(number, [])
+        for group in old - {number}:
+            members += self._together.pop(group)
+        members += [key for key in keys if self._groups.get(key) is None]
+        self._groups.update(dict.fromkeys(members, number))
+
+    def _moved_sibling(self, fact: facts.Assigned) -> str:
+        """Why the sibling that is to stop for a variant is not as it was decided; "": it is."""
+        one = fact.migrates_from
+        if one is None:
+            return ""
+        key = workload_key(one.namespace, one.name)
+        known = self._of.workloads.get(key)
+        gone = known.workload is None or known.workload.metadata.uid != one.uid
+        if gone or key in self._working or known.revision != one.revision:
+            return f"{one.namespace}/{one.name} moved meanwhile"
+        return ""
 
     def _known(self, key: str) -> Known:
         return self._working.get(key) or self._of.workloads.get(key)
@@ -183,8 +252,16 @@ class Folding:
             self._known,
             self._working.__contains__,
             self._of.catalog.domain_of,
-            lambda known, said: transition(known.workload, said, self._occasion(said, heard)),
+            lambda known, said: self._given(known, said, heard),
         )
+
+    def _given(self, known: Known, said: facts.Preempted, heard: Heard) -> Change:
+        """What becomes of one that merely holds a reservation and hands it on; of its family
+        nobody else is concerned."""
+        change, kin = self._become(workload_key(said.namespace, said.name), known, said, heard)
+        if kin:
+            return ignored(known.workload, "HasFamily", "its family goes with it")
+        return change
 
     def _apply(
         self, key: str, known: Known, change: Change, heard: Heard, trace: str | None = None
@@ -196,7 +273,11 @@ class Folding:
             self._says[key] = change.says
         if trace is None:
             trace = heard.headers.get(HEADER_TRACE, known.trace)
-        self._working[key] = Known(workload, known.revision, heard.sequence, trace)
+        if key in self._groups or self._relations.ref(key) is not None:
+            # Who follows is told of after whom it follows: parents come last.
+            self._working.pop(key, None)
+        self._working[key] = Known(workload, known.revision, max(known.fact, heard.sequence), trace)
+        self._relations.note(key, known.workload, workload)
         if workload is None and change.says and known.workload is not None:
             # A deleted object has no outbox; what its end means to others is said at once.
             last = with_log(known.workload, heard.sequence, change.says)
@@ -265,15 +346,28 @@ class Folding:
             return False
         for key in keys:
             known = self._known(key)
-            if known.workload is None or heard.sequence <= known.fact:
+            ref = self._relations.ref(key)
+            # What the parent's turn has made of its variants is of this very fact.
+            if known.workload is None or heard.sequence <= self._of.workloads.get(key).fact:
                 continue
             meta = known.workload.metadata
             for fact in self._consequences(applied, meta.namespace, meta.name, known.workload):
-                change = transition(known.workload, fact, self._occasion(fact, heard))
+                if isinstance(fact, QueueChanged) and self._follows(key, ref):
+                    continue
+                change, kin = self._become(key, known, fact, heard)
                 if change.outcome is Outcome.APPLIED:
                     self._apply(key, known, change, heard)
                     known = self._known(key)
+                for other, made in kin.items():
+                    self._apply(other, self._known(other), made, heard)
+                self._group([key, *kin], heard)
         return True
+
+    def _follows(self, key: str, ref: Ref | None) -> bool:
+        """It is a variant, and gets its turn with its parent."""
+        if ref is None or ref.parent == key:
+            return False
+        return self._relations.kin(ref).parent is not None
 
     def _consequences(
         self, applied: ObjectApplied, namespace: str, name: str, workload: StoredWorkload

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.reading import PARENT, VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
 
 
@@ -26,6 +28,24 @@ class Known(NamedTuple):
 
 
 NOTHING = Known(None, 0, 0)
+
+
+class Ref(NamedTuple):
+    """Of which family a workload is: the key of the parent, and the parent's uid."""
+
+    parent: str
+    uid: str
+
+
+def ref_of(key: str, workload: StoredWorkload) -> Ref | None:
+    """The family of the workload at that key; None: it is regular."""
+    role = head(workload).role
+    if role == PARENT:
+        return Ref(key, workload.metadata.uid)
+    if role == VARIANT:
+        name, uid = owner_of(workload)
+        return Ref(workload_key(workload.metadata.namespace, name), uid)
+    return None
 
 
 def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
@@ -47,12 +67,14 @@ def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
 
 
 class Workloads:
-    """Workloads by bucket key, and by the LocalQueue they name."""
+    """Workloads by bucket key, by the LocalQueue they name, and by family."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._finished: dict[str, int] = {}
         self._by_queue: dict[tuple[str, str], set[str]] = {}
+        self._family: dict[str, Ref] = {}
+        self._variants: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -67,7 +89,7 @@ class Workloads:
 
     def keep(self, key: str, known: Known) -> None:
         """The workload at that key from now on."""
-        self._forget_queue(key)
+        self._forget(key)
         workload = known.workload
         if workload is None:
             self._finished.pop(key, None)
@@ -80,8 +102,11 @@ class Workloads:
                 self._known.pop(key, None)
                 return
         self._known[key] = known
-        queue = (workload.metadata.namespace, head(workload).queue_name)
+        spec = head(workload)
+        queue = (workload.metadata.namespace, spec.queue_name)
         self._by_queue.setdefault(queue, set()).add(key)
+        if spec.role != "regular":
+            self._relate(key, workload)
 
     def load(self, key: str, known: Known) -> None:
         """Like keep, of a workload that is about to be asked for, finished or not."""
@@ -95,12 +120,12 @@ class Workloads:
         if known is None or known.workload is None:
             return
         if is_true(known.workload, Type.FINISHED):
-            self._forget_queue(key)
+            self._forget(key)
             del self._known[key]
 
     def gone(self, key: str) -> None:
         """The bucket has nothing at that key, not even a marker: its time was over."""
-        self._forget_queue(key)
+        self._forget(key)
         self._finished.pop(key, None)
         self._known.pop(key, None)
 
@@ -120,6 +145,14 @@ class Workloads:
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]
 
+    def family_of(self, key: str) -> Ref | None:
+        """The family of a held workload; None: it is regular, or not held."""
+        return self._family.get(key)
+
+    def variants_of(self, uid: str) -> set[str]:
+        """The keys of the held variants of the parent with that uid."""
+        return self._variants.get(uid, set())
+
     def of_queue(self, namespace: str, queue: str) -> list[str]:
         """The held workloads that name a LocalQueue, in the order of their keys."""
         return sorted(self._by_queue.get((namespace, queue), ()))
@@ -136,7 +169,21 @@ class Workloads:
         """All that is held."""
         return iter(self._known.items())
 
-    def _forget_queue(self, key: str) -> None:
+    def _relate(self, key: str, workload: StoredWorkload) -> None:
+        ref = ref_of(key, workload)
+        if ref is None:
+            return
+        self._family[key] = ref
+        if ref.parent != key:
+            self._variants.setdefault(ref.uid, set()).add(key)
+
+    def _forget(self, key: str) -> None:
+        ref = self._family.pop(key, None)
+        if ref is not None and ref.parent != key:
+            siblings = self._variants[ref.uid]
+            siblings.discard(key)
+            if not siblings:
+                del self._variants[ref.uid]
         known = self._known.get(key)
         if known is None or known.workload is None:
             return

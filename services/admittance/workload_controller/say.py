@@ -5,7 +5,7 @@ An object does not change before all of it is said, so the same payload comes ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +18,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.subjects import subject_of
+from admittance.workload.change import with_status
 from admittance.workload.stored import Say, StoredWorkload, head
 from admittance.workload.updates import merged
 from admittance.workload_controller.around import parts_of
@@ -51,12 +52,18 @@ class Speaker:
     """Turns what an object has to say into messages.
 
     ``secret`` keys the message ids: they are shared by the whole stream, and a guessed one would
-    silence what it names.
+    silence what it names. ``workload``: one by namespace and name, as it was last written.
     """
 
-    def __init__(self, objects: Objects, secret: bytes) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        secret: bytes,
+        workload: Callable[[str, str], StoredWorkload | None],
+    ) -> None:
         self._objects = objects
         self._secret = secret
+        self._workload = workload
 
     def messages(
         self, workload: StoredWorkload, revision: int, now: datetime, trace: str
@@ -132,7 +139,8 @@ class Speaker:
 
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:
         assigned = {row.name: row for row in admission.pod_set_assignments}
-        added, _ = merged(workload, lambda name: parts_of(self._objects, name))
+        judged = self._judged(workload)
+        added, _ = merged(judged, lambda name: parts_of(self._objects, name))
         for pod_set in _pod_sets.decode(workload.spec).pod_sets:
             got = assigned.get(pod_set.name)
             if got is None:
@@ -151,6 +159,15 @@ class Speaker:
                 tolerations=more.tolerations,
                 template=pod_set.template,
             )
+
+    def _judged(self, workload: StoredWorkload) -> StoredWorkload:
+        """The workload with the rows of the checks that judged it: those of a parent are its
+        variant's, which was written in the same batch."""
+        name = workload.status.admitted_variant
+        variant = self._workload(workload.metadata.namespace, name) if name else None
+        if variant is None:
+            return workload
+        return with_status(workload, admission_checks=variant.status.admission_checks)
 
     def _check_requested(
         self, workload: StoredWorkload, say: Say, revision: int, common: dict[str, Any]

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.api.meta import Condition
 from admittance.api.workload import VariantRow
 from admittance.family.policy import Wish
 from admittance.workload.conditions import Type
@@ -17,6 +18,9 @@ from admittance.workload.stored import StoredWorkload, head
 
 SHOWN: Final = (Type.QUOTA_RESERVED, Type.ADMITTED, Type.EVICTED, Type.REQUEUED)
 """Conditions of a variant that its parent repeats."""
+
+MESSAGE_MAX: Final = 400
+"""Characters of a message that a parent repeats: of dozens of variants it has to hold them all."""
 
 
 class Seen(NamedTuple):
@@ -37,9 +41,15 @@ def seen(variant: StoredWorkload) -> Seen:
         variant=spec.variant,
         resource_flavors=(constraints and constraints.allowed_resource_flavors) or (),
         active=spec.active,
-        conditions=tuple(conditions[kind] for kind in SHOWN if kind in conditions),
+        conditions=tuple(_short(conditions[kind]) for kind in SHOWN if kind in conditions),
     )
     return Seen(spec.sibling_index or 0, row)
+
+
+def _short(condition: Condition) -> Condition:
+    if len(condition.message) <= MESSAGE_MAX:
+        return condition
+    return replace(condition, message=f"{condition.message[: MESSAGE_MAX - 3]}...")
 
 
 def rows_of(variants: Iterable[Seen], wants: Mapping[str, Wish]) -> tuple[VariantRow, ...]:

@@ -1,0 +1,202 @@
+"""What a fact makes of the one member that it is about. The table of moves holds of parents and
+variants, too; here is what it does not know: who is no job's owner, who may not be tried, and what
+only a family hears.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.family.policy import STOPPED, Why
+from admittance.workload.activity import deactivate, turn_on
+from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
+from admittance.workload.conditions import Type, is_false, is_true, put
+from admittance.workload.families.migrating import begin, promise
+from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.families.together import Together
+from admittance.workload.leave import DEACTIVATED
+from admittance.workload.moves import transition
+from admittance.workload.stored import StoredWorkload, head
+
+OF_THE_JOB: Final = (
+    facts.Started,
+    facts.PodsReady,
+    facts.PodsNotReady,
+    facts.Stopped,
+)
+"""What runners tell of jobs: a variant has none."""
+OF_THE_PARENT: Final = (facts.Held, facts.Released, facts.Finished)
+"""What users ask of a family as a whole."""
+OF_WHO_COMPETES: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
+
+
+def of_parent(family: Together, parent: StoredWorkload, fact: Fact) -> Change:
+    """A fact about the parent."""
+    if isinstance(fact, OF_WHO_COMPETES):
+        return ignored(parent, "IsParent", "its variants compete, it does not")
+    if isinstance(fact, facts.Aggregated):
+        # What it tells is made anew whenever it is written.
+        return applied(parent)
+    return transition(parent, fact, family.at_parent)
+
+
+def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
+    """A fact about a variant."""
+    if isinstance(fact, OF_THE_JOB):
+        return ignored(variant, "IsVariant", "its parent owns the job")
+    if isinstance(fact, OF_THE_PARENT):
+        return refused(variant, "IsVariant", f"ask it of its parent {family.parent_name!r}")
+    if fact.uid and fact.uid != variant.metadata.uid:
+        return transition(variant, fact, family.at)
+    match fact:
+        case facts.Assigned() | facts.Confirmed():
+            return _admittable(family, variant, fact)
+        case facts.Deactivated():
+            return _turned_off(family, variant, fact)
+        case facts.Activated():
+            return _turned_on(family, variant, fact)
+        case facts.Reprioritized():
+            return _reprioritized(family, variant, fact)
+        case facts.Ungated():
+            return _ungated(family, variant)
+        case facts.Aggregated():
+            return ignored(variant, "IsVariant", "it tells of nobody")
+    was_on = head(variant).active
+    change = transition(variant, fact, family.at)
+    after = change.workload
+    if (
+        was_on
+        and after is not None
+        and change.outcome is Outcome.APPLIED
+        and not head(after).active
+    ):
+        # Nothing but a check turns it off here.
+        return change._replace(workload=with_status(after, stopped_by=str(Why.REJECTED)))
+    return change
+
+
+# Quota and admission. -------------------------------------------------------------------
+
+
+def hinders(family: Together, variant: StoredWorkload) -> tuple[str, str] | None:
+    """Why nothing may be reserved or admitted for the variant now; None: it may be."""
+    parent = family.parent
+    if parent is None:
+        return "Orphan", "its parent is gone"
+    if family.is_stopping():
+        return "FamilyStops", "its family's job is being stopped"
+    if is_false(parent, Type.REQUEUED):
+        return "FamilyWaits", "its family waits out a backoff"
+    wish = family.wish(variant.metadata.name)
+    if wish is None:
+        return "NoSuchVariant", "its queue has no such variant any more"
+    if not wish.active:
+        return "NotWanted", f"policy does not want it: {wish.why}"
+    return None
+
+
+def _admittable(
+    family: Together, variant: StoredWorkload, fact: facts.Assigned | facts.Confirmed
+) -> Change:
+    hindered = hinders(family, variant)
+    if hindered is not None:
+        return ignored(variant, *hindered)
+    if isinstance(fact, facts.Assigned):
+        allowed = allowed_flavors(variant)
+        places = fact.admission.pod_set_assignments
+        taken = {flavor for place in places for flavor in place.flavors.values()}
+        if allowed is not None and not taken <= allowed:
+            return ignored(variant, "FlavorNotAllowed", f"it may have {', '.join(sorted(allowed))}")
+        if fact.migrates_from is not None:
+            return promise(family, variant, fact)
+    change = transition(variant, fact, family.at)
+    after = change.workload
+    if change.outcome is not Outcome.APPLIED or after is None:
+        return change
+    if not is_true(after, Type.ADMITTED):
+        if is_true(variant, Type.QUOTA_RESERVED) and not head(after).active:
+            return change._replace(workload=with_status(after, stopped_by=str(Why.REJECTED)))
+        return change
+    if not family.family_head().status.admitted_variant:
+        return change
+    if isinstance(fact, facts.Assigned):
+        return ignored(variant, "SiblingAdmitted", "its sibling has to stop first")
+    return begin(family, variant)
+
+
+# Being turned on and off, and the rest. --------------------------------------------------
+
+
+def _turned_off(family: Together, variant: StoredWorkload, fact: facts.Deactivated) -> Change:
+    if fact.reason:
+        wish = family.wish(variant.metadata.name)
+        if wish is None or wish.active:
+            return ignored(variant, "PolicyMovedOn", "policy wants it otherwise by now")
+        return switched(family, variant, active=False, why=str(wish.why))
+    stopped = variant.status.stopped_by or str(Why.USER)
+    if not head(variant).active:
+        if variant.status.stopped_by:
+            return ignored(variant, "Repeated", "it is not active")
+        return applied(with_status(variant, stopped_by=stopped))
+    change = switched(family, variant, active=False, why=stopped)
+    assert change.workload is not None, "nothing is deleted"
+    return change._replace(workload=with_status(change.workload, stopped_by=stopped))
+
+
+def _turned_on(family: Together, variant: StoredWorkload, fact: facts.Activated) -> Change:
+    stopped = variant.status.stopped_by
+    if stopped in STOPPED:
+        if fact.reason:
+            return ignored(variant, "PolicyMovedOn", f"it was stopped meanwhile: {stopped}")
+        # Whether that turns it on is policy's to say.
+        return applied(with_status(variant, stopped_by=""))
+    wish = family.wish(variant.metadata.name)
+    if wish is None or not wish.active:
+        why = f"policy does not want it: {wish.why}" if wish is not None else "it has no parent"
+        return (ignored if fact.reason else refused)(variant, "NotWanted", why)
+    return transition(variant, fact, family.at)
+
+
+def switched(family: Together, variant: StoredWorkload, *, active: bool, why: str) -> Change:
+    """The variant turned on or off as policy wants it."""
+    if active:
+        on = turn_on(variant, None, family.at)
+        if on.outcome is not Outcome.APPLIED or on.workload is None:
+            return on
+        conditions = put(
+            on.workload.status.conditions,
+            Type.REQUEUED,
+            True,
+            "Reactivated",
+            f"Variant activated: {why}",
+            now=family.now,
+        )
+        return on._replace(workload=with_status(on.workload, conditions=conditions))
+    if not head(variant).active:
+        return ignored(variant, "Repeated", "it is not active")
+    return deactivate(variant, DEACTIVATED, f"Variant deactivated: {why}", family.at)
+
+
+def _reprioritized(family: Together, variant: StoredWorkload, fact: facts.Reprioritized) -> Change:
+    parent = family.parent
+    if parent is None or (head(parent).priority or 0) != fact.priority:
+        return refused(variant, "IsVariant", "its priority is its parent's")
+    return transition(variant, fact, family.at)
+
+
+def _ungated(family: Together, variant: StoredWorkload) -> Change:
+    """4.8: this one may preempt, and no other one of the family."""
+    hindered = hinders(family, variant)
+    if hindered is not None:
+        return ignored(variant, *hindered)
+    gates = variant.status.preemption_gates
+    if any(gate.name == FAMILY_GATE and gate.position == "Open" for gate in gates):
+        return ignored(variant, "Repeated", "its gate is open")
+    others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
+    opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
+    holder = GateHolder(holder=variant.metadata.name, since=family.now)
+    family.keep(with_status(family.family_head(), preemption_gate=holder))
+    return applied(with_status(variant, preemption_gates=(*others, opened)))

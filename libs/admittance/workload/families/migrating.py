@@ -1,0 +1,109 @@
+"""Moving up: the better variant takes over as soon as the job of the worse one has stopped, never
+before. LIFECYCLE 4.6, T24.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.events import facts
+from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.conditions import Type, is_true, put
+from admittance.workload.families.together import Together
+from admittance.workload.leave import evict
+from admittance.workload.phase import is_reserved
+from admittance.workload.reserve import admit, assign
+from admittance.workload.rows import all_ready
+from admittance.workload.stored import Say, StoredWorkload, head
+
+MIGRATION: Final = "FlavorMigration"
+"""Why the worse variant is evicted."""
+OF_PARENT: Final = "VariantEvicted"
+"""Why the parent of an evicted variant is."""
+
+
+def begin(family: Together, better: StoredWorkload) -> Change:
+    """``better`` has all it needs. The admitted one is evicted; the better one stays as it is."""
+    name = better.metadata.name
+    parent = family.family_head()
+    worse = family.variants.get(parent.status.admitted_variant)
+    if worse is None or worse not in family.running():
+        return ignored(better, "FamilyStops", "its family's job is being stopped")
+    message = f"Migrating to variant {name}"
+    family.put(worse.metadata.name, evict(worse, MIGRATION, message, family.at))
+    change = evict(parent, OF_PARENT, message, family.at_parent, cause=MIGRATION)
+    assert change.workload is not None, "an eviction deletes nothing"
+    heading = with_status(change.workload, migrating_to=name)
+    family.put(parent.metadata.name, change._replace(workload=heading))
+    return applied(better)
+
+
+def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> Change:
+    """Without checks reservation and admission coincide, so the eviction comes before both: the
+    quota is kept for it meanwhile."""
+    source = fact.migrates_from
+    parent = family.family_head()
+    if source is None or source.name != parent.status.admitted_variant:
+        return ignored(better, "StaleFamily", "another sibling is admitted by now, or none")
+    required = family.at.around.required_checks(fact.admission.cluster_queue, fact.admission)
+    if required or fact.pending_preemption is not None:
+        return ignored(better, "StaleFamily", "it has checks, or victims, to wait for")
+    begun = begin(family, better)
+    if begun.workload is None or begun.reason:
+        return begun
+    message = "Pending the migration of 1 workload(s)"
+    conditions = put(
+        better.status.conditions,
+        Type.QUOTA_RESERVED,
+        False,
+        "WaitingForPreemptedWorkloads",
+        message,
+        now=family.now,
+    )
+    return applied(
+        with_status(better, conditions=conditions, promised=fact.admission),
+        Say(what="pending", reason="WaitingForPreemptedWorkloads", message=message),
+    )
+
+
+def taken_over(family: Together, name: str) -> Change | None:
+    """The variant admitted, now that nothing of its family runs; None: it has lost what it needs.
+    The parent still names the one that has stopped."""
+    better = family.variants.get(name)
+    wish = family.wish(name)
+    if better is None or wish is None or not wish.active or not head(better).active:
+        return None
+    around = family.at.around
+    queue = head(better).queue_name
+    if around.hindrance(better.metadata.namespace, queue) is not None:
+        return None
+    status = better.status
+    admission = status.promised or status.admission
+    if admission is None or around.not_offered(admission):
+        return None
+    required = around.required_checks(admission.cluster_queue, admission)
+    if status.promised is not None:
+        if required or around.cluster_queue(better.metadata.namespace, queue) != (
+            admission.cluster_queue
+        ):
+            return None
+        kept = with_status(better, promised=None)
+        meta = better.metadata
+        fact = facts.Assigned(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            revision=0,
+            seen=0,
+            domain="",
+            admission=admission,
+        )
+        return assign(kept, fact, family.at)
+    if (
+        not is_reserved(better)
+        or is_true(better, Type.EVICTED)
+        or status.pending_preemption is not None
+        or not all_ready(status.admission_checks, required)
+    ):
+        return None
+    return applied(admit(better, family.at))

@@ -1,0 +1,185 @@
+"""What must hold of a family after every commit, and what is done where it does not yet.
+
+All of it is read off the members as they are: whatever moved one of them, by whatever fact, the
+rest follows in the same commit; and what somebody has written by hand heals with the next fact.
+LIFECYCLE 4.3, 4.7, 4.10.
+"""
+
+from __future__ import annotations
+
+from admittance.workload.activity import deactivate
+from admittance.workload.change import Change, applied, with_spec, with_status
+from admittance.workload.conditions import Type, find, is_true, put, without
+from admittance.workload.families.making import wanted_tags
+from admittance.workload.families.members import switched
+from admittance.workload.families.migrating import OF_PARENT
+from admittance.workload.families.reading import PARENT
+from admittance.workload.families.stopping import admitted_by, after_stop
+from admittance.workload.families.telling import tell
+from admittance.workload.families.together import Together
+from admittance.workload.leave import evict, release, withdrawals
+from admittance.workload.phase import REJECTION, holds_quota
+from admittance.workload.stored import Say, StoredWorkload, head
+
+CONTRADICTION = "ConcurrentAdmission"
+"""Why a parent is evicted whose admitted variant is not there, or not admitted."""
+
+
+def settle(family: Together) -> None:
+    """The family as it has to be. Without a parent its variants are gone."""
+    parent = family.parent
+    if parent is None or head(parent).role != PARENT:
+        for one in list(family.variants.values()):
+            family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
+        return
+    if is_true(parent, Type.FINISHED):
+        _finish(family, parent)
+        return
+    _follow_the_parent(family)
+    _first_one_is_admitted(family)
+    _no_admission_without_a_variant(family)
+    after_stop(family)
+    _no_promise_without_a_migration(family)
+    _one_priority(family)
+    _as_policy_wants(family)
+    if _all_are_rejected(family):
+        _follow_the_parent(family)
+        _as_policy_wants(family)
+    _pods(family)
+    tell(family)
+
+
+def _finish(family: Together, parent: StoredWorkload) -> None:
+    finished = find(parent, Type.FINISHED)
+    assert finished is not None, "it has finished"
+    for one in list(family.variants.values()):
+        conditions = put(
+            one.status.conditions,
+            Type.FINISHED,
+            True,
+            finished.reason,
+            finished.message,
+            now=family.now,
+        )
+        family.put(
+            one.metadata.name,
+            applied(
+                with_status(one, conditions=conditions, promised=None),
+                *withdrawals(one, "Finished"),
+            ),
+        )
+    if family.touched(family.parent_name):
+        tell(family)
+
+
+def _follow_the_parent(family: Together) -> None:
+    """While its job stops nothing of a family is admitted: what took the parent takes the variant,
+    too, under the same reason."""
+    parent = family.family_head()
+    status = parent.status
+    going = not holds_quota(parent) and bool(status.admitted_variant)
+    if not family.is_stopping() and not going:
+        return
+    evicted = find(parent, Type.EVICTED)
+    reason = evicted.reason if evicted is not None else OF_PARENT
+    message = evicted.message if evicted is not None else ""
+    said = family.said(family.parent_name, "evicted")
+    for one in family.running():
+        change = evict(one, reason, message, family.at, cause=said.detail if said else "")
+        family.put(one.metadata.name, change)
+
+
+def _first_one_is_admitted(family: Together) -> None:
+    """The variant that is admitted first admits its parent. Where somebody has written two by hand
+    the better one stays."""
+    parent = family.family_head()
+    running = sorted(family.running(), key=lambda one: head(one).sibling_index or 0)
+    if not running or family.is_stopping():
+        return
+    named = parent.status.admitted_variant
+    if not named and not holds_quota(parent):
+        admitted_by(family, running[0])
+        named = running[0].metadata.name
+    for one in running:
+        if one.metadata.name != named:
+            message = f"Variant {named} is admitted" if named else "Nothing of its family may run"
+            family.put(one.metadata.name, evict(one, CONTRADICTION, message, family.at))
+            kept = family.variants[one.metadata.name]
+            family.put(one.metadata.name, release(kept, family.at))
+
+
+def _no_admission_without_a_variant(family: Together) -> None:
+    """Whatever evicts the admitted variant evicts the parent: its job has to stop."""
+    parent = family.family_head()
+    if not holds_quota(parent) or family.is_stopping():
+        return
+    name = parent.status.admitted_variant
+    variant = family.variants.get(name)
+    if variant is not None and variant in family.running():
+        return
+    evicted = find(variant, Type.EVICTED) if variant is not None else None
+    if evicted is not None and evicted.status == "True":
+        reason, cause, message = OF_PARENT, evicted.reason, evicted.message
+    else:
+        reason, cause = CONTRADICTION, ""
+        message = f"Its admitted variant {name} is not there, or not admitted"
+    change = evict(parent, reason, message, family.at_parent, cause=cause)
+    family.put(family.parent_name, change)
+
+
+def _no_promise_without_a_migration(family: Together) -> None:
+    heir = family.family_head().status.migrating_to if family.is_stopping() else ""
+    for one in list(family.variants.values()):
+        if one.status.promised is None:
+            continue
+        if one.metadata.name != heir or not head(one).active:
+            family.keep(with_status(one, promised=None))
+
+
+def _one_priority(family: Together) -> None:
+    priority = head(family.family_head()).priority
+    for one in list(family.variants.values()):
+        if (head(one).priority or 0) != (priority or 0):
+            family.keep(with_spec(one, priority=priority))
+
+
+def _as_policy_wants(family: Together) -> None:
+    """4.3: the losers of a race in the commit of the winner, all of them after a reset."""
+    for name, wish in family.wishes().items():
+        variant = family.variants[name]
+        if head(variant).active != wish.active:
+            family.put(name, switched(family, variant, active=wish.active, why=str(wish.why)))
+
+
+def _all_are_rejected(family: Together) -> bool:
+    """Where checks have rejected every variant the parent is rejected."""
+    parent, rules = family.family_head(), family.rules
+    if not head(parent).active or rules is None or not family.variants:
+        return False
+    if any(one.status.stopped_by != "Rejected" for one in family.variants.values()):
+        return False
+    tags = {head(one).variant for one in family.variants.values()}
+    if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
+        return False
+    message = "Deactivated due to AdmissionCheck in Rejected state: every variant was rejected"
+    change = deactivate(parent, REJECTION, message, family.at_parent, cause="AdmissionCheck")
+    rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message)
+    family.put(family.parent_name, change._replace(says=(rejected, *change.says)))
+    return True
+
+
+def _pods(family: Together) -> None:
+    """Whether the pods of the job are ready is seen on the admitted variant, too."""
+    parent = family.family_head()
+    if not holds_quota(parent):
+        return
+    variant = family.variants.get(parent.status.admitted_variant)
+    if variant is None or not is_true(variant, Type.ADMITTED):
+        return
+    theirs, ours = find(parent, Type.PODS_READY), find(variant, Type.PODS_READY)
+    if theirs == ours:
+        return
+    conditions = without(variant.status.conditions, Type.PODS_READY)
+    if theirs is not None:
+        conditions = (*conditions, theirs)
+    family.keep(with_status(variant, conditions=conditions))

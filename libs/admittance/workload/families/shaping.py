@@ -1,0 +1,136 @@
+"""What a queue makes of the shape of families: who is a parent, and what its variants may have.
+
+Source: LIFECYCLE 4.9.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.workload import PARENT_VARIANT, Kept
+from admittance.family.rules import FamilyRules
+from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.families.reading import PARENT, allowed_flavors
+from admittance.workload.families.together import Together
+from admittance.workload.leave import evict, withdraw
+from admittance.workload.moves import transition
+from admittance.workload.occasion import Occasion, QueueChanged
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.stored import StoredWorkload, head
+
+REGULAR: Final = "regular"
+
+
+class _PodSet(Kept, frozen=True, kw_only=True):
+    min_count: int | None = None
+
+
+class _PodSets(Kept, frozen=True, kw_only=True):
+    pod_sets: tuple[_PodSet, ...] = ()
+
+
+_pod_sets = msgspec.json.Decoder(_PodSets)
+
+
+def is_partial(spec: bytes | msgspec.Raw) -> bool:
+    """It takes fewer pods than it asks for: no variants are made of such a workload."""
+    return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
+
+
+def marked(workload: StoredWorkload, role: str) -> StoredWorkload:
+    """The workload in that role; its annotation says so, too."""
+    notes = {k: v for k, v in workload.metadata.annotations.items() if k != PARENT_VARIANT}
+    if role == PARENT:
+        notes[PARENT_VARIANT] = "true"
+    new = with_spec(workload, role=None if role == REGULAR else role)
+    return replace(new, metadata=replace(new.metadata, annotations=notes))
+
+
+def role_now(workload: StoredWorkload, at: Occasion) -> str:
+    """What a regular workload or a parent is to be, by its queue: only as long as nothing of it is
+    admitted is that up to the queue."""
+    spec = head(workload)
+    keeps = holds_quota(workload) or is_true(workload, Type.FINISHED)
+    if keeps or workload.status.admitted_variant:
+        return spec.role
+    namespace = workload.metadata.namespace
+    if not at.around.cluster_queue(namespace, spec.queue_name):
+        return spec.role  # Nobody knows.
+    if at.around.family_rules(namespace, spec.queue_name) is None:
+        return REGULAR
+    return REGULAR if is_partial(workload.spec) else PARENT
+
+
+def became_parent(workload: StoredWorkload) -> StoredWorkload:
+    """A regular workload without quota as a parent: no check is asked about it any more."""
+    parent = marked(workload, PARENT)
+    return with_status(parent, admission_checks=(), check_retry_counts={})
+
+
+def queue_changed(family: Together, fact: QueueChanged) -> Change:
+    """What changed queues mean for the parent, before its variants follow."""
+    parent = family.family_head()
+    if role_now(parent, family.at) == REGULAR:
+        regular = with_status(
+            marked(parent, REGULAR),
+            variants=(),
+            family_start=None,
+            first_admitted_at=None,
+            next_change_at=None,
+            preemption_gate=None,
+        )
+        change = transition(regular, fact, family.at)
+        return change if change.outcome is Outcome.APPLIED else applied(regular)
+    return transition(parent, fact, family.at_parent)
+
+
+def variants_changed(family: Together, fact: QueueChanged) -> None:
+    """What changed queues mean for each variant. One that the queue does not have any more stays as
+    it is until it is deleted."""
+    for name in list(family.variants):
+        if family.rules is not None:
+            _reshape(family, family.variants[name], family.rules)
+        variant = family.variants[name]
+        was_on = head(variant).active
+        change = transition(variant, fact, family.at)
+        after = change.workload
+        if change.outcome is Outcome.APPLIED:
+            if was_on and after is not None and not head(after).active:
+                change = change._replace(workload=with_status(after, stopped_by="Rejected"))
+            family.put(name, change)
+
+
+def _reshape(family: Together, variant: StoredWorkload, rules: FamilyRules) -> None:
+    """Its place and its flavors, as its queue has them now."""
+    spec = head(variant)
+    tag = rules.tag(spec.variant)
+    if tag is None:
+        return
+    flavors = tag.within(allowed_flavors(family.family_head()))
+    had = spec.admission_constraints.allowed_resource_flavors if spec.admission_constraints else ()
+    if not flavors or (spec.sibling_index == tag.place and had == flavors):
+        return
+    new = with_spec(
+        variant,
+        siblingIndex=tag.place,
+        admissionConstraints={"allowedResourceFlavors": list(flavors)},
+    )
+    name = variant.metadata.name
+    family.keep(new)
+    if new.status.promised is not None:
+        return
+    admission = new.status.admission
+    if admission is None or not holds_quota(new) or is_stopping(new):
+        return
+    used = {one for place in admission.pod_set_assignments for one in place.flavors.values()}
+    if used <= set(flavors):
+        return
+    message = f"Variant {spec.variant} may no longer have {', '.join(sorted(used - set(flavors)))}"
+    if is_true(new, Type.ADMITTED):
+        family.put(name, evict(new, "FlavorsChanged", message, family.at))
+    else:
+        family.put(name, withdraw(new, "FlavorsChanged", message, family.at))

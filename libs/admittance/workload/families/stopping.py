@@ -1,0 +1,194 @@
+"""The job of a family has stopped: a better variant takes over, or the family starts over.
+
+Source: LIFECYCLE 4.6, 4.7.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from admittance.family.policy import Why
+from admittance.workload.change import applied, with_status
+from admittance.workload.conditions import Type, find, is_true, put, revoke, without
+from admittance.workload.families.migrating import OF_PARENT, taken_over
+from admittance.workload.families.together import Together
+from admittance.workload.holding import waits_for_checks
+from admittance.workload.leave import closed, evict, freed_of, fresh_rows, release, withdrawals
+from admittance.workload.phase import REJECTION, holds_quota, is_reserved
+from admittance.workload.reserve import admit
+from admittance.workload.standing import hindered
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.waits import no_wait, wake_if_over
+
+FROM_OUTSIDE: Final = frozenset(
+    {
+        "Preempted",
+        "NodeFailures",
+        "QuotaChanged",
+        "FlavorsChanged",
+        "ClusterQueueStopped",
+        "LocalQueueStopped",
+    }
+)
+"""Evictions that nothing of the family is to blame for: also those start over whom a check has
+rejected."""
+_FORGIVEN: Final = frozenset({Why.REJECTED, Why.REQUEUING_LIMIT})
+
+
+def admitted_by(family: Together, variant: StoredWorkload) -> None:
+    """The parent takes over what the variant has got, and its job may start."""
+    parent = family.family_head()
+    name = variant.metadata.name
+    admission = variant.status.admission
+    assert admission is not None, "an admitted variant has an admission"
+    conditions = put(
+        parent.status.conditions,
+        Type.QUOTA_RESERVED,
+        True,
+        "QuotaReserved",
+        f"Variant {name} has quota in ClusterQueue {admission.cluster_queue}",
+        now=family.now,
+    )
+    for old in (Type.EVICTED, Type.PREEMPTED):
+        conditions = revoke(conditions, old, now=family.now)
+    status = parent.status
+    reserved = with_status(
+        parent,
+        conditions=conditions,
+        admission=admission,
+        requeue_state=no_wait(status.requeue_state),
+        evicted_revision=0,
+        preempted_by=None,
+        admitted_variant=name,
+        migrating_to="",
+        first_admitted_at=status.first_admitted_at or family.now,
+    )
+    admitted = admit(reserved, family.at_parent)
+    message = f"Variant {name} is admitted"
+    conditions = put(
+        admitted.status.conditions, Type.ADMITTED, True, "Admitted", message, now=family.now
+    )
+    family.hush(parent.metadata.name)
+    family.keep(
+        with_status(admitted, conditions=conditions),
+        Say(what="admitted", reason="Admitted", message=message),
+    )
+
+
+def after_stop(family: Together) -> None:
+    """Where the parent has been released: the admitted variant is, too; and what comes then."""
+    parent = family.family_head()
+    name = parent.status.admitted_variant
+    if not name or holds_quota(parent):
+        return
+    worse = family.variants.get(name)
+    evicted = find(parent, Type.EVICTED)
+    kind = evicted.reason if evicted is not None else OF_PARENT
+    if worse is not None and holds_quota(worse):
+        found = find(worse, Type.EVICTED)
+        if found is None or found.status != "True":
+            message = evicted.message if evicted is not None else ""
+            family.put(name, evict(worse, kind, message, family.at))
+            worse = family.variants[name]
+        elif kind == OF_PARENT:
+            kind = found.reason
+        family.put(name, wake_if_over(release(worse, family.at), family.at))
+    heir = parent.status.migrating_to
+    change = taken_over(family, heir) if heir else None
+    if (
+        change is not None
+        and change.workload is not None
+        and is_true(change.workload, Type.ADMITTED)
+    ):
+        family.put(heir, change)
+        admitted_by(family, change.workload)
+        return
+    requeued = find(parent, Type.REQUEUED)
+    reactivated = requeued is not None and requeued.reason == "Reactivated"
+    _competes_again(family)
+    if kind == REJECTION and not reactivated and head(parent).active:
+        family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
+        _without_promises(family)
+        return
+    reset(family, forgive=reactivated or kind in FROM_OUTSIDE, waits=name)
+
+
+def _competes_again(family: Together) -> None:
+    """A parent is in no queue: only its backoff keeps its variants waiting."""
+    parent = family.family_head()
+    requeued = find(parent, Type.REQUEUED)
+    if (
+        requeued is None
+        or requeued.status == "True"
+        or requeued.reason == "PodsReadyTimeout"
+        or not head(parent).active
+    ):
+        return
+    conditions = put(
+        parent.status.conditions,
+        Type.REQUEUED,
+        True,
+        requeued.reason,
+        requeued.message,
+        now=family.now,
+    )
+    says: tuple[Say, ...] = ()
+    if hindered(parent, family.at_parent) is None:
+        says = (Say(what="requeued", reason=requeued.reason, message=requeued.message),)
+    family.keep(with_status(parent, conditions=conditions), *says)
+
+
+def _without_promises(family: Together) -> None:
+    for one in list(family.variants.values()):
+        if one.status.promised is not None:
+            family.keep(with_status(one, promised=None))
+
+
+def reset(family: Together, *, forgive: bool, waits: str = "") -> None:
+    """As if the parent were new. ``forgive``: also those that a check has rejected start over.
+    ``waits``: who sees the end of its own check's delay first."""
+    parent = family.family_head()
+    family.keep(
+        with_status(
+            parent,
+            family_start=family.now,
+            first_admitted_at=None,
+            admitted_variant="",
+            migrating_to="",
+            preemption_gate=None,
+        )
+    )
+    for one in list(family.variants.values()):
+        _fresh(family, one, forgive, keeps=one.metadata.name == waits and waits_for_checks(one))
+
+
+def _fresh(family: Together, variant: StoredWorkload, forgive: bool, *, keeps: bool) -> None:
+    at = family.at
+    status = variant.status
+    fields: dict[str, Any] = {
+        "promised": None,
+        "preemption_gates": closed(status.preemption_gates, at),
+    }
+    if forgive and status.stopped_by in _FORGIVEN:
+        fields["stopped_by"] = ""
+    if keeps or not head(variant).active:
+        # What is turned on again starts over then.
+        new = with_status(variant, **fields)
+        if new != variant:
+            family.keep(new)
+        return
+    says: tuple[Say, ...] = ()
+    if is_reserved(variant):
+        says = withdrawals(variant, OF_PARENT)
+        variant = freed_of(variant, "PendingEvaluation", "", at)
+    conditions = without(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
+    reason, message = hindered(variant, at) or ("PendingEvaluation", "")
+    conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now)
+    requeued = find(variant, Type.REQUEUED)
+    if requeued is not None and requeued.status == "False":
+        conditions = put(conditions, Type.REQUEUED, True, "Reactivated", now=at.now)
+    fields |= fresh_rows(variant, at, forget=True)
+    family.put(
+        variant.metadata.name,
+        applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *says),
+    )

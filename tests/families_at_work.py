@@ -1,0 +1,326 @@
+"""A family in the workload-controller's core: facts come in, commits are performed at once, and
+every revision is held against what must be true of a family. Decisions are forged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.api.manifest import decode_object
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import decode, encode
+from admittance.events.names import token
+from admittance.events.shapes import HandedOn
+from admittance.events.subjects import applied_subject, subject_of
+from admittance.events.system import ObjectApplied
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.due import due_times
+from admittance.workload.families.making import made, manifest_of, name_of
+from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.limits import Limits
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import decode as stored_from
+from admittance.workload_controller.commit import Commit, Heard
+from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.objects import key_of
+
+from builders import NOON, a_manifest, an_admission
+
+API = "kueue.x-k8s.io/v1beta2"
+UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
+FENCE = {
+    "Nats-Expected-Last-Subject-Sequence": "1",
+    "Nats-Expected-Last-Subject-Sequence-Subject": "admit.lease.epoch.queue-cq",
+}
+
+
+def key_of_workload(name: str) -> str:
+    return f"workload.ns.{token(name)}"
+
+
+class Household:
+    """``flavors``: what the queue offers, the best first. ``checks``: per flavor. ``said``: what
+    was said so far: (what, of whom). ``outcome``: what became of the last fact."""
+
+    def __init__(
+        self,
+        flavors: Iterable[str] = ("a", "b", "c"),
+        checks: dict[str, tuple[str, ...]] | None = None,
+        policy: dict[str, Any] | None = UPGRADE,
+        limits: Limits | None = None,
+    ) -> None:
+        self.controller = Controller(b"secret", limits)
+        self.now: datetime = NOON
+        self.sequence = self.revision = 0
+        self.said: list[tuple[str, str]] = []
+        self.facts: list[Fact] = []
+        self.outcome = ""
+        self.reason = ""
+        self.starts: list[tuple[str, str]] = []
+        self.queue_spec: dict[str, Any] = {}
+        self.put("LocalQueue", "lq", {"clusterQueue": "cq"}, namespace="ns")
+        self.offer(flavors, checks, policy)
+
+    # Configuration. -------------------------------------------------------------------------
+
+    def put(self, kind: str, name: str, spec: Any, namespace: str = "") -> None:
+        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+        value = {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+        manifest = decode_object(value).manifest
+        self.revision += 1
+        data = msgspec.json.encode(value)
+        self.controller.keep_object(key_of(manifest), manifest, data, self.revision)
+        applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
+        self.happens_raw(
+            applied_subject(kind.lower(), namespace, name), msgspec.json.encode(applied)
+        )
+
+    def offer(
+        self,
+        flavors: Iterable[str],
+        checks: dict[str, tuple[str, ...]] | None = None,
+        policy: dict[str, Any] | None = UPGRADE,
+        **more: Any,
+    ) -> None:
+        checks = checks or {}
+        for name in flavors:
+            self.put("ResourceFlavor", name, {})
+            for check in checks.get(name, ()):
+                self.put("AdmissionCheck", check, {"controllerName": f"ctl-{check}"})
+        rows = [
+            {
+                "name": name,
+                "resources": [{"name": "cpu", "nominalQuota": 9}],
+                **({"admissionChecks": list(checks[name])} if name in checks else {}),
+            }
+            for name in flavors
+        ]
+        spec: dict[str, Any] = {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": rows}],
+            **({"concurrentAdmission": policy} if policy else {}),
+            **more,
+        }
+        self.queue_spec = spec
+        self.put("ClusterQueue", "cq", spec)
+
+    def says(self, **more: Any) -> None:
+        """The queue says this, too."""
+        self.queue_spec = {k: v for k, v in (self.queue_spec | more).items() if v is not None}
+        self.put("ClusterQueue", "cq", self.queue_spec)
+
+    # Facts. ---------------------------------------------------------------------------------
+
+    def happens_raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
+        self.sequence += 1
+        heard = Heard(self.sequence, subject, data, headers or {}, self.now)
+        self.perform([heard])
+
+    def heard(self, fact: Fact) -> Heard:
+        self.sequence += 1
+        headers = FENCE if isinstance(fact, facts.Decision) else {}
+        return Heard(self.sequence, subject_of(fact), encode(fact), headers, self.now)
+
+    def happens(self, *several: Fact) -> Household:
+        """In one batch."""
+        self.perform([self.heard(fact) for fact in several])
+        return self
+
+    def perform(self, batch: list[Heard]) -> None:
+        self.outcome, self.reason = "applied", ""
+        rest = batch
+        while rest:
+            commit = self.controller.fold(rest, self.now)
+            for settled in commit.outcomes.values():
+                self.outcome, self.reason = settled.outcome, settled.reason
+            self.write(commit)
+            rest = commit.rest
+            self.look()
+
+    def write(self, commit: Commit) -> None:
+        spoken = []
+        for put in commit.puts:
+            assert put.expected == self.controller.workloads.get(put.key).revision
+            self.revision += 1
+            if put.value is not None:
+                stored_from(put.value)
+            spoken += self.controller.committed(put, self.revision, self.now)
+        for message in [*spoken, *commit.notes]:
+            fact = decode(message.subject, message.data)
+            self.facts.append(fact)
+            what = message.subject.split(".")[2]
+            self.said.append((what, fact.name))
+            if isinstance(fact, facts.Admitted):
+                flavors = sorted({f for one in fact.pod_sets for f in one.flavors.values()})
+                self.starts.append((fact.name, ",".join(flavors)))
+        for put in commit.puts:
+            self.controller.said(put.key)
+
+    # What there is. -------------------------------------------------------------------------
+
+    def get(self, name: str = "j") -> StoredWorkload:
+        found = self.controller.workloads.get(key_of_workload(name)).workload
+        assert found is not None, f"there is no {name}"
+        return found
+
+    def is_there(self, name: str = "j") -> bool:
+        return self.controller.workloads.get(key_of_workload(name)).workload is not None
+
+    def revision_of(self, name: str) -> int:
+        return self.controller.workloads.get(key_of_workload(name)).revision
+
+    def workloads(self) -> list[StoredWorkload]:
+        return [one.workload for _, one in self.controller.workloads.items() if one.workload]
+
+    def variants(self, parent: str = "j") -> list[StoredWorkload]:
+        """The best first."""
+        found = [
+            one
+            for one in self.workloads()
+            if head(one).role == VARIANT and owner_of(one)[0] == parent
+        ]
+        return sorted(found, key=lambda one: head(one).sibling_index or 0)
+
+    def active(self, parent: str = "j") -> str:
+        return "".join(head(one).variant for one in self.variants(parent) if head(one).active)
+
+    def condition(self, kind: str, name: str = "j") -> str:
+        found = find(self.get(name), kind)
+        return f"{found.status}: {found.reason}" if found is not None else ""
+
+    # What happens. --------------------------------------------------------------------------
+
+    def submit(self, name: str = "j", **spec: Any) -> Household:
+        workload = msgspec.Raw(msgspec.json.encode(a_manifest(name, **spec)))
+        return self.happens(facts.Submitted(namespace="ns", name=name, workload=workload))
+
+    def variant_facts(self, name: str = "j") -> list[Fact]:
+        """What the variant-controller states of a new parent."""
+        parent = self.get(name)
+        rules = self.controller.around.family_rules("ns", head(parent).queue_name)
+        if rules is None:
+            return []
+        found: list[Fact] = []
+        for one in made(parent, rules):
+            called = name_of(parent, one.tag.name)
+            manifest = msgspec.Raw(manifest_of(parent, called, one.spec))
+            found.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
+        return found
+
+    def family(self, name: str = "j", **spec: Any) -> Household:
+        """A parent with all its variants."""
+        self.submit(name, **spec)
+        return self.happens(*self.variant_facts(name))
+
+    def me(self, name: str) -> dict[str, str]:
+        return {"namespace": "ns", "name": name}
+
+    def decided(self, name: str) -> dict[str, Any]:
+        return {
+            **self.me(name),
+            "uid": self.get(name).metadata.uid,
+            "revision": self.revision_of(name),
+            "seen": self.revision,
+            "domain": "queue-cq",
+        }
+
+    def assigned(self, tag: str, parent: str = "j", *, source: str = "", **more: Any) -> Fact:
+        name = f"{parent}-variant-{tag}"
+        handed = None
+        if source:
+            other = f"{parent}-variant-{source}"
+            handed = HandedOn(
+                namespace="ns",
+                name=other,
+                uid=self.get(other).metadata.uid,
+                revision=self.revision_of(other),
+                reason="FlavorMigration",
+            )
+        decision = self.decided(name) | {"admission": an_admission(flavor=tag)} | more
+        return facts.Assigned(**decision, migrates_from=handed)
+
+    def assign(self, tag: str, parent: str = "j", **more: Any) -> Household:
+        return self.happens(self.assigned(tag, parent, **more))
+
+    def verdict(self, tag: str, check: str, state: str = "Ready", **more: Any) -> Household:
+        name = f"j-variant-{tag}"
+        cycle = more.pop("cycle", self.get(name).status.admission_cycle)
+        return self.happens(
+            facts.CheckReported(
+                **self.me(name),
+                controller=f"ctl-{check}",
+                check=check,
+                cycle=cycle,
+                state=state,
+                **more,
+            )
+        )
+
+    def confirm(self, tag: str) -> Household:
+        return self.happens(facts.Confirmed(**self.decided(f"j-variant-{tag}")))
+
+    def preempt(self, tag: str) -> Household:
+        return self.happens(
+            facts.Preempted(
+                **self.decided(f"j-variant-{tag}"), reason="InClusterQueue", message="m"
+            )
+        )
+
+    def stop(self, name: str = "j") -> Household:
+        """The job has stopped."""
+        return self.happens(
+            facts.Stopped(**self.me(name), revision=self.get(name).status.evicted_revision)
+        )
+
+    def later(self, seconds: float) -> Household:
+        self.now += timedelta(seconds=seconds)
+        return self
+
+    def due(self, kind: str, name: str = "j") -> Household:
+        times = due_times(self.get(name), self.now, self.controller.around)
+        at = next((at for one, at in times.items() if str(one) == kind), None)
+        if at is not None:
+            self.now = max(self.now, at)
+        return self.happens(facts.TimerDue(**self.me(name), kind=kind))
+
+    # What must be true. ---------------------------------------------------------------------
+
+    def look(self) -> None:
+        """What is true of every family at every revision."""
+        for parent in self.workloads():
+            if head(parent).role == "parent":
+                self._look_at(parent)
+        heard = {name for what, name in self.said if what in ("admitted", "evicted")}
+        assert not any("-variant-" in name for name in heard), heard
+
+    def _look_at(self, parent: StoredWorkload) -> None:
+        status = parent.status
+        name = parent.metadata.name
+        if is_true(parent, Type.FINISHED):
+            return
+        assert not status.admission_checks
+        variants = self.variants(name)
+        admitted = [one for one in variants if is_true(one, Type.ADMITTED)]
+        running = [one for one in admitted if not is_true(one, Type.EVICTED)]
+        assert len(admitted) <= 1, "two are admitted"
+        runs = is_true(parent, Type.ADMITTED) and not is_true(parent, Type.EVICTED)
+        assert bool(running) == runs, (name, [one.metadata.name for one in running])
+        assert bool(status.admitted_variant) == holds_quota(parent)
+        if running:
+            assert running[0].metadata.name == status.admitted_variant
+            assert status.admission == running[0].status.admission
+        if not is_stopping(parent):
+            assert not status.migrating_to
+            assert not any(one.status.promised for one in variants)
+        for one in variants:
+            if is_stopping(one):
+                assert is_stopping(parent)
+        if status.variants and self.controller.around.family_rules("ns", "lq"):
+            rows = {row.name: row.active for row in status.variants}
+            assert len(rows) == len(status.variants)
