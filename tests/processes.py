@@ -28,6 +28,7 @@ MODULES = {
     "scheduler": "admittance.scheduler",
     "retry-timer": "admittance.retry_timer",
     "variant-controller": "admittance.variant_controller",
+    "provisioning-check": "admittance.provisioning_check",
     "runner": "admittance.runner",
 }
 

@@ -1,0 +1,65 @@
+"""A provider of capacity without any helper: what it is asked is noted, and it answers by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from admittance.events.codec import decode, encode
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningFact,
+    ProvisioningRequested,
+    ProvisioningStatus,
+)
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+
+from servers import until
+
+
+class BareProvider:
+    """Hears everything that is asked of its class while it listens. ``booked``: the ids that were
+    asked for and not taken back."""
+
+    def __init__(self, bus: Bus, provisioning_class: str = "class") -> None:
+        self._bus = bus
+        self._class = provisioning_class
+        self.heard: list[ProvisioningFact] = []
+
+    async def start(self) -> BareProvider:
+        for word in ("requested", "cancelled"):
+            subject = f"admit.provisioning.{word}.{self._class}.>"
+            await self._bus.nc.listen(subject, self._on_message)
+        return self
+
+    def _on_message(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        fact = decode(subject.decode(), data)
+        assert isinstance(fact, ProvisioningFact)
+        self.heard.append(fact)
+
+    @property
+    def asked(self) -> list[ProvisioningRequested]:
+        return [one for one in self.heard if isinstance(one, ProvisioningRequested)]
+
+    @property
+    def booked(self) -> set[str]:
+        ids: set[str] = set()
+        for one in self.heard:
+            if isinstance(one, ProvisioningCancelled):
+                ids.discard(one.id)
+            else:
+                ids.add(one.id)
+        return ids
+
+    async def until_asked(self, times: int = 1) -> ProvisioningRequested:
+        """The newest request, once there were so many different ones."""
+        await until(lambda: len({one.id for one in self.asked}) >= times)
+        return self.asked[-1]
+
+    async def says(
+        self, to: ProvisioningRequested, kind: type[ProvisioningStatus], **fields: Any
+    ) -> None:
+        """Answers that request."""
+        about = {"namespace": to.namespace, "name": to.name, "uid": to.uid, "id": to.id}
+        fact = kind(**{**about, "provisioning_class": self._class, **fields})
+        await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
