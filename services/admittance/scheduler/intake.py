@@ -7,7 +7,16 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.quantity import BadQuantity
-from admittance.scheduler import families, joint, motion, planned, promises, recheck, siblings
+from admittance.scheduler import (
+    families,
+    joint,
+    motion,
+    planned,
+    promises,
+    recheck,
+    siblings,
+    together,
+)
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import Facts, facts_of
 from admittance.scheduler.ledger import charges_of
@@ -90,6 +99,8 @@ def _apply(
         world.flush(given.domain)
     planned.keep(world, member, facts.pending)
     member.admitted_at = facts.admitted_at
+    if member.family is not None:
+        together.judge(world, member.family)
     if world.accounts is not None:
         world.accounts.heard(member, now)
     if member.awaited and facts.state != "Evicting":

@@ -124,6 +124,10 @@ class Overlap:
             return 0
         return max((much for one, much in row.items() if one not in out), default=0)
 
+    def amounts(self) -> list[tuple[Cell, int]]:
+        """What counts for the family, of those that are in the picture."""
+        return [(cell, self.largest(cell)) for cell in self._rows]
+
     def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
         """By how much more would count if another one of the family held this. What the family has
         already is left out: it is not asked for."""
