@@ -131,6 +131,8 @@ def _apply(
             world.accounts.heard(member, now)
         if facts.promised is None:
             world.rank(member, facts.reserved_at or now)
+        else:
+            member.charge.queue.unrank(member)  # What is promised to somebody is taken by nobody.
     recheck.note(world, member)
     world.look_at_plans(member)
     world.requeue(member, now)
