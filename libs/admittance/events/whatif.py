@@ -6,6 +6,8 @@ nothing more happens; the answer tells what is different, and counts the rest.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from admittance.events.applying import Applied, Delete
@@ -140,8 +142,10 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
 
 class Errand(Part, frozen=True, kw_only=True):
     """Not on the wire: what a scheduler gives to the process that finds the answer. ``config``: the
-    one that it decides by itself."""
+    one that it decides by itself. ``limits``: what of the limits in the life of workloads is not as
+    by default."""
 
     request: Simulate
     config: msgspec.Raw
+    limits: dict[str, Any] | None = None
     namespace: str = ""

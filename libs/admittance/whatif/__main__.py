@@ -24,6 +24,7 @@ from admittance.runtime.settings import Settings
 from admittance.scheduler.config import Config
 from admittance.whatif.copy import Entry
 from admittance.whatif.simulate import in_parts, simulate
+from admittance.workload.limits import limits_from
 
 NICE = 10
 """Whoever decides goes first."""
@@ -45,7 +46,12 @@ def main() -> int:
         parts = [SimulateReply(error=f"the bucket cannot be read: {error}")]
     else:
         reply = simulate(
-            entries, errand.request, config, now=clock.now(), namespace=errand.namespace
+            entries,
+            errand.request,
+            config,
+            now=clock.now(),
+            namespace=errand.namespace,
+            limits=limits_from(errand.limits),
         )
         parts = in_parts(reply)
     for part in parts:

@@ -1,8 +1,11 @@
-"""A copy of the bucket, and both cores that decide and write in it, without a bus between them.
+"""A copy of the bucket, and the cores that decide and write in it, without a bus between them.
 
 What a service would state on the log is folded by the workload-controller's core at once, and what
-that puts is the scheduler's next picture. Of runners there is only that they stop what is evicted;
-of checks nothing: whoever waits for one waits on.
+that puts is the next picture of the scheduler and of the variant-controller. Of runners there is
+only that they stop what is evicted; of checks nothing: whoever waits for one waits on.
+
+A family counts as one workload, its parent. What happens to a variant is told of the parent, and a
+parent of which nothing is admitted stands as its best variant that has quota reserved.
 """
 
 from __future__ import annotations
@@ -24,9 +27,12 @@ from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
+from admittance.variant_controller.decide import Families
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 from admittance.workload_controller.commit import Heard, Put
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
@@ -36,8 +42,12 @@ MESSAGE: Final = timedelta(microseconds=1)
 """How much later each message of the log is: who comes first is older."""
 CYCLE: Final = timedelta(milliseconds=1)
 """How much later it is after each cycle: reservations made one after the other have an order."""
+NEVER: Final = timedelta(days=10_000)
+"""Refusals that only tell people why they wait are not stated here: that is asked."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
+VARIANT_EVICTED: Final = "VariantEvicted"
+"""Of a parent: the variant that was admitted is evicted, and says why."""
 
 Key = tuple[str, str]
 _KIND_OF_PREFIX: Final = {
@@ -66,7 +76,8 @@ class Eviction(NamedTuple):
 
 
 class Copy:
-    """Both cores over one bucket. ``wave`` counts how often evicted jobs have stopped.
+    """All cores over one bucket. ``wave`` counts how often evicted jobs have stopped. Keys are
+    those of regular workloads and of parents.
 
     ``before``: of each workload that was written, how it stood when the copy was made; None: it was
     not there. ``reserved``: in which wave it got the quota that it holds. ``preempted``: for whom
@@ -74,7 +85,13 @@ class Copy:
     whose values make no sense.
     """
 
-    def __init__(self, entries: Iterable[Entry], config: Config, now: datetime) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        config: Config,
+        now: datetime,
+        limits: Limits | None = None,
+    ) -> None:
         self.now = now
         self.wave = 0
         self.before: dict[Key, StoredWorkload | None] = {}
@@ -83,8 +100,12 @@ class Copy:
         self.preempted: dict[Key, list[str]] = {}
         self.cut_off = False
         self.revision = 0
-        self.controller = Controller(b"")
-        self.core = Scheduler(config)
+        self.controller = Controller(b"", limits)
+        self.core = Scheduler(msgspec.structs.replace(config, refusal_delay=NEVER))
+        enabled = self.controller.around.limits.families
+        self.families = Families(enabled=enabled, coalesce=timedelta(0))
+        self._kin: dict[Key, dict[Key, None]] = {}
+        self._family: dict[Key, Key] = {}
         self.unreadable: list[str] = []
         self._stopping: dict[Key, None] = {}
         self._finished: dict[str, Entry] = {}
@@ -121,13 +142,22 @@ class Copy:
             return
         namespace, name = map(plain, rest.split("."))
         workload = self.controller.workloads.get(entry.key).workload
-        self.core.apply_workload(namespace, name, workload, entry.revision, now=self.now)
+        self._tell_of(entry.key, (namespace, name), workload, entry.revision)
         if workload is None:
             return
         if is_true(workload, Type.FINISHED):
             self._finished[entry.key] = entry
-        elif is_stopping(workload):
+        elif is_stopping(workload) and not is_variant(workload):
             self._stopping[namespace, name] = None
+
+    def _tell_of(self, key: str, name: Key, workload: StoredWorkload | None, revision: int) -> None:
+        """The scheduler and the variant-controller hear of a workload."""
+        self.core.apply_workload(*name, workload, revision, now=self.now)
+        self.families.apply(key, workload, revision, self.now)
+        if workload is not None and is_variant(workload):
+            family = (name[0], owner_of(workload)[0])
+            self._family[name] = family
+            self._kin.setdefault(family, {})[name] = None
 
     def _picture(self, key: str, revision: int) -> None:
         """The scheduler hears of a manifest that the controller's core has by now."""
@@ -140,6 +170,7 @@ class Copy:
         kept = self.controller.objects.get(key)
         obj = kept.object if kept is not None else None
         self.core.apply_object(kind, namespace, name, obj, revision)
+        self.families.apply_object(kind, namespace, name, obj, self.now)
 
     def _own(self) -> None:
         for domain in self.core.domains() - self.core.owned():
@@ -158,16 +189,40 @@ class Copy:
         """As it is now; None: there is none, or it has finished long ago."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
+    def family(self, key: Key) -> Key:
+        """The parent of a variant; of any other workload itself."""
+        return self._family.get(key, key)
+
+    def shown(self, key: Key) -> StoredWorkload | None:
+        """As `workload`; in place of a parent of which nothing is admitted, its best variant that
+        has quota reserved."""
+        workload = self.workload(key)
+        kin = self._kin.get(key)
+        if workload is None or not kin or holds_quota(workload):
+            return workload
+        there = [one for name in kin if (one := self.workload(name)) is not None]
+        reserved = [
+            one
+            for one in there
+            if holds_quota(one)
+            and not is_stopping(one)
+            and owner_of(one)[1] == workload.metadata.uid
+        ]
+        return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
+
     def has_workload(self, key: Key) -> bool:
         """There is one, even if it has finished long ago."""
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
-        """All that have not finished."""
+        """All that have not finished, as they are shown."""
         for _, known in self.controller.workloads.items():
             workload = known.workload
-            if workload is not None and not is_true(workload, Type.FINISHED):
-                yield (workload.metadata.namespace, workload.metadata.name), workload
+            if workload is None or is_true(workload, Type.FINISHED):
+                continue
+            key = (workload.metadata.namespace, workload.metadata.name)
+            if key not in self._family:
+                yield key, (self.shown(key) or workload) if key in self._kin else workload
 
     # The log. -----------------------------------------------------------------------------------
 
@@ -209,16 +264,19 @@ class Copy:
     def _put(self, put: Put) -> None:
         self.revision += 1
         _, first, second = put.key.split(".")
-        key = plain(first), plain(second)
+        name = plain(first), plain(second)
         workloads = self.controller.workloads
-        old = workloads.get(put.key).workload
+        present = workloads.get(put.key).workload or put.workload
+        if present is not None and is_variant(present):
+            self._family.setdefault(name, (name[0], owner_of(present)[0]))
+        key = self.family(name)
+        old = self.shown(key)
         self.before.setdefault(key, old)
         # Not `Controller.committed`: that writes out what is to be said, and nobody is told here.
         workloads.keep(put.key, Known(put.workload, self.revision, put.fact, put.trace))
-        new = workloads.get(put.key).workload
-        self._note(key, old, new)
+        self._tell_of(put.key, name, put.workload, self.revision)
+        self._note(key, old, self.shown(key))
         workloads.let_go(put.key)
-        self.core.apply_workload(*key, put.workload, self.revision, now=self.now)
 
     def _note(self, key: Key, old: StoredWorkload | None, new: StoredWorkload | None) -> None:
         held = old is not None and holds_quota(old) and not is_stopping(old)
@@ -241,11 +299,19 @@ class Copy:
             evicted = find(new, Type.QUOTA_RESERVED)
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
+        if new is not None and reason == VARIANT_EVICTED:
+            # What became of its variant is what became of it.
+            variant = self.workload((key[0], new.status.admitted_variant))
+            evicted = find(variant, Type.EVICTED) if variant is not None else None
+            if variant is not None and evicted is not None and evicted.status == "True":
+                new, reason, message = variant, evicted.reason, evicted.message
         by = new.status.preempted_by if new is not None and reason == "Preempted" else None
-        self.evictions.setdefault(key, Eviction(old, reason, message, by, self.wave))
         if by is not None:
             namespace, _, name = by.by.partition("/")
-            self.preempted.setdefault((namespace, name), []).append("/".join(key))
+            preemptor = self.family((namespace, name))
+            by = msgspec.structs.replace(by, by="/".join(preemptor))
+            self.preempted.setdefault(preemptor, []).append("/".join(key))
+        self.evictions.setdefault(key, Eviction(old, reason, message, by, self.wave))
 
     # Deciding. ----------------------------------------------------------------------------------
 
@@ -262,14 +328,23 @@ class Copy:
 
     def rest(self) -> None:
         """Cycles until there is nothing to decide while nobody stops."""
-        while self.core.has_work():
-            decided = decisions(self.core, self.now)
+        while True:
+            worked = self.core.has_work()
+            stated: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
+            stated = stated or self.families.orders(self.now) or self._urgent()
+            if not stated and not worked:
+                return
             self.now += CYCLE
-            self._left -= len(decided)
+            self._left -= len(stated)
             if self._left < 0:
                 self.cut_off = True
                 return
-            self.say(decided)
+            self.say(stated)
+
+    def _urgent(self) -> Sequence[Fact]:
+        """What is said to variants without waiting whether it stays so: whose gate opens next hangs
+        on it."""
+        return self.core.refusals(now=self.now)
 
     def _stop(self) -> None:
         """Runners say of everybody that is evicted that it has stopped."""
@@ -294,6 +369,11 @@ class Copy:
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()
+
+
+def is_variant(workload: StoredWorkload) -> bool:
+    """It is one attempt of another workload."""
+    return head(workload).role == VARIANT
 
 
 def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from admittance.events.requests import PendingRow
 from admittance.events.shapes import Shortfall
 from admittance.events.whatif import (
@@ -53,7 +55,7 @@ class Baseline(NamedTuple):
 def baseline(copy: Copy) -> Baseline:
     """The copy at rest, as values: it may go on afterwards."""
     return Baseline(
-        {key: copy.workload(key) for key in copy.before},
+        {key: copy.shown(key) for key in copy.before},
         {key: one.reason for key, one in copy.evictions.items()},
         rows_of(copy),
     )
@@ -64,8 +66,11 @@ def rows_of(copy: Copy) -> dict[Key, Row]:
     the reason of all in it, whatever was found when somebody was looked at last."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, Row] = {}
-    for row, refusal in copy.core.waiting():
-        key, local = (row.namespace, row.name), (row.namespace, row.local_queue)
+    for listed, refusal in copy.core.waiting():
+        key = copy.family((listed.namespace, listed.name))
+        if key in found or _has_quota(copy, key):
+            continue
+        row, local = replace(listed, name=key[1]), (listed.namespace, listed.local_queue)
         activity = closed.get(local)
         if activity is None:
             activity = closed[local] = _activity(copy, *local)
@@ -75,6 +80,12 @@ def rows_of(copy: Copy) -> dict[Key, Row]:
         else:
             found[key] = Row(row, activity.reason, activity.message, ())
     return found
+
+
+def _has_quota(copy: Copy, key: Key) -> bool:
+    """The family has a place, though some of its variants wait for a better one."""
+    shown = copy.shown(key)
+    return shown is not None and holds_quota(shown)
 
 
 def _activity(copy: Copy, namespace: str, name: str) -> Activity:
@@ -112,11 +123,11 @@ class Difference:
     def _otherwise(self, key: Key) -> StoredWorkload | None:
         """The workload as it would be in the end without the change."""
         before = self._copy.before
-        start = before[key] if key in before else self._copy.workload(key)
+        start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
 
     def _starts(self, key: Key) -> bool:
-        here, there = self._copy.workload(key), self._otherwise(key)
+        here, there = self._copy.shown(key), self._otherwise(key)
         if here is None or not holds_quota(here) or is_true(here, Type.EVICTED):
             return False
         if there is None or not holds_quota(there) or key in self._evicted:
@@ -142,7 +153,7 @@ class Difference:
 
     def _start(self, key: Key) -> WouldStart:
         copy = self._copy
-        workload = copy.workload(key)
+        workload = copy.shown(key)
         assert workload is not None and workload.status.admission is not None, "it holds quota"
         spec = head(workload)
         admitted = is_true(workload, Type.ADMITTED)
@@ -191,7 +202,7 @@ class Difference:
     def _eviction(self, key: Key, one: Eviction) -> WouldBeEvicted:
         admission = one.held.status.admission
         spec = head(one.held)
-        workload = self._copy.workload(key)
+        workload = self._copy.shown(key)
         return WouldBeEvicted(
             namespace=key[0],
             name=key[1],
@@ -239,7 +250,7 @@ class Difference:
             if key not in told
         )
         gone = sum(
-            self._copy.workload(key) is None and self._otherwise(key) is not None
+            self._copy.shown(key) is None and self._otherwise(key) is not None
             for key in self._copy.before
         )
         return Counts(

@@ -16,6 +16,7 @@ from admittance.whatif.cautions import cautions, health
 from admittance.whatif.change import Change, Wrong, change_of, perform
 from admittance.whatif.copy import Copy, Entry
 from admittance.whatif.difference import Difference, baseline
+from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
 """Of rows in one message of an answer: the bus takes a mebibyte, and the rest needs room, too."""
@@ -30,12 +31,13 @@ def simulate(
     *,
     now: datetime,
     namespace: str = "",
+    limits: Limits | None = None,
 ) -> SimulateReply:
     """What would follow. ``entries``: all of the bucket as of one moment. ``namespace``: who asks
-    may change and see only that; "": all."""
+    may change and see only that; "": all. ``limits``: None: as by default."""
     try:
         change = change_of(request, namespace)
-        return _try(entries, change, config, now, namespace, request.limit)
+        return _try(entries, change, config, limits, now, namespace, request.limit)
     except Wrong as wrong:
         return SimulateReply(error=str(wrong), problems=wrong.problems)
 
@@ -44,17 +46,18 @@ def _try(
     entries: Sequence[Entry],
     change: Change,
     config: Config,
+    limits: Limits | None,
     now: datetime,
     namespace: str,
     limit: int,
 ) -> SimulateReply:
-    copy = Copy(entries, config, now)
+    copy = Copy(entries, config, now, limits)
     revision = copy.revision
     copy.settle()
     without, before = baseline(copy), health(copy)
     if copy.before:
         # Something would have happened anyway: the change does not wait for that.
-        copy = Copy(entries, config, now)
+        copy = Copy(entries, config, now, limits)
     copy.begin()
     results = perform(copy, change)
     copy.settle()

@@ -22,6 +22,7 @@ from admittance.runtime.errors import Unavailable
 from admittance.runtime.micro import Parts
 from admittance.runtime.settings import Settings
 from admittance.scheduler.config import Config
+from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
@@ -47,6 +48,7 @@ class Simulations:
     ) -> None:
         self._settings = settings
         self._config = msgspec.Raw(msgspec.json.encode(config))
+        self._limits = differing(limits_of(settings.configuration))
         self._program = program
         self._seconds = seconds
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -58,7 +60,9 @@ class Simulations:
         request = msgspec.json.decode(data or b"{}", type=Simulate)
         parts = subject.split(".")
         namespace = plain(parts[3]) if len(parts) > 3 else ""
-        errand = Errand(request=request, config=self._config, namespace=namespace)
+        errand = Errand(
+            request=request, config=self._config, limits=self._limits, namespace=namespace
+        )
         if self._asked >= AT_ONCE + WAITING_MAX:
             raise Unavailable(f"{self._asked} simulations are asked for already: try again soon")
         self._asked += 1
