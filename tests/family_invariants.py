@@ -12,6 +12,7 @@ from datetime import datetime
 from admittance.family.rules import FamilyRules
 from admittance.family.states import judged
 from admittance.simulation import naive
+from admittance.simulation.lifecycle import outstanding
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.reading import (
@@ -195,20 +196,32 @@ def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> 
 
 def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
     """What is held by ClusterQueue: of a family the most that any of its variants holds of each
-    flavor and resource, of everybody else what they hold. Plans are not looked at."""
+    flavor and resource, of everybody else what they hold. What a planner will have of its victims
+    in the same queue counts once for both (2.7)."""
+    holders = {
+        (one.metadata.namespace, one.metadata.name): one
+        for one in workloads
+        if head(one).role != PARENT and holds_quota(one)
+    }
     found: dict[str, Usage] = {}
     families: dict[str, list[StoredWorkload]] = {}
-    for one in workloads:
-        role = head(one).role
-        if role == PARENT or not holds_quota(one):
-            continue
-        if role == VARIANT:
+    for one in holders.values():
+        if head(one).role == VARIANT:
             families.setdefault(owner_of(one)[1], []).append(one)
         else:
-            _add(found, _queue(one), _usage(one))
+            _add(found, _queue(one), _own(one, holders))
     for members in families.values():
-        _add(found, _queue(members[0]), most(map(_usage, members)))
+        _add(found, _queue(members[0]), most(_own(one, holders) for one in members))
     return found
+
+
+def _own(workload: StoredWorkload, holders: Mapping[tuple[str, str], StoredWorkload]) -> Usage:
+    """What it holds beside what planned victims still hold for it."""
+    given: dict[str, Usage] = {}
+    for victim in outstanding(workload, holders):
+        _add(given, _queue(victim), _usage(victim))
+    there = given.get(_queue(workload), {})
+    return {cell: max(0, much - there.get(cell, 0)) for cell, much in _usage(workload).items()}
 
 
 def most(usages: Iterable[Usage]) -> Usage:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from admittance.api.quantity import amount
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Queues
@@ -51,6 +52,7 @@ class FamilyLife(LongLife):
         self.restless = False
         self.offered: dict[str, Any] = {}
         self._cycles = 0
+        self._restarted = 0
         self._tried: dict[str, list[int]] = {}
         super().__init__(config, limits)
 
@@ -80,6 +82,19 @@ class FamilyLife(LongLife):
         whole = {**self.offered, **spec}
         self.offered = {name: value for name, value in whole.items() if value is not None}
         self.queue("cq", **self.offered)
+
+    def nominal(self) -> dict[tuple[str, str], int]:
+        """Flavor and resource to the quota of ``cq``, in accounting units."""
+        return {
+            (flavor["name"], one["name"]): amount(one["name"], one["nominalQuota"])
+            for group in self.offered["resourceGroups"]
+            for flavor in group["flavors"]
+            for one in flavor["resources"]
+        }
+
+    def flavors(self) -> list[str]:
+        """Those that ``cq`` offers, in order."""
+        return [one["name"] for group in self.offered["resourceGroups"] for one in group["flavors"]]
 
     def policy(
         self,
@@ -146,7 +161,8 @@ class FamilyLife(LongLife):
         return self._tried[name][-1]
 
     def step(self) -> None:
-        if self.restless:
+        if self.restless and self._restarted < self.revision:
+            self._restarted = self.revision
             self.restart_all()
 
     def wrote(self) -> None:
@@ -154,8 +170,16 @@ class FamilyLife(LongLife):
         if not self.families:
             return
         held = charged(self.workloads()).get("cq", {})
-        if not self.levels or self.levels[-1][1] != held:
+        before = self.levels[-1][1] if self.levels else {}
+        if before != held:
             self.levels.append((self.seconds(), held))
+            nominal = self.nominal()
+            over = {
+                cell: much
+                for cell, much in held.items()
+                if much > max(nominal.get(cell, 0), before.get(cell, 0))
+            }
+            assert not over or "cohortName" in self.offered, f"{over} of {nominal}"
         for parent in self.families.parents.values():
             name = parent.metadata.name
             found = self.actives.setdefault(name, [])
@@ -218,7 +242,8 @@ class FamilyLife(LongLife):
     def used(self, queue: str = "cq") -> str:
         """What is reserved of each flavor's gpus, in the queue's order."""
         cells = self.cells(queue)
-        return "/".join(str(much) for (_, resource), much in cells.items() if resource == GPU)
+        order = [flavor for flavor in self.flavors() if (flavor, GPU) in cells]
+        return "/".join(str(cells[flavor, GPU]) for flavor in order)
 
     def row(self, parent: str = "j") -> Row:
         """What is seen of the family now."""
