@@ -104,11 +104,13 @@ def keep(world: World, member: Member, facts: Facts) -> None:
     if family is not None and (
         family.uid != uid or (family.parent is member) != bool(facts.parent)
     ):
+        _move_out(world, member)
         leave(world, member)
         family = None
     if not uid:
         return
     if family is None:
+        _move_out(world, member)
         family = world.families.get(uid)
         if family is None:
             family = world.families[uid] = Family(uid)
@@ -120,6 +122,13 @@ def keep(world: World, member: Member, facts: Facts) -> None:
             name=member.key[1], tag=intern(facts.variant.tag), parent="", parent_uid=family.uid
         )
         family.variants[member] = Sibling(state, facts.gate_open)
+
+
+def _move_out(world: World, member: Member) -> None:
+    """Before it becomes something else: where it waits, it is found as what it was."""
+    if member.queue is not None:
+        world.take_out(member)
+        member.signature = 0
 
 
 def leave(world: World, member: Member) -> Family | None:
