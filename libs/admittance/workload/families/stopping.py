@@ -93,6 +93,9 @@ def after_stop(family: Together) -> None:
         elif kind == OF_PARENT:
             kind = found.reason
         family.put(name, wake_if_over(release(worse, family.at), family.at))
+    requeued = find(parent, Type.REQUEUED)
+    reactivated = requeued is not None and requeued.reason == "Reactivated"
+    _competes_again(family)
     heir = parent.status.migrating_to
     change = taken_over(family, heir) if heir else None
     if (
@@ -103,9 +106,6 @@ def after_stop(family: Together) -> None:
         family.put(heir, change)
         admitted_by(family, change.workload)
         return
-    requeued = find(parent, Type.REQUEUED)
-    reactivated = requeued is not None and requeued.reason == "Reactivated"
-    _competes_again(family)
     if kind == REJECTION and not reactivated and head(parent).active:
         family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
         _without_promises(family)
