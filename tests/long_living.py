@@ -215,10 +215,9 @@ class LongLife(Life):
             self.core.wake(now=self.now)
             self._set_timers()
             soon = self._next_due()
-            orders = self.parents.orders(self.now)
             if soon is not None and soon.want.at <= self.now:
                 self._ring(soon)
-            elif orders:
+            elif orders := self.parents.orders(self.now):
                 for order in orders:
                     self._hear(subject_of(order), encode_fact(order))
             elif self.core.has_work():
