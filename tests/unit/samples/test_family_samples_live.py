@@ -1,0 +1,184 @@
+"""Each story of concurrent admission, applied as its file stands, does what its first lines say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from admittance.api.from_job import workload_of
+from admittance.api.job import Job
+from admittance.api.manifest import encode, read
+from admittance.api.workload import Workload
+from admittance.events import codec, facts
+from admittance.events.subjects import subject_of
+from admittance.workload.conditions import is_true
+from family_living import FamilyLife
+
+FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"
+GPU = "nvidia.com/gpu"
+HOUR = 3600
+
+
+class Sample(FamilyLife):
+    """One file, applied at noon. Its job is ``train-N``, who is in its way ``other-N-<flavor>``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.namespace = "default"
+        self.number = number
+        text = (FAMILIES / f"story-{number}.yaml").read_text()
+        for value in yaml.safe_load_all(text):
+            if value["kind"] not in ("Workload", "Job"):
+                meta = value["metadata"]
+                namespace = meta.get("namespace", "")
+                self.put(value["kind"], meta["name"], value.get("spec"), namespace)
+        for document in read(text, f"story-{number}.yaml"):
+            if isinstance(document.manifest, Workload | Job):
+                self.submit_manifest(document.manifest)
+        self.go()
+
+    def submit_manifest(self, manifest: Workload | Job) -> None:
+        """As `admit apply` would, and nothing follows from it yet."""
+        workload = manifest if isinstance(manifest, Workload) else workload_of(manifest, suffix="x")
+        fact = facts.Submitted(
+            namespace="default",
+            name=workload.metadata.name,
+            workload=msgspec.Raw(encode(workload)),
+        )
+        self._hear(subject_of(fact), codec.encode(fact))
+
+    @property
+    def job_name(self) -> str:
+        return f"train-{self.number}"
+
+    def free(self, flavor: str) -> None:
+        """Who held it ends."""
+        self.done(f"other-{self.number}-{flavor}")
+
+    def place(self) -> str:
+        """Where its gpus are; "": it does not run."""
+        stored = self.stored(self.job_name)
+        if stored.status.admission is None or not is_true(stored, "Admitted"):
+            return ""
+        flavors = [one.flavors for one in stored.status.admission.pod_set_assignments]
+        return next(one[GPU] for one in flavors if GPU in one)
+
+    def seen(self) -> tuple[str, str, int]:
+        """Place, who tries or runs, moves so far."""
+        return self.place(), self.active(self.job_name), self.migrations(self.job_name)
+
+
+def test_story_1_starts_anywhere_and_moves_up_whenever_something_better_comes_free() -> None:
+    life = Sample(1)
+    assert life.seen() == ("spot", "reservation on-demand spot", 0)
+    life.at(5)
+    life.free("on-demand")
+    assert life.seen() == ("on-demand", "reservation on-demand", 1)
+    life.at(10)
+    life.free("reservation")
+    assert life.seen() == ("reservation", "reservation", 2)
+    life.done("train-1")
+    assert life.phase("train-1") == "Finished"
+    assert life.starts("train-1") == 3
+
+
+def test_story_2_moves_to_the_reservation_only() -> None:
+    life = Sample(2)
+    assert life.seen() == ("spot", "reservation spot", 0)
+    life.at(5)
+    life.free("on-demand")
+    assert life.seen() == ("spot", "reservation spot", 0)
+    life.at(10)
+    life.free("reservation")
+    assert life.seen() == ("reservation", "reservation", 1)
+
+
+def test_story_3_takes_the_first_zone_that_says_yes_and_leaves_it_for_the_reservation() -> None:
+    life = Sample(3)
+    assert life.seen() == ("", "reservation zone-a zone-b zone-c", 0)
+    assert life.reserved("train-3") == "zone-a zone-b zone-c"
+    cycle = life.stored("train-3-variant-zone-b").status.admission_cycle
+    life.say(
+        facts.CheckReported,
+        "train-3-variant-zone-b",
+        controller="admittance.dev/approval",
+        check="capacity",
+        cycle=cycle,
+        state="Ready",
+    )
+    life.go()
+    assert life.seen() == ("zone-b", "reservation zone-b", 0)
+    assert life.reserved("train-3") == ""
+    life.free("reservation")
+    assert life.seen() == ("reservation", "reservation", 1)
+
+
+def test_story_4_starts_in_the_first_zone_that_has_room_and_stays_there() -> None:
+    life = Sample(4)
+    assert life.seen() == ("zone-b", "zone-b", 0)
+    life.at(5)
+    life.free("zone-a")
+    life.at(HOUR)
+    assert life.seen() == ("zone-b", "zone-b", 0)
+
+
+@pytest.mark.parametrize(
+    ("frees_at", "seen"),
+    [
+        pytest.param(10, ("reservation", "reservation", 0), id="the reservation comes free"),
+        pytest.param(None, ("on-demand", "reservation on-demand", 0), id="it does not"),
+    ],
+)
+def test_story_5_gives_the_reservation_two_hours(
+    frees_at: int | None, seen: tuple[str, str, int]
+) -> None:
+    life = Sample(5)
+    assert life.seen() == ("", "reservation", 0)
+    if frees_at is not None:
+        life.at(frees_at)
+        life.free("reservation")
+        assert life.seen() == seen
+    else:
+        life.at(2 * HOUR - 1)
+        assert life.seen() == ("", "reservation", 0)
+    life.at(2 * HOUR)
+    assert life.seen() == seen
+
+
+def test_story_6_moves_within_the_first_day() -> None:
+    life = Sample(6)
+    assert life.seen() == ("on-demand", "reservation on-demand", 0)
+    life.at(24 * HOUR - 1)
+    life.free("reservation")
+    assert life.seen() == ("reservation", "reservation", 1)
+
+
+def test_story_6_does_not_move_afterwards() -> None:
+    life = Sample(6)
+    life.at(24 * HOUR)
+    assert life.seen() == ("on-demand", "on-demand", 0)
+    life.free("reservation")
+    assert life.seen() == ("on-demand", "on-demand", 0)
+
+
+def test_story_7_moves_gpus_and_leaves_cpus_where_they_are() -> None:
+    life = Sample(7)
+    cells: dict[Any, int] = life.cells("story-7")
+    assert life.seen() == ("on-demand", "reservation-flavor on-demand-flavor", 0)
+    assert cells == {
+        ("reservation", GPU): 8,
+        ("on-demand", GPU): 8,
+        ("default-cpu", "cpu"): 20_000,
+    }
+    life.free("reservation")
+    assert life.seen() == ("reservation", "reservation-flavor", 1)
+    cells = life.cells("story-7")
+    assert cells == {
+        ("reservation", GPU): 8,
+        ("on-demand", GPU): 0,
+        ("default-cpu", "cpu"): 20_000,
+    }
