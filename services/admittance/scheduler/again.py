@@ -165,7 +165,7 @@ class Again(Scheduler):
         plan = member.queue.plan if member.queue is not None else None
         if plan is None or member.shape is None:
             return refusal
-        return complete(refusal, plan, member.shape)
+        return complete(refusal, plan, member.shape, own=member.is_variant)
 
     def _domain(self, name: str) -> Domain:
         found = self._world.domains.get(name)

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.why import Ahead, Going, OpenCheck, Outlook
-from admittance.scheduler import planned, remedies
+from admittance.scheduler import parents, planned, promises, remedies
 from admittance.scheduler.counters import is_parked, queues
 from admittance.scheduler.cycle import Cycle, refusal_for
+from admittance.scheduler.facts import PROMISED
 from admittance.scheduler.holders import holders
-from admittance.scheduler.order import in_order
+from admittance.scheduler.order import is_ahead, listed
 from admittance.scheduler.outcomes import NAMED_MAX
 from admittance.scheduler.outlook import Look, hindered, look_at, of_turn, several
 from admittance.scheduler.picture import Key, Member
@@ -39,15 +43,28 @@ CLASSES_MAX: Final = 256
 
 
 def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
-    """Why the workload waits, or what it holds."""
+    """Why the workload waits, or what it holds; of a parent, variant by variant."""
     member = world.members.get(key)
     if member is None or member.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")
-    if member.charge is not None:
-        return _of_holder(world, member)
     local = world.catalog.local_queues.get(member.local)
     name = local.spec.cluster_queue if local is not None else ""
     queue = world.queues.get(name)
+    if member.is_parent:
+        of_variant = partial(explain, world, cycle, now=now)
+        return parents.explain(world, member, queue, now, of_variant)
+    found = _of_holder(world, member)
+    if found is None:
+        found = _of_waiting(world, cycle, member, name, queue, now)
+    family = member.family
+    if family is None or family.parent is None:
+        return found
+    return replace(found, parent=family.parent.key[1])
+
+
+def _of_waiting(
+    world: World, cycle: Cycle, member: Member, name: str, queue: Queue | None, now: datetime
+) -> ExplainReply:
     why = hindered(world, member, queue, now)
     if queue is None or queue.plan is None or queue.node is None:
         assert why is not None, "without a queue it is hindered"
@@ -71,6 +88,7 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
         why = of_turn(queue, member, look, waits_for, position)
     held_by = holders(world, look.seen.asks)
     cohort = queue.node.parent
+    verdicts = _of_its_own(member, look.seen.verdicts)
     return ExplainReply(
         phase="Pending" if member.is_due(now) else "Backoff",
         reason=why.reason,
@@ -80,14 +98,14 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
         cohort=cohort.name if cohort is not None else "",
         strategy="StrictFIFO" if queue.strict else "BestEffortFIFO",
         position=position,
-        pending=queue.live + len(queue.asides),
+        pending=queue.pending,
         parked=is_parked(member),
         priority=member.priority,
         waiting_since=member.stamp,
         requeue_at=member.requeue_at if not member.is_due(now) else None,
         outlook=look.outlook,
         ahead=ahead,
-        flavors=tuple(look.seen.verdicts),
+        flavors=tuple(verdicts),
         holders=tuple(dict.fromkeys(f"{one.namespace}/{one.name}" for one in held_by)),
         held_by=held_by,
         waits_for=waits_for,
@@ -97,10 +115,23 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
     )
 
 
-def _of_holder(world: World, member: Member) -> ExplainReply:
-    """It holds quota: what it waits for still, if for anything."""
+def _of_holder(world: World, member: Member) -> ExplainReply | None:
+    """It holds quota: what it waits for still, if for anything. None: it holds none."""
     charge = member.charge
-    assert charge is not None
+    if charge is None:
+        return None
+    if member.state == PROMISED:
+        return ExplainReply(
+            phase="Pending",
+            reason=promises.WAITING,
+            message=f"Quota is kept for it in ClusterQueue {charge.queue.name} until its sibling's "
+            "job has stopped",
+            cluster_queue=charge.queue.name,
+            local_queue=member.local[1],
+            priority=member.priority,
+            unblocked_by=("its sibling's job having stopped",),
+            seen=world.seen,
+        )
     state = "QuotaReserved" if member.state == "Pending" else member.state
     message = f"Holds quota in ClusterQueue {charge.queue.name}"
     open_checks = [name for name, is_now in member.checks if is_now != "Ready"]
@@ -162,27 +193,33 @@ def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
     """The first of those in front of it."""
     if position == 1:
         return ()
-    head = queue.head()
-    if len(queue.classes) + len(queue.asides) <= CLASSES_MAX:
-        front: Iterator[tuple[int, Member]] = enumerate(in_order(queue), start=1)
+    head, mine = _row_of(queue, queue.head()), _row_of(queue, member)
+    if len(queue.classes) + len(queue.asides) <= CLASSES_MAX or queue.parents:
+        front: Iterator[tuple[int, Member]] = enumerate(listed(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
-        if head is not None and head is not member and all(one is not head for _, one in first):
+        if head is not None and head is not mine and all(one is not head for _, one in first):
             at = queue.position(head)
             if not position or at < position:
                 first.append((at, head))
     else:
-        first = [] if head is None or head is member else [(0, head)]
+        first = [] if head is None or head is mine else [(0, head)]
     return tuple(
         Ahead(
             namespace=one.key[0],
             name=one.key[1],
             position=at,
             priority=one.priority,
-            holds_place=queue.is_first(one),
+            holds_place=is_ahead(queue, one),
             reason=refusal.reason if (refusal := refusal_for(one)) is not None else "",
         )
         for at, one in first
     )
+
+
+def _row_of(queue: Queue, member: Member | None) -> Member | None:
+    """Who is listed for it among those that wait: for a variant its parent, if that does."""
+    parent = member.family.parent if member is not None and member.family is not None else None
+    return parent if parent is not None and parent.queue is queue else member
 
 
 def _remedies(
@@ -194,6 +231,9 @@ def _remedies(
     now: datetime,
 ) -> tuple[str, ...]:
     found = list(remedies.of_itself(world, member, queue, now))
+    kept_back = list(parents.of_variant(world, queue, member))
+    if kept_back:
+        return (*found, *kept_back)
     if member.closed_gate and look.victims:
         found.append(f"preemption gate {member.closed_gate} being opened")
         found += _of_asks(look.seen.asks.values())
@@ -204,8 +244,17 @@ def _remedies(
         else:
             if look.outlook.outcome == "Hindered":
                 found.append(f"the end of what holds it back: {look.outlook.message}")
-            found += _of_flavors(look.seen.verdicts, list(look.seen.asks.values()))
+            verdicts = _of_its_own(member, look.seen.verdicts)
+            found += _of_flavors(verdicts, list(look.seen.asks.values()))
     return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
+
+
+def _of_its_own(member: Member, verdicts: Sequence[FlavorVerdict]) -> Sequence[FlavorVerdict]:
+    """Those of the flavors that a variant tries; of all, for whoever is none."""
+    among = member.told_of
+    if among is None:
+        return verdicts
+    return [one for one in verdicts if not one.flavor or one.flavor in among] or verdicts
 
 
 def _of_flavors(flavors: Sequence[FlavorVerdict], asks: Sequence[Ask]) -> Iterator[str]:

@@ -263,7 +263,8 @@ class Cycle:
         if self._loops.park(entry.queue, entry.member, now):
             return True
         cls.scanned = scanned
-        entry.queue.park_class(cls, refusal or refusal_of(entry.assignment), now)
+        told = refusal_of(entry.assignment, entry.member.told_of)
+        entry.queue.park_class(cls, refusal or told, now)
         return True
 
 

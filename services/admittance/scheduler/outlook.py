@@ -77,7 +77,7 @@ def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refus
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         )
     else:
-        refusal = refusal_of(assignment)
+        refusal = refusal_of(assignment, member.told_of)
         outlook = Outlook(
             outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
             reason=refusal.reason,

@@ -196,6 +196,11 @@ class Member:
         return self.family is not None and self.family.parent is not self
 
     @property
+    def told_of(self) -> frozenset[str] | None:
+        """The flavors that a variant tries, of which alone it is told; None: of any."""
+        return self.shape.allowed if self.family is not None and self.shape is not None else None
+
+    @property
     def is_leaving(self) -> bool:
         """It holds quota, and has been told to go."""
         return self.state == "Evicting" or self.inflight >= Say.PREEMPTED

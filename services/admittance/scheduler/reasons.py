@@ -28,20 +28,22 @@ CLAUSES_MAX: Final = 8
 """What a message tells of one pod set."""
 
 
-def refusal_of(assignment: Assignment) -> Refusal:
-    """Why nothing was assigned.
+def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
+    """Why nothing was assigned. ``among``: nothing is told of other flavors than these; None: of
+    any.
 
     Among the flavors of the scan that failed the mildest reason counts, since that one is nearest
     to serving; within a flavor the gravest.
     """
-    obstacles = assignment.obstacles
+    obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
         return Refusal(
             reason="WaitingForQuota",
             message=told(obstacles),
             shortfalls=tuple(shortfall(one) for one in obstacles),
         )
-    failed = obstacles[assignment.failed_from :]
+    every = assignment.obstacles[assignment.failed_from :]
+    failed = _among(every, among) or every
     by_flavor: dict[str, str] = {}
     for one in failed:
         other = by_flavor.get(one.flavor)
@@ -55,13 +57,21 @@ def refusal_of(assignment: Assignment) -> Refusal:
     )
 
 
-def complete(refusal: Refusal, plan: Plan, shape: Shape) -> Refusal:
-    """The refusal with the numbers of all flavors, those first that it was decided from."""
+def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Sequence[Obstacle]:
+    """Those of these flavors."""
+    if flavors is None:
+        return obstacles
+    return [one for one in obstacles if not one.flavor or one.flavor in flavors]
+
+
+def complete(refusal: Refusal, plan: Plan, shape: Shape, *, own: bool = False) -> Refusal:
+    """The refusal with the numbers of all flavors, those first that it was decided from. ``own``:
+    of those only that the shape allows."""
     known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
     more = [
         shortfall(obstacle)
         for one in examine(plan, shape)
-        for obstacle in one.obstacles
+        for obstacle in _among(one.obstacles, shape.allowed if own else None)
         if (obstacle.pod_set, obstacle.flavor, obstacle.resource) not in known
     ]
     if not more:

@@ -87,7 +87,7 @@ def _of_class(cls: EqClass) -> Refusal:
     plan = member.queue.plan if member.queue is not None else None
     if plan is None or member.shape is None:
         return cls.parked
-    return complete(cls.parked, plan, member.shape)
+    return complete(cls.parked, plan, member.shape, own=cls.is_of_variants)
 
 
 def _is_untold(member: Member, latest: datetime) -> bool:

@@ -13,8 +13,10 @@ from typing import Final
 
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
+from admittance.scheduler import households
+from admittance.scheduler.counters import is_parked
 from admittance.scheduler.cycle import refusal_for
-from admittance.scheduler.order import in_order, place, stands
+from admittance.scheduler.order import listed, place, stands
 from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.standing import standing_of
@@ -52,11 +54,11 @@ def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
     total = 0
     for queue in queues:
         chosen = _chosen(world, queue, namespace, query.local_queue)
-        count = queue.live + len(queue.asides) if chosen is None else len(chosen)
+        count = queue.pending if chosen is None else len(chosen)
         total += count
         if len(rows) < limit and skip < count:
-            listed = _listed(queue, chosen, skip + limit - len(rows))
-            rows += [_row(queue, one, at) for at, one in islice(listed, skip, None)]
+            found = _listed(queue, chosen, skip + limit - len(rows))
+            rows += [_row(world, queue, one, at) for at, one in islice(found, skip, None)]
         skip = max(0, skip - count)
     if not query.cluster_queue:
         for member in _nowhere(world, namespace, query.local_queue):
@@ -82,8 +84,9 @@ def everybody(world: World) -> Iterator[tuple[PendingRow, Refusal | None]]:
     """All that `pending` lists over several answers, each with what it was refused with; None:
     it was not, or waits for something of its own."""
     for queue in _in_sequence(world):
-        for at, member in enumerate(in_order(queue), start=1):
-            yield _row(queue, member, at), refusal_for(member)
+        for at, member in enumerate(listed(queue), start=1):
+            refused = households.told(world, member) if member.is_parent else refusal_for(member)
+            yield _row(world, queue, member, at), refused
     for member in _nowhere(world, "", ""):
         yield _row_of_nowhere(world, member), None
 
@@ -105,7 +108,7 @@ def _chosen(
         for key in world.catalog.locals_of(queue.name)
         if (not namespace or key[0] == namespace) and (not local_queue or key[1] == local_queue)
         for member in world.locals.get(key, ())
-        if member.queue is queue
+        if member.queue is queue and not member.is_variant
     }
 
 
@@ -117,15 +120,16 @@ def _listed(
         for member in nsmallest(limit, chosen, key=lambda one: stands(queue, one)):
             yield queue.position(member), member
         return
-    numbered = enumerate(in_order(queue), start=1)
+    numbered = enumerate(listed(queue), start=1)
     if chosen is None:
         yield from islice(numbered, limit)
         return
     yield from islice((one for one in numbered if one[1] in chosen), limit)
 
 
-def _row(queue: Queue, member: Member, position: int) -> PendingRow:
-    why = refused = refusal_for(member)
+def _row(world: World, queue: Queue, member: Member, position: int) -> PendingRow:
+    """One that waits; a family is one row, its parent's."""
+    why = refused = households.told(world, member) if member.is_parent else refusal_for(member)
     if why is None and (standing := standing_of(member)) is not None:
         why = standing.refusal
     if why is not None:
@@ -135,7 +139,10 @@ def _row(queue: Queue, member: Member, position: int) -> PendingRow:
     if not queue.activity.active:
         # Nobody of the queue is considered, whatever was found out before.
         reason, message = queue.activity.reason, queue.activity.message
-    elif member.aside is BACKOFF and member.requeue_at is not None:
+    elif member.requeue_at is not None and (
+        member.aside is BACKOFF or (member.is_parent and not member.is_due(world.now))
+    ):
+        reason = BACKOFF.reason
         message = f"Waits until {member.requeue_at.isoformat()} before it competes again"
     tried = why.shortfalls if why is not None else ()
     return PendingRow(
@@ -145,7 +152,7 @@ def _row(queue: Queue, member: Member, position: int) -> PendingRow:
         local_queue=member.local[1],
         position=position,
         priority=member.priority,
-        parked=refused is not None,
+        parked=is_parked(member) if member.is_parent else refused is not None,
         reason=reason,
         message=message,
         created=member.created,
@@ -162,7 +169,14 @@ def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]
             continue
         if world.catalog.local_queue_activity(*key).reason in LEADS_NOWHERE:
             yield from sorted(
-                (one for one in members if one.competes and one.queue is None and not one.charge),
+                (
+                    one
+                    for one in members
+                    if one.competes
+                    and one.queue is None
+                    and one.charge is None
+                    and not one.is_variant
+                ),
                 key=place,
             )
 

@@ -1,0 +1,112 @@
+"""What a family comes to for people: one row, one sentence, variant by variant the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from admittance.events.shapes import Refusal
+from admittance.family.policy import Wish
+from admittance.scheduler import motion, siblings
+from admittance.scheduler.cycle import refusal_for
+from admittance.scheduler.facts import PROMISED
+from admittance.scheduler.families import Family
+from admittance.scheduler.picture import Member
+from admittance.scheduler.queue import Queue
+from admittance.scheduler.reasons import SEVERITY
+from admittance.scheduler.standing import standing_of
+from admittance.scheduler.world import World
+
+EVALUATED_NEXT: Final = "PendingEvaluation"
+WAITS_FOR_CHECKS: Final = "UnsatisfiedAdmissionChecks"
+_MILD: Final = -1
+
+
+class One(NamedTuple):
+    """A variant that the queue has, and what policy wants of it."""
+
+    member: Member
+    tag: str
+    wish: Wish
+
+
+def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
+    """The variants that the queue has, the best first."""
+    if family.state is None or queue is None:
+        return []
+    by_name = {one.key[1]: one for one in family.variants}
+    wanted = siblings.wishes(world, queue, family)
+    return [
+        One(by_name[name], family.variants[by_name[name]].state.tag, wish)
+        for name, wish in wanted.items()
+    ]
+
+
+def told(world: World, parent: Member) -> Refusal | None:
+    """Why the family waits; None: some variant is tried next, and nobody knows more."""
+    family = parent.family
+    assert family is not None
+    if family.state is not None and family.state.waits:
+        return Refusal(reason="Backoff", message="The family waits before it competes again")
+    found = variants(world, parent.queue, family)
+    if not found:
+        if any(True for _ in family.variants):
+            return None
+        message = "Its variants are not made yet, or the ClusterQueue has none for it"
+        return Refusal(reason=EVALUATED_NEXT, message=message)
+    lines = list(_lines(found))
+    if any(line.reason == "" for line in lines):
+        return None
+    reason = min(lines, key=lambda line: line.weight).reason
+    shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
+    return Refusal(
+        reason=reason,
+        message="; ".join(f"{line.tag}: {line.refusal.message}" for line in lines),
+        shortfalls=shortfalls,
+    )
+
+
+class _Line(NamedTuple):
+    """What is told of one variant. ``reason``: "" where it is tried next."""
+
+    tag: str
+    reason: str
+    refusal: Refusal
+    weight: int
+
+
+def _lines(found: list[One]) -> Iterator[_Line]:
+    for one in found:
+        yield _line(one)
+
+
+def _line(one: One) -> _Line:
+    member = one.member
+    if member.charge is not None:
+        waits = [name for name, state in member.checks if state != "Ready"]
+        message = "holds a reservation"
+        if member.state == PROMISED:
+            message = "takes over when the job has stopped"
+        elif waits:
+            message += f", and waits for {', '.join(waits)}"
+        return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
+    if not one.wish.active:
+        message = siblings.SENTENCES.get(one.wish.why, str(one.wish.why))
+        return _Line(one.tag, "Inactive", Refusal(reason="", message=message), len(SEVERITY) + 1)
+    refusal = refusal_for(member)
+    if refusal is None and (standing := standing_of(member)) is not None:
+        refusal = standing.refusal
+    if refusal is None:
+        if member.queue is None:
+            message = "does not compete"
+            reason = member.said or "Suspended"
+            return _Line(one.tag, reason, Refusal(reason="", message=message), len(SEVERITY))
+        return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)
+    weight = SEVERITY.get(refusal.reason, len(SEVERITY))
+    return _Line(one.tag, refusal.reason, refusal, weight)
+
+
+def because(world: World, parent: Member) -> str:
+    """Why nobody of the family may move now, a sentence; "": somebody may."""
+    family = parent.family
+    return motion.busy(world, family) if family is not None and family.state is not None else ""
