@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from admittance.events.requests import (
@@ -16,6 +16,7 @@ from admittance.events.requests import (
 from admittance.quota.cell import Cell, FlavorResource, available
 from admittance.quota.shares import share_of
 from admittance.quota.tree import Node
+from admittance.scheduler.booked import kept, shown, without
 from admittance.scheduler.picture import Key, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.world import World
@@ -24,7 +25,11 @@ RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
 def is_parked(member: Member) -> bool:
-    """It waits, and is not considered before something changes."""
+    """It waits, and is not considered before something changes; of a parent: none of its variants
+    is."""
+    if member.is_parent and member.family is not None:
+        waiting = [one for one in member.family.variants if one.queue is not None]
+        return bool(waiting) and all(is_parked(one) for one in waiting)
     return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
 
 
@@ -50,13 +55,18 @@ def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
 
 
 def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
+    with without(kept((queue,))):
+        return _status(world, queue)
+
+
+def _status(world: World, queue: Queue) -> QueueStatus:
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
     running = 0
     for member in queue.holding:
         if member.charge is not None and member.state in RUNS:
-            running += 1
+            running += 1  # Of a family the one that its parent is admitted with.
             for cell, amount in member.charge.cells:
                 admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
     return QueueStatus(
@@ -66,9 +76,9 @@ def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
         active=queue.activity.active,
         reason=queue.activity.reason,
         message=queue.activity.message,
-        pending=queue.live + len(queue.asides),
-        parked=sum(cls.live for cls in queue.parked) + len(queue.asides),
-        reserving=len(queue.holding),
+        pending=queue.pending,
+        parked=_parked(queue),
+        reserving=_reserving(queue),
         admitted=running,
         usage=tuple(
             FlavorUsage(
@@ -88,6 +98,27 @@ def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
     )
 
 
+def _parked(queue: Queue) -> int:
+    """How many wait and are not considered before something changes, a family counted as one."""
+    if not queue.variants and not queue.parents:
+        return sum(cls.live for cls in queue.parked) + len(queue.asides)
+    regular = sum(cls.live for cls in queue.parked if not cls.is_of_variants)
+    apart = sum(one.family is None for one in queue.asides)
+    return regular + apart + sum(is_parked(entry[4]) for entry in queue.parents)
+
+
+def _reserving(queue: Queue) -> int:
+    """How many hold quota. A family does once it is admitted: until then its parent waits."""
+    if queue.rules is None:
+        return len(queue.holding)
+    return sum(_stands_for_itself(one) for one in queue.holding)
+
+
+def _stands_for_itself(member: Member) -> bool:
+    """It is a regular workload, or the one of its family that its parent is admitted with."""
+    return member.family is None or member.state in RUNS
+
+
 def _tells(cell: Cell) -> bool:
     """A manifest names it, or something of it is still used: what was taken out of a manifest
     while it was in use is shown until nobody uses it any more."""
@@ -95,6 +126,12 @@ def _tells(cell: Cell) -> bool:
 
 
 def _local_queue(world: World, key: Key) -> QueueStatus:
+    queue = world.queues.get(world.catalog.local_queues[key].spec.cluster_queue)
+    with without(kept((queue,)) if queue is not None else ()):
+        return _local_status(world, key)
+
+
+def _local_status(world: World, key: Key) -> QueueStatus:
     local = world.catalog.local_queues[key]
     activity = world.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
@@ -106,17 +143,17 @@ def _local_queue(world: World, key: Key) -> QueueStatus:
     for member in world.locals.get(key, ()):
         charge = member.charge
         if charge is None:
-            if member.queue is not None:
+            if member.queue is not None and not member.is_variant:
                 pending += 1
                 parked += is_parked(member)
             continue
         runs = member.state in RUNS
-        reserving += 1
+        reserving += _stands_for_itself(member)
         admitted += runs
-        for cell, amount in charge.cells:
-            row = usage.setdefault(cell.fr, [0, 0])
-            row[0] += amount
-            row[1] += amount if runs else 0
+        for cell, amount in shown(member):
+            usage.setdefault(cell.fr, [0, 0])[0] += amount
+        for cell, amount in charge.cells if runs else ():
+            usage.setdefault(cell.fr, [0, 0])[1] += amount
     return QueueStatus(
         name=key[1],
         namespace=key[0],
@@ -141,10 +178,24 @@ def _of_cohort(world: World, name: str) -> QueuesReply:
     node = world.catalog.tree.cohorts.get(name)
     if node is None:
         return QueuesReply(error=f"no cohort {name} is known: nothing names it")
-    return QueuesReply(tree=tuple(_walk(world, node.root(), 0)))
+    root = node.root()
+    going = kept(world.queues[one.name] for one in root.queues() if one.name in world.queues)
+    free: dict[Cell, int] = {}
+    if going:
+        # What is kept for somebody is not used, and still nobody else may have it.
+        free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
+    with without(going):
+        return QueuesReply(tree=tuple(_walk(world, root, 0, free)))
 
 
-def _walk(world: World, node: Node, depth: int) -> Iterator[NodeStatus]:
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    yield from node.members.values()
+    for below in node.cohorts.values():
+        yield from _nodes(below)
+
+
+def _walk(world: World, node: Node, depth: int, free: Mapping[Cell, int]) -> Iterator[NodeStatus]:
     queue = None if node.is_cohort else world.queues.get(node.name)
     yield NodeStatus(
         name=node.name,
@@ -154,24 +205,24 @@ def _walk(world: World, node: Node, depth: int) -> Iterator[NodeStatus]:
         weight=node.weight,
         share=share_of(node).shown,
         in_cycle=world.catalog.tree.in_cycle(node),
-        pending=queue.live + len(queue.asides) if queue is not None else 0,
-        reserving=len(queue.holding) if queue is not None else 0,
-        usage=tuple(_usage(cell) for _, cell in sorted(node.cells.items()) if _tells(cell)),
+        pending=queue.pending if queue is not None else 0,
+        reserving=_reserving(queue) if queue is not None else 0,
+        usage=tuple(_usage(cell, free) for _, cell in sorted(node.cells.items()) if _tells(cell)),
     )
     for below in sorted(node.members):
-        yield from _walk(world, node.members[below], depth + 1)
+        yield from _walk(world, node.members[below], depth + 1, free)
     for below in sorted(node.cohorts):
-        yield from _walk(world, node.cohorts[below], depth + 1)
+        yield from _walk(world, node.cohorts[below], depth + 1, free)
 
 
-def _usage(cell: Cell) -> NodeUsage:
+def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
     return NodeUsage(
         flavor=cell.fr[0],
         resource=cell.fr[1],
         nominal=cell.nominal,
         subtree=cell.subtree,
         usage=cell.usage,
-        available=max(0, available(cell)),
+        available=max(0, free[cell] if cell in free else available(cell)),
         borrowed=max(0, cell.usage - cell.subtree) if cell.parent is not None else 0,
         lendable=cell.lent() if cell.parent is not None else 0,
         borrowing_limit=cell.borrow,
