@@ -86,7 +86,7 @@ class FamilyTable:
         self.now = NOON
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
-        self.rules: FamilyRules | None = None
+        self.objects: dict[tuple[str, str, str], Any] = {}
         self.said: list[Fact] = []
         self.log: list[Fact] = []
         self._uids = 0
@@ -101,14 +101,36 @@ class FamilyTable:
         if flavors:
             more["flavors"] = flavors
         found = decode_object(a_cluster_queue(**more)).manifest
-        self.rules = rules_of(found.spec)  # type: ignore[union-attr]
-        self.core.apply_object("ClusterQueue", "", "cq", found, self.now)
-        return self
+        return self._object("ClusterQueue", "", "cq", found)
 
     def no_queue(self) -> FamilyTable:
-        self.rules = None
-        self.core.apply_object("ClusterQueue", "", "cq", None, self.now)
+        return self._object("ClusterQueue", "", "cq", None)
+
+    @property
+    def rules(self) -> FamilyRules | None:
+        """What ``cq`` says of the families of ``lq``."""
+        queue = self.objects.get(("ClusterQueue", "", "cq"))
+        local = self.objects.get(("LocalQueue", NS, "lq"))
+        return rules_of(queue.spec) if queue is not None and local is not None else None
+
+    def _object(self, kind: str, namespace: str, name: str, found: Any) -> FamilyTable:
+        self.objects[kind, namespace, name] = found
+        self.core.apply_object(kind, namespace, name, found, self.now)
         return self
+
+    def there(self) -> set[tuple[str, str, str]]:
+        """The objects that there are: kind, namespace, name."""
+        return {key for key, found in self.objects.items() if found is not None}
+
+    def another(self, order: Sequence[str] = ()) -> Families:
+        """A core that has read what is stored, and knows of nothing else. ``order``: of names."""
+        core = Families()
+        names = [*order, *(name for name in self.stored if name not in order)]
+        for name in names:
+            core.apply(f"workload.{NS}.{name}", self.stored.get(name), 1, self.now)
+        for (kind, namespace, name), found in self.objects.items():
+            core.apply_object(kind, namespace, name, found, self.now)
+        return core
 
     def local_queue(self, name: str = "lq", cluster_queue: str = "cq") -> FamilyTable:
         """A LocalQueue that leads there; ``cluster_queue`` "": there is none."""
@@ -122,8 +144,7 @@ class FamilyTable:
                     "spec": {"clusterQueue": cluster_queue},
                 }
             ).manifest
-        self.core.apply_object("LocalQueue", NS, name, found, self.now)
-        return self
+        return self._object("LocalQueue", NS, name, found)
 
     # The bucket. ----------------------------------------------------------------------------
 

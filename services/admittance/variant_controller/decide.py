@@ -59,7 +59,8 @@ class Families:
         self._whose: dict[Name, Name | None] = {}
         self._said: dict[Name, dict[_Key, _Said]] = {}
         self._nudged: dict[Name, datetime] = {}
-        self._awaited: dict[Name, Name] = {}
+        self._awaited: dict[Name, set[Name]] = {}
+        self._awaits: dict[Name, tuple[Name, ...]] = {}
         self._dirty: dict[Name, None] = {}
         self._looks: dict[Name, datetime] = {}
         self._heap: list[tuple[datetime, Name]] = []
@@ -81,8 +82,7 @@ class Families:
             self._whose[name] = whose
             if whose is not None:
                 self._keep(name, whose, stored, revision)
-        awaited = self._awaited.pop(name, None)
-        for family in (before, whose, awaited):
+        for family in (before, whose, *sorted(self._awaited.get(name, ()))):
             if family is not None:
                 self._dirty[family] = None
         if before is not None and before != whose:
@@ -111,8 +111,15 @@ class Families:
         family = self._families.get(name)
         if family is None or family.parent is not None or family.kin:
             return
-        self._note(name, {})
-        for kept in (self._families, self._nudged, self._looks, self._open, self._dirty):
+        self._await(name, ())
+        for kept in (
+            self._families,
+            self._said,
+            self._nudged,
+            self._looks,
+            self._open,
+            self._dirty,
+        ):
             kept.pop(name, None)
 
     # Orders. ------------------------------------------------------------------------
@@ -146,7 +153,11 @@ class Families:
     def family_of(self, fact: Fact) -> Name | None:
         """The family that an order is about; None: it is there no more."""
         about = Name(fact.namespace, fact.name)
-        return self._awaited.get(about) or self._whose.get(about)
+        key = type(fact), fact.name
+        for name in self._awaited.get(about, ()):
+            if key in self._said.get(name, {}):
+                return name
+        return self._whose.get(about)
 
     def wake(self) -> datetime | None:
         """When there may be orders again, after all of them were given, if nothing else changes;
@@ -215,7 +226,11 @@ class Families:
             found.append(act)
             if isinstance(act.fact, facts.Aggregated):
                 self._nudged[name] = now
-        self._note(name, said)
+        if said:
+            self._said[name] = said
+        else:
+            self._said.pop(name, None)
+        self._await(name, tuple(Name(name.namespace, one) for one in result.names))
         self._look(name, min(looks, default=None))
         return found
 
@@ -226,16 +241,18 @@ class Families:
     def _taken(self, namespace: str, name: str) -> bool:
         return Name(namespace, name) in self._whose
 
-    def _note(self, name: Name, said: dict[_Key, _Said]) -> None:
-        """What is on its way of a family."""
-        for kind, about in self._said.pop(name, {}).keys() - said.keys():
-            if kind is facts.Submitted:
-                self._awaited.pop(Name(name.namespace, about), None)
-        for kind, about in said:
-            if kind is facts.Submitted:
-                self._awaited[Name(name.namespace, about)] = name
-        if said:
-            self._said[name] = said
+    def _await(self, family: Name, names: tuple[Name, ...]) -> None:
+        """The family is to be looked at when one of the names is taken, or free again."""
+        before = self._awaits.pop(family, ())
+        if names:
+            self._awaits[family] = names
+        for name in before:
+            waiting = self._awaited[name]
+            waiting.discard(family)
+            if not waiting:
+                del self._awaited[name]
+        for name in names:
+            self._awaited.setdefault(name, set()).add(family)
 
     def _look(self, name: Name, at: datetime | None) -> None:
         """To be looked at again then, and not before, unless something changes."""

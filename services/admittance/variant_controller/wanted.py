@@ -18,7 +18,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import PREEMPTION_TIMEOUT, to_open
 from admittance.family.policy import Wish
-from admittance.family.rules import FamilyRules, Tag
+from admittance.family.rules import FamilyRules
 from admittance.family.states import VariantState, changes_next, judged
 from admittance.variant_controller.known import Family, Kin, Parent
 from admittance.variant_controller.queues import Around
@@ -41,11 +41,12 @@ class Act(NamedTuple):
 
 class Wanted(NamedTuple):
     """``look``: when time alone may change the acts; None: never. ``gate_open``: somebody of the
-    family may preempt."""
+    family may preempt. ``names``: that it would take; it matters who has them."""
 
     acts: list[Act]
     look: datetime | None = None
     gate_open: bool = False
+    names: tuple[str, ...] = ()
 
 
 def wanted(family: Family, around: Around, taken: Callable[[str], bool], now: datetime) -> Wanted:
@@ -69,10 +70,17 @@ def wanted(family: Family, around: Around, taken: Callable[[str], bool], now: da
     acts += [act for act in switched if isinstance(act.fact, facts.Deactivated)]
     acts += _reprioritized(family, parent, alive)
     tags = rules.tags_within(parent.state.allowed) if rules is not None else ()
+    names: list[str] = []
     if rules is not None:
         present = {one.state.tag for one in own}
-        lacking = [tag for tag in tags if tag.name not in present]
-        acts += _submitted(family, parent, rules, lacking, taken, now)
+        free = {}
+        for tag in tags:
+            if tag.name not in present:
+                plain, hashed = (name_of(parent.stored, tag.name, taken=t) for t in (False, True))
+                names += [plain, hashed]
+                free[tag.name] = next((one for one in (plain, hashed) if not taken(one)), "")
+        born = {tag: name for tag, name in free.items() if name}
+        acts += _submitted(family, parent, rules, born, now)
     acts += [act for act in switched if isinstance(act.fact, facts.Activated)]
     look = changes_next(parent.state, [one.state for one in own], rules, now)
     if rules is not None:
@@ -81,7 +89,7 @@ def wanted(family: Family, around: Around, taken: Callable[[str], bool], now: da
         look = min((at for at in (look, again) if at is not None), default=None)
     hopeless = rules is not None and not tags and parent.state.active and not parent.state.admitted
     acts += _aggregated(parent, own, wants, hopeless=hopeless)
-    return Wanted(acts, look, any(one.sibling.open for one in alive))
+    return Wanted(acts, look, any(one.sibling.open for one in alive), tuple(names))
 
 
 def _whose(family: Family) -> tuple[list[Kin], list[Kin]]:
@@ -164,29 +172,23 @@ def _submitted(
     family: Family,
     parent: Parent,
     rules: FamilyRules,
-    lacking: list[Tag],
-    taken: Callable[[str], bool],
+    born: Mapping[str, str],
     now: datetime,
 ) -> Iterator[Act]:
-    if not lacking:
+    """``born``: tag to the name of each that is lacking, the best first."""
+    if not born:
         return
     stored, state = parent.stored, parent.state
-    names: dict[str, str] = {}
-    for tag in lacking:
-        plain = name_of(stored, tag.name)
-        name = plain if not taken(plain) else name_of(stored, tag.name, taken=True)
-        if not taken(name):
-            names[tag.name] = name
     others = [one.state for one in family.kin.values() if one.state.parent_uid == state.uid]
-    born = [VariantState(name, tag, state.name, state.uid) for tag, name in names.items()]
-    wants = judged(state, [*others, *born], rules, now)
+    more = [VariantState(name, tag, state.name, state.uid) for tag, name in born.items()]
+    wants = judged(state, [*others, *more], rules, now)
     specs = {
         active: {one.tag.name: one.spec for one in made(stored, rules, active=active)}
-        for active in {wants[one.name].active for one in born}
+        for active in {wants[name].active for name in born.values()}
     }
-    for tag_name, name in names.items():
+    for tag, name in born.items():
         wish = wants[name]
-        manifest = manifest_of(stored, name, specs[wish.active][tag_name])
+        manifest = manifest_of(stored, name, specs[wish.active][tag])
         fact = facts.Submitted(namespace=state.namespace, name=name, workload=msgspec.Raw(manifest))
         yield Act(fact, str(wish.why), (state.uid, wish.active))
 

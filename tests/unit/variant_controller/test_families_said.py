@@ -133,6 +133,9 @@ def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
         table.put(name, None)
     table.orders()
     core = table.core
-    for kept in (core._families, core._whose, core._said, core._looks, core._awaited, core._nudged):
+    for kept in (core._families, core._whose, core._said, core._looks, core._nudged):
         assert not kept
+    assert not core._awaited
+    assert not core._awaits
+    assert not core._queues._families
     assert core.wake() is None

@@ -164,6 +164,17 @@ def test_who_is_faster_with_the_name_has_it() -> None:
     assert again.startswith("submitted j-variant-a-")
 
 
+def test_a_name_that_is_free_again_is_taken() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.workload("j-variant-a", role="regular")
+    hashed = table.orders()[0].split()[1]
+    table.log.clear()
+    table.workload(hashed, role="regular")
+    assert table.later(3600).orders() == []
+    table.put("j-variant-a", None)
+    assert table.orders() == ["submitted j-variant-a"]
+
+
 def test_of_two_that_are_the_same_the_one_that_holds_something_stays() -> None:
     table = FamilyTable().offer("a").workload("j-variant-a", role="regular").workload()
     table.follow()
@@ -301,6 +312,14 @@ def test_a_queue_that_changes_changes_its_families(
 ) -> None:
     found = change(a_family()).orders()
     assert [one for one in found if not one.startswith("aggregated")] == expected
+
+
+def test_a_local_queue_that_is_back_leads_to_what_has_changed_meanwhile() -> None:
+    table = a_family("a", "b")
+    table.local_queue("lq", "").offer("a", "b", "c")
+    assert "submitted j-variant-c" not in table.orders()
+    table.local_queue()
+    assert table.orders()[0] == "submitted j-variant-c"
 
 
 def test_a_flavor_that_goes_takes_the_admitted_variant_with_it() -> None:

@@ -1,0 +1,275 @@
+"""Whatever happens to families, in whichever order and however often it is heard of: orders lead to
+one state, and stop. Whoever takes over in the middle goes on from what is stored.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from admittance.api.workload import FAMILY_GATE, GatePosition
+from admittance.events import facts
+from admittance.family.states import changes_next, judged
+from admittance.variant_controller.decide import COALESCE, PATIENCE_MAX
+from admittance.workload.conditions import is_true
+from admittance.workload.families.aggregating import rows_of, seen
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.stored import head
+from family_table import FamilyTable, condition
+
+FLAVORS = ("a", "b", "c")
+PARENTS = st.sampled_from(("j", "k"))
+DELAYED = tuple(
+    {
+        "name": name,
+        "allowedResourceFlavors": [name],
+        "createDelaySeconds": 100 * place,
+        "deleteDelaySeconds": 500,
+    }
+    for place, name in enumerate(FLAVORS)
+)
+SEEN = (
+    (condition("QuotaReserved", False, "PendingEvaluation"),),
+    (condition("QuotaReserved", False, "WaitingForQuota"),),
+    (
+        condition("QuotaReserved", False, "AdmissionGated"),
+        condition("BlockedOnPreemptionGates", True),
+    ),
+    (condition("Requeued", False, "AdmissionCheck"),),
+    (condition("Requeued", True, "BackoffFinished"),),
+)
+
+
+class FamiliesMachine(RuleBasedStateMachine):
+    """Two parents in one queue; what is ordered is done late, twice, or after a restart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = FamilyTable().offer(*FLAVORS)
+        self.heard: list[facts.Fact] = []
+
+    @initialize(begun=st.sampled_from(("not", "done", "admitted", "delayed")))
+    def two_families(self, begun: str) -> None:
+        if begun == "delayed":
+            self.is_offered_with_delays(3)
+        for name in ("j", "k"):
+            self.table.workload(name)
+        if begun != "not":
+            self.table.follow()
+        if begun == "admitted":
+            self.table.admit("b", "j").admit("a", "k")
+
+    # What users, admins and others do. ------------------------------------------------------
+
+    @rule(name=PARENTS, role=st.sampled_from(("parent", "regular")), active=st.booleans())
+    def appears(self, name: str, role: str, active: bool) -> None:
+        if name not in self.table.stored:
+            self.table.workload(name, role=role, active=active)
+
+    @rule(name=PARENTS)
+    def disappears(self, name: str) -> None:
+        if name in self.table.stored:
+            self.table.put(name, None)
+
+    @rule(name=PARENTS, active=st.booleans(), priority=st.integers(0, 2))
+    def is_changed(self, name: str, active: bool, priority: int) -> None:
+        if name in self.table.stored:
+            self.table.spec(name, active=active, priority=priority)
+
+    @rule(name=PARENTS)
+    def changes_its_role(self, name: str) -> None:
+        one = self.table.stored.get(name)
+        if one is not None and not one.status.admitted_variant:
+            role = {"parent": "regular", "regular": "parent"}[head(one).role]
+            self.table.spec(name, role=role)
+
+    @rule(name=PARENTS)
+    def is_over(self, name: str) -> None:
+        if name in self.table.stored:
+            self.table.status(name, condition("Finished", True))
+
+    @rule(flavors=st.permutations(FLAVORS), count=st.integers(1, 3), migrates=st.booleans())
+    def is_offered(self, flavors: list[str], count: int, migrates: bool) -> None:
+        mode = "UpgradeOnly" if migrates else "NoMigration"
+        self.table.offer(*flavors[:count], mode=mode)
+
+    @rule(count=st.integers(1, 3))
+    def is_offered_with_delays(self, count: int) -> None:
+        self.table.offer(*FLAVORS, explicit=DELAYED[:count])
+
+    @rule(what=st.sampled_from(("policy", "queue", "local", "back")))
+    def queues_come_and_go(self, what: str) -> None:
+        match what:
+            case "policy":
+                self.table.offer(*FLAVORS, policy=False)
+            case "queue":
+                self.table.no_queue()
+            case "local":
+                self.table.local_queue("lq", "")
+            case "back":
+                self.table.local_queue().offer(*FLAVORS)
+
+    @rule(name=PARENTS, tag=st.sampled_from(FLAVORS))
+    def a_name_is_taken_or_freed(self, name: str, tag: str) -> None:
+        name = f"{name}-variant-{tag}"
+        one = self.table.stored.get(name)
+        if one is None:
+            self.table.workload(name, role="regular")
+        elif head(one).role == "regular":
+            self.table.put(name, None)
+
+    # What the others do. --------------------------------------------------------------------
+
+    def _variant(self, data: st.DataObject) -> str | None:
+        names = [name for name, one in self.table.stored.items() if head(one).role == "variant"]
+        return data.draw(st.sampled_from(sorted(names))) if names else None
+
+    @rule(data=st.data(), conditions=st.sampled_from(SEEN))
+    def a_variant_is_looked_at(self, data: st.DataObject, conditions: tuple[object, ...]) -> None:
+        name = self._variant(data)
+        if name is not None:
+            self.table.status(name, *conditions)  # type: ignore[arg-type]
+
+    @rule(data=st.data(), why=st.sampled_from(("User", "Rejected", "")))
+    def a_variant_is_stopped_or_not(self, data: st.DataObject, why: str) -> None:
+        name = self._variant(data)
+        if name is not None:
+            self.table.status(name, stopped_by=why).spec(name, active=not why)
+
+    @rule(data=st.data())
+    def a_variant_goes_by_itself(self, data: st.DataObject) -> None:
+        name = self._variant(data)
+        if name is not None:
+            self.table.put(name, None)
+
+    @rule(name=PARENTS, data=st.data())
+    def wins(self, name: str, data: st.DataObject) -> None:
+        one = self.table.stored.get(name)
+        if one is None or head(one).role != "parent" or one.status.admitted_variant:
+            return
+        names = sorted(self.table.family(name))
+        if names:
+            self.table.admit_name(data.draw(st.sampled_from(names)), name)
+
+    @rule(name=PARENTS)
+    def starts_anew(self, name: str) -> None:
+        one = self.table.stored.get(name)
+        if one is not None and one.status.admitted_variant:
+            self.table.status(
+                name,
+                condition("QuotaReserved", False, "Pending"),
+                condition("Admitted", False),
+                admitted_variant="",
+                admission=None,
+                first_admitted_at=None,
+                family_start=self.table.now,
+            )
+
+    # Orders. --------------------------------------------------------------------------------
+
+    @rule()
+    def orders(self) -> None:
+        self.table.orders()
+
+    @rule()
+    def everything_is_done(self) -> None:
+        self.table.follow()
+
+    @precondition(lambda self: self.table.log)
+    @rule(count=st.integers(1, 5))
+    def some_are_done(self, count: int) -> None:
+        for fact in self.table.log[:count]:
+            self.heard.append(fact)
+            self.table.obey(fact)
+        del self.table.log[:count]
+
+    @precondition(lambda self: self.heard)
+    @rule(data=st.data())
+    def one_is_heard_once_more(self, data: st.DataObject) -> None:
+        fact = data.draw(st.sampled_from(self.heard[-10:]))
+        if not isinstance(fact, facts.Deleted | facts.Ungated):
+            self.table.obey(fact)
+
+    @rule(seconds=st.sampled_from((0.01, 0.1, 1, 5, 60, 300)))
+    def time_passes(self, seconds: float) -> None:
+        self.table.later(seconds)
+
+    @rule(data=st.data())
+    def another_takes_over(self, data: st.DataObject) -> None:
+        names = data.draw(st.permutations(sorted(self.table.stored)))
+        self.table.core = self.table.another(names)
+
+    @rule(data=st.data())
+    def is_told_what_it_knows(self, data: st.DataObject) -> None:
+        table = self.table
+        if table.stored:
+            name = data.draw(st.sampled_from(sorted(table.stored)))
+            table.put(name, table.stored[name])
+
+    # The end. -------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        table = self.table
+        for _ in range(200):
+            table.follow()
+            table.later(COALESCE.total_seconds())
+            table.follow()
+            wake = table.core.wake()
+            if wake is None:
+                break
+            table.now = max(wake, table.now)
+        else:
+            raise AssertionError(f"it never comes to rest: {table.core.wake()}")
+        assert table.later(10 * PATIENCE_MAX.total_seconds()).orders() == []
+        fresh = table.another(sorted(table.stored, reverse=True))
+        assert fresh.orders(table.now) == [], "who starts anew would do otherwise"
+        assert fresh.gates_open() == table.core.gates_open()
+        for name, one in table.stored.items():
+            if head(one).role == "parent" and not is_true(one, "Finished"):
+                self._as_it_should_be(name)
+            elif head(one).role == "variant":
+                (owner,) = one.metadata.owner_references
+                assert owner.name in table.stored, f"{name} is nobody's"
+                assert table.stored[owner.name].metadata.uid == owner.uid, f"{name} is a namesake's"
+
+    def _as_it_should_be(self, name: str) -> None:
+        table = self.table
+        parent = table.stored[name]
+        state = parent_state(parent)
+        own = table.family(name)
+        rules = table.rules
+        states = [variant_state(one) for one in own.values()]
+        wants = judged(state, states, rules, table.now)
+        assert changes_next(state, states, rules, table.now) is None
+        assert parent.status.variants == rows_of([seen(one) for one in own.values()], wants)
+        priority = head(parent).priority or 0
+        assert {head(one).priority or 0 for one in own.values()} <= {priority}
+        if rules is None:
+            return
+        for each in own.values():
+            assert head(each).active == wants[each.metadata.name].active
+        tags = [head(one).variant for one in own.values()]
+        free = {tag.name for tag in rules.tags if self._has_room(name, tag.name)}
+        assert len(tags) == len(set(tags)), f"twice the same: {tags}"
+        assert free <= set(tags) <= {tag.name for tag in rules.tags}
+        if not state.active:
+            return
+        active = [one for one in own.values() if head(one).active and not is_true(one, "Admitted")]
+        blocked = [one for one in active if is_true(one, "BlockedOnPreemptionGates")]
+        gate = GatePosition(name=FAMILY_GATE, position="Open")
+        waits = any(
+            one.status.conditions[0].reason == "PendingEvaluation" for one in active
+        ) or any(c.type == "Requeued" for one in active for c in one.status.conditions)
+        assert waits or all(gate in one.status.preemption_gates for one in blocked)
+
+    def _has_room(self, name: str, tag: str) -> bool:
+        return f"{name}-variant-{tag}" not in self.table.stored
+
+
+TestFamiliesConverge = FamiliesMachine.TestCase
+TestFamiliesConverge.settings = settings(
+    max_examples=250, stateful_step_count=40, deadline=timedelta(seconds=20)
+)
