@@ -178,6 +178,21 @@ def revoke_reservation(workload: StoredWorkload, fact: facts.Revoked, at: Occasi
     return withdraw(workload, fact.reason or "QuotaChanged", fact.message, at)
 
 
+def break_promise(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+    """T09, of a variant for which quota is kept until its sibling's job has stopped: there is too
+    little for it now, so that nobody takes over."""
+    if workload.status.promised is None:
+        return ignored(workload, "NotReserved", "it holds no quota, and is promised none")
+    reason = fact.reason or "QuotaChanged"
+    conditions = put(
+        workload.status.conditions, Type.QUOTA_RESERVED, False, reason, fact.message, now=at.now
+    )
+    return applied(
+        with_status(workload, conditions=conditions, promised=None),
+        Say(what="pending", reason=reason, message=fact.message),
+    )
+
+
 def evict_for_cut(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
     """``onQuotaCut: evict``: what runs fits no longer. The job stops first, as for a preemption,
     but nobody takes its place."""

@@ -28,6 +28,7 @@ from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduler import planned
 from admittance.scheduler.domain import Domain
+from admittance.scheduler.facts import PROMISED
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.victims import put_all, put_back, take_all, take_out
@@ -36,6 +37,7 @@ from admittance.scheduler.world import World
 QUOTA_CHANGED: Final = "QuotaChanged"
 FLAVORS_CHANGED: Final = "FlavorsChanged"
 EVICT: Final = "evict"
+_NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 
 
 class Overload(NamedTuple):
@@ -133,7 +135,7 @@ def _without_flavor(world: World, queue: Queue) -> Iterator[Loss]:
 def _may_go(world: World, queue: Queue, member: Member) -> bool:
     if member.inflight:
         return False
-    if member.state == "QuotaReserved":
+    if member.state in _NOT_RUNNING:
         return True
     return member.state == "Admitted" and _evicts(world, queue)
 
@@ -228,6 +230,12 @@ def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple
                 reserved.append(member)
             elif evicts and member.state == "Admitted":
                 admitted.append(member)
+        if queue.rules is not None:
+            reserved += [
+                one
+                for one in queue.holding
+                if one.state == PROMISED and not one.inflight and not offered_no_more(one)
+            ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
     taken: list[tuple[Member, Cell]] = []
@@ -265,7 +273,9 @@ def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple
 
 
 def _rank(member: Member) -> tuple[int, float, str]:
-    assert member.ranked is not None
+    """The worst first. What is only promised is newer than any reservation."""
+    if member.ranked is None:
+        return member.priority, float("-inf"), member.uid
     return member.ranked[:3]
 
 

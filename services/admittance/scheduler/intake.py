@@ -111,6 +111,7 @@ def _apply(
         and held_before is None
         and given is None
         and member.charge is None
+        and facts.parent is None
     )
     if unchanged and not was_assumed:
         promises.note(world, member, facts.preempted_by)
