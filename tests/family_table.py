@@ -270,7 +270,9 @@ class FamilyTable:
                 gate = GatePosition(name=FAMILY_GATE, position="Open")
                 self.status(fact.name, preemption_gates=(gate,))
                 holder = GateHolder(holder=fact.name, since=self.now)
-                self.status(owner_of(one)[0], preemption_gate=holder)
+                parent, uid = owner_of(one)
+                if parent in self.stored and self.stored[parent].metadata.uid == uid:
+                    self.status(parent, preemption_gate=holder)
             case facts.Aggregated():
                 self._aggregate(fact.name)
 
