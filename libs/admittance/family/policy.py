@@ -57,7 +57,8 @@ class Variant(NamedTuple):
 class Family(NamedTuple):
     """``active``: the parent is, and has not finished. ``start``: when the family began, or was
     reset. ``first_admitted``: since then; None: not yet. ``admitted``: the variant that holds the
-    admission, also while its job still stops; "" is none. ``floor``: "" is none."""
+    admission, also while its job still stops; "" is none. ``floor``: "" is none; ``floor_place``:
+    its place, where it is known although the family has no such variant."""
 
     active: bool
     start: datetime
@@ -65,6 +66,7 @@ class Family(NamedTuple):
     floor: str = ""
     admitted: str = ""
     first_admitted: datetime | None = None
+    floor_place: int | None = None
 
 
 class Wish(NamedTuple):
@@ -77,7 +79,8 @@ class Wish(NamedTuple):
 def wishes(family: Family, variants: Iterable[Variant], now: datetime) -> dict[str, Wish]:
     """What policy wants of each variant now, by name, the best first.
 
-    An admitted variant that is no longer among them counts as none, and so does such a floor.
+    An admitted variant that is no longer among them counts as none, and so does such a floor,
+    unless its place is known.
     """
     ordered = sorted(variants, key=lambda one: one.place)
     by_name = {one.name: one for one in ordered}
@@ -105,7 +108,8 @@ def _wish(
         return Wish(False, Why.NO_MIGRATION)
     if one.place > admitted.place:
         return Wish(False, Why.LOWER_THAN_ADMITTED)
-    if floor is not None and one.place > floor.place:
+    lowest = floor.place if floor is not None else family.floor_place
+    if lowest is not None and one.place > lowest:
         return Wish(False, Why.BELOW_MIN)
     ends = _ends(family, one)
     if ends is not None and now >= ends:

@@ -54,7 +54,7 @@ def judged(
     """
     if rules is None:
         return {}
-    return wishes(_family(parent, variants := tuple(variants), rules), _rows(variants, rules), now)
+    return wishes(_family(parent, rules), _rows(variants, rules), now)
 
 
 def changes_next(
@@ -64,7 +64,7 @@ def changes_next(
     if rules is None:
         return None
     variants = tuple(variants)
-    return next_change(_family(parent, variants, rules), _rows(variants, rules), now)
+    return next_change(_family(parent, rules), _rows(variants, rules), now)
 
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:
@@ -84,13 +84,14 @@ def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]
     return found
 
 
-def _family(parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules) -> Family:
-    floor = next((one.name for one in variants if rules.floor and one.tag == rules.floor), "")
+def _family(parent: ParentState, rules: FamilyRules) -> Family:
+    # By its place: a parent that may not have the floor's flavors has no such variant.
+    floor = rules.tag(rules.floor) if rules.floor else None
     return Family(
         active=parent.active,
         start=parent.start,
         mode=rules.mode,
-        floor=floor,
+        floor_place=floor.place if floor is not None else None,
         admitted=parent.admitted,
         first_admitted=parent.first_admitted,
     )
