@@ -15,7 +15,6 @@ from conformance.tables import ROOT, read
 PACKAGES: Final = ("scheduler", "flavorassigner", "preemption", "queue", "cache", "priority")
 
 UNPLAYED: Final[dict[str, str]] = {
-    "scheduler/TestScheduleConcurrentAdmission": "variants of a workload come with their own tests",
     "scheduler/TestSchedulerWhenWorkloadModifiedConcurrently": (
         "who writes at the same time is the business of revisions: see the simulation"
     ),

@@ -158,6 +158,22 @@ ASSIGN: Final[dict[tuple[str, str], str]] = {
 }
 """Cases in which other flavors are assigned, or for another reason none, and why."""
 
+FAMILIES: Final[dict[str, str]] = {
+    "admitted variant's flavor removed; variant deleted and parent evicted": (
+        "quota stays booked until the job has stopped (LIFECYCLE 4.10): the variant is evicted, as "
+        "its parent says, and goes when it holds nothing any more"
+    ),
+    "admitted variant evicted; parent has quota; evict parent and wait": (
+        "policy is applied in the same commit, not a step later: a better variant is tried while "
+        "the job of the admitted one stops (LIFECYCLE 4.3)"
+    ),
+    "admitted variant evicted; parent has no quota reservation; clear variant reservation": (
+        "a release takes the admission away in the same write (LIFECYCLE 1.4), and the parent goes "
+        "on telling that it was evicted"
+    ),
+}
+"""Families that become something else, and why."""
+
 _BY_PRIORITY: Final = (
     "the gate PrioritySortingWithinCohort is not offered; priority counts, as by default"
 )

@@ -1,0 +1,157 @@
+"""Kueue's tables of families: what its variant controller does, and what its scheduler leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from admittance.api.manifest import decode_object
+from admittance.family.gates import to_open
+from admittance.variant_controller.known import Name
+from admittance.variant_controller.queues import Queues
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.families.gating import sibling
+from admittance.workload.stored import head
+from conformance.differences import FAMILIES
+from conformance.families import (
+    LABEL,
+    Reconciled,
+    a_copy,
+    admitted_on,
+    as_family,
+    as_stored,
+    cycle,
+    refused,
+    wanted,
+    with_families,
+)
+from conformance.tables import cases, needs_data, read, time_of
+
+pytestmark = needs_data
+
+TABLE = "concurrentadmission/TestReconcile"
+CYCLES = "scheduler/TestScheduleConcurrentAdmission"
+
+
+def differences(case: dict[str, Any]) -> dict[str, Any]:
+    """By flavor ("" is the parent) what we make of it and what Kueue does; what happened, too."""
+    played = Reconciled(case["given"])
+    ours, theirs = played.family(), wanted(case["want"])
+    if "" not in theirs:
+        ours.pop("", None)
+    found: dict[str, Any] = {
+        tag: (ours.get(tag), theirs.get(tag))
+        for tag in {*ours, *theirs}
+        if ours.get(tag) != theirs.get(tag)
+    }
+    told = Counter(one["reason"] for one in case["want"].get("events", ()))
+    if played.told() != told:
+        found["events"] = (played.told(), told)
+    return found
+
+
+@pytest.mark.scenario("D3", "D5", "D7", "D21", "D22")
+@pytest.mark.parametrize("case", cases(TABLE, FAMILIES))
+def test_a_family_becomes_what_it_becomes_in_kueue(case: dict[str, Any]) -> None:
+    assert differences(case) == {}
+
+
+@pytest.mark.parametrize("case", [one for one in cases(TABLE) if one.id in FAMILIES])
+def test_what_is_told_to_differ_does(case: dict[str, Any]) -> None:
+    assert differences(case)
+
+
+def test_nearly_all_cases_are_answered_as_in_kueue() -> None:
+    names = [case["name"] for case in read(TABLE)]
+    assert set(FAMILIES) <= set(names)
+    assert (len(names), len(FAMILIES)) == (31, 3)
+
+
+@pytest.mark.parametrize("case", cases("concurrentadmission/TestFirstCandidateVariant"))
+def test_whose_gate_may_open(case: dict[str, Any]) -> None:
+    given = case["given"]
+    siblings = [
+        sibling(refused(as_stored(given[which])), place)
+        for place, which in enumerate(("first", "second"))
+    ]
+    assert to_open(siblings, None, time_of(given["now"])) == case["want"].get("candidate", "")
+
+
+@pytest.mark.parametrize("case", cases("concurrentadmission/TestClusterQueueFlavorsChanged"))
+def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> None:
+    old, new = (
+        decode_object(with_families(case["given"][which])).manifest for which in ("old", "new")
+    )
+    queues = Queues()
+    family = Name("ns", "parent")
+    local = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": "ns"},
+        "spec": {"clusterQueue": old.metadata.name},
+    }
+    queues.apply("LocalQueue", "ns", "lq", decode_object(local).manifest)
+    queues.apply("ClusterQueue", "", old.metadata.name, old)
+    queues.join(family, "lq")
+    concerned = list(queues.apply("ClusterQueue", "", new.metadata.name, new))
+    assert concerned == ([family] if case["want"]["result"] else [])
+
+
+@pytest.mark.parametrize("case", cases("concurrentadmission/TestParentsForClusterQueue"))
+def test_whose_families_a_queue_concerns(case: dict[str, Any]) -> None:
+    given = case["given"]
+    queues = Queues()
+    for raw in given.get("localQueues") or ():
+        local = decode_object(raw).manifest
+        queues.apply("LocalQueue", local.metadata.namespace, local.metadata.name, local)
+    for raw in given.get("workloads") or ():
+        workload = as_stored(raw)
+        meta = workload.metadata
+        if LABEL in meta.labels:
+            queues.join(Name(meta.namespace, meta.name), head(workload).queue_name)
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": given["clusterQueue"]},
+        "spec": {},
+    }
+    concerned = queues.apply(
+        "ClusterQueue", "", given["clusterQueue"], decode_object(with_families(queue)).manifest
+    )
+    want = {(one["namespace"], one["name"]) for one in case["want"].get("requests") or ()}
+    assert set(concerned) == want
+
+
+@pytest.mark.scenario("D6", "D7")
+@pytest.mark.parametrize("case", cases(CYCLES))
+def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
+    given, want = case["given"], case["want"]
+    family = as_family(given)
+    queues = [with_families(one) for one in given["clusterQueues"]]
+    objects = [*given["namespaces"], *given["resourceFlavors"], *queues, *given["localQueues"]]
+    copy = a_copy(objects, family, time_of(given.get("now")))
+    cycle(copy)
+    variants = [one for one in copy.everybody() if head(one).role == "variant"]
+    held = {
+        f"{one.metadata.namespace}/{one.metadata.name}": admitted_on(one.status.admission)
+        for one in variants
+        if one.status.admission is not None
+    }
+    assert held == {
+        name: [flavor for pods in one["podSetAssignments"] for flavor in pods["flavors"].values()]
+        for name, one in want["assignments"].items()
+    }
+    evicted = {one.metadata.name for one in variants if is_true(one, Type.EVICTED)}
+    assert evicted == {
+        one["key"]["name"]
+        for one in want["observedEvents"]
+        if one["reason"] == "EvictedDueToFlavorMigration"
+    }
+    left = {
+        f"{one.metadata.namespace}/{one.metadata.name}"
+        for one in variants
+        if one.status.admission is None
+    }
+    assert left == {name for names in want["left"].values() for name in names}
