@@ -148,8 +148,6 @@ def drop(world: World, member: Member) -> None:
     queue = world.release(member) or given
     planned.keep(world, member, None)
     world.look_at_plans(member)
-    if member.family is not None:
-        families.leave(world, member)
     if queue is not None:
         queue.generation += 1
         world.flush(queue.domain)
@@ -159,6 +157,8 @@ def drop(world: World, member: Member) -> None:
     if waited is not None:
         waited.forget_preemptor(member)
     world.take_out(member)
+    if member.family is not None:
+        families.leave(world, member)
     # Upstream wakes the tree for any workload that goes; one that waited held nothing back, but
     # heads that lost to it may go on.
     local = world.catalog.local_queues.get(member.local)
