@@ -4,7 +4,7 @@ every revision is held against what must be true of a family. Decisions are forg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
 from admittance.events.names import token
-from admittance.events.shapes import HandedOn
+from admittance.events.shapes import Admission, HandedOn
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
 from admittance.workload.conditions import Type, find, is_true
@@ -26,8 +26,10 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import decode as stored_from
+from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit import Commit, Heard
-from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.decide import HEADER_FACT, Controller
+from admittance.workload_controller.joint import parted
 from admittance.workload_controller.objects import key_of
 
 from builders import NOON, a_manifest, an_admission
@@ -63,6 +65,7 @@ class Household:
         self.outcome = ""
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
+        self.log: list[Heard] = []
         self.queue_spec: dict[str, Any] = {}
         self.put("LocalQueue", "lq", {"clusterQueue": "cq"}, namespace="ns")
         self.offer(flavors, checks, policy)
@@ -133,6 +136,10 @@ class Household:
         return self
 
     def perform(self, batch: list[Heard]) -> None:
+        self.log += batch
+        self.fold(batch)
+
+    def fold(self, batch: list[Heard]) -> None:
         self.outcome, self.reason = "applied", ""
         rest = batch
         while rest:
@@ -142,6 +149,35 @@ class Household:
             self.write(commit)
             rest = commit.rest
             self.look()
+
+    def crashes(self, batch: list[Heard], through: Sequence[bool]) -> None:
+        """Only some writes of the first commit go through; then its heir reads the batch."""
+        self.log += batch
+        commit = self.controller.fold(batch, self.now)
+        alone, groups = parted(commit.puts)
+        pieces = [*([one] for one in alone), *groups]
+        for piece, goes in zip(pieces, [*through, *[False] * len(pieces)], strict=False):
+            if goes:
+                self.write(commit._replace(puts=piece, notes=[]))
+                self.look()
+        self.restart()
+        self.fold(batch)
+
+    def read_again(self, many: int) -> None:
+        """Facts that were acknowledged to nobody: they change nothing."""
+        self.restart()
+        self.fold(self.log[-many:])
+
+    def restart(self) -> None:
+        """A new leader reads the bucket."""
+        old = self.controller
+        self.controller = Controller(b"secret", old.around.limits)
+        for key, kept in old.objects:
+            self.controller.load(key, kept.value, kept.revision, {})
+        for key, known in old.workloads.items():
+            value = stored_bytes(known.workload) if known.workload is not None else None
+            self.controller.load(key, value, known.revision, {HEADER_FACT: str(known.fact)})
+        self.controller.settle_load(0)
 
     def write(self, commit: Commit) -> None:
         spoken = []
@@ -196,9 +232,15 @@ class Household:
 
     # What happens. --------------------------------------------------------------------------
 
-    def submit(self, name: str = "j", **spec: Any) -> Household:
+    def submission(self, name: str = "j", **spec: Any) -> Fact:
         workload = msgspec.Raw(msgspec.json.encode(a_manifest(name, **spec)))
-        return self.happens(facts.Submitted(namespace="ns", name=name, workload=workload))
+        return facts.Submitted(namespace="ns", name=name, workload=workload)
+
+    def submit(self, name: str = "j", **spec: Any) -> Household:
+        return self.happens(self.submission(name, **spec))
+
+    def admission(self, flavor: str) -> Admission:
+        return an_admission(flavor=flavor)
 
     def variant_facts(self, name: str = "j") -> list[Fact]:
         """What the variant-controller states of a new parent."""

@@ -98,7 +98,8 @@ class Speaker:
             case "admitted":
                 return self._admitted(workload, common, said)
             case "evicted":
-                by = workload.status.preempted_by if say.reason == "Preempted" else None
+                preempted = "Preempted" in (say.reason, say.detail)
+                by = workload.status.preempted_by if preempted else None
                 return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
             case "requeued":
                 return facts.Requeued(**common, **said)

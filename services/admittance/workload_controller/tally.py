@@ -2,6 +2,9 @@
 
 Everything is read off what was written anyway, the workload before and after, and off what became
 of verdicts that changed nothing. Labels are names of objects that exist, and words of ours.
+
+A family counts as one workload, by its parent. Only verdicts count where they fall: checks judge
+variants.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.workload import CheckState
+from admittance.api.workload import CheckState, EvictionCount
 from admittance.events.applying import SettledReply
 from admittance.runtime.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
+from admittance.workload.families.migrating import MIGRATION, OF_PARENT
+from admittance.workload.families.reading import VARIANT
 from admittance.workload.stored import StoredWorkload, head, priority_class
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller
@@ -123,15 +128,15 @@ class Tally:
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload
     ) -> None:
         stats, old = after.status.scheduling_stats, before.status.scheduling_stats
-        if stats is None:
+        if stats is None or head(after).role == VARIANT:
             return
         counted = {(e.reason, e.underlying_cause): e.count for e in (old.evictions if old else ())}
         for one in stats.evictions:
             more = one.count - counted.get((one.reason, one.underlying_cause), 0)
             if more > 0:
                 queue = _queue(controller, before, after)
-                cause = one.underlying_cause
-                labels = (queue, one.reason, cause, _class(controller, after))
+                reason, cause = _counted_as(one)
+                labels = (queue, reason, cause, _class(controller, after))
                 self.evicted.add(labels, more)
 
     def _retried(
@@ -146,6 +151,13 @@ class Tally:
                 labels = (name, _controller(controller, name), _queue(controller, before, after))
                 self.retries.add(labels)
                 self.delays.observe(labels, delay)
+
+
+def _counted_as(one: EvictionCount) -> tuple[str, str]:
+    """Reason and cause. That a job moves up is no loss, and is to be told apart."""
+    if (one.reason, one.underlying_cause) == (OF_PARENT, MIGRATION):
+        return MIGRATION, ""
+    return one.reason, one.underlying_cause
 
 
 def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:

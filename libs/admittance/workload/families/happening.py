@@ -16,6 +16,7 @@ from admittance.workload.families.shaping import (
     role_now,
     variants_changed,
 )
+from admittance.workload.families.stopping import reset
 from admittance.workload.families.together import Joint, Kin, Together
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
@@ -65,19 +66,24 @@ def happened(kin: Kin, name: str, fact: Fact, at: Occasion) -> Joint:
     """What becomes of everybody. ``name``: of the member that the fact is about."""
     family = Together(kin, at)
     parent = kin.parent
-    if parent is not None and name == family.parent_name:
-        if isinstance(fact, QueueChanged):
-            own = queue_changed(family, fact)
-        else:
-            own = of_parent(family, parent, fact)
+    is_parent = parent is not None and name == family.parent_name
+    member = parent if is_parent else kin.variants.get(name)
+    if member is None:
+        return Joint(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
+    if fact.uid and fact.uid != member.metadata.uid:
+        uid = member.metadata.uid
+        return Joint(ignored(member, "OtherUid", f"the workload's uid is {uid}"), {})
+    if not is_parent:
+        own = of_variant(family, member, fact)
+    elif isinstance(fact, QueueChanged):
+        own = queue_changed(family, fact)
     else:
-        variant = kin.variants.get(name)
-        if variant is None:
-            return Joint(ignored(None, "NoSuchWorkload", f"there is no variant {name}"), {})
-        own = of_variant(family, variant, fact)
+        own = of_parent(family, member, fact)
     if own.outcome is Outcome.APPLIED:
         family.put(name, own)
-    if isinstance(fact, QueueChanged) and name == family.parent_name and family.parent is not None:
+        if is_parent and isinstance(fact, facts.Activated) and not family.is_stopping():
+            reset(family, forgive=True)
+    if is_parent and isinstance(fact, QueueChanged):
         variants_changed(family, fact)
     if parent is not None and (own.outcome is Outcome.APPLIED or isinstance(fact, LOOKS)):
         settle(family)

@@ -49,8 +49,6 @@ def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
         return ignored(variant, "IsVariant", "its parent owns the job")
     if isinstance(fact, OF_THE_PARENT):
         return refused(variant, "IsVariant", f"ask it of its parent {family.parent_name!r}")
-    if fact.uid and fact.uid != variant.metadata.uid:
-        return transition(variant, fact, family.at)
     match fact:
         case facts.Assigned() | facts.Confirmed():
             return _admittable(family, variant, fact)

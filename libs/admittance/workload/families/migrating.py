@@ -11,7 +11,7 @@ from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, is_true, put
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict
-from admittance.workload.phase import is_reserved
+from admittance.workload.phase import Phase, is_reserved, phase
 from admittance.workload.reserve import admit, assign
 from admittance.workload.rows import all_ready
 from admittance.workload.stored import Say, StoredWorkload, head
@@ -43,6 +43,9 @@ def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> C
     quota is kept for it meanwhile."""
     source = fact.migrates_from
     parent = family.family_head()
+    where = phase(better, family.now)
+    if where is not Phase.PENDING:
+        return ignored(better, "NoMove", f"it is {where}: it competes for nothing")
     if source is None or source.name != parent.status.admitted_variant:
         return ignored(better, "StaleFamily", "another sibling is admitted by now, or none")
     required = family.at.around.required_checks(fact.admission.cluster_queue, fact.admission)

@@ -14,6 +14,7 @@ from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.members import switched
 from admittance.workload.families.migrating import OF_PARENT
 from admittance.workload.families.reading import PARENT
+from admittance.workload.families.shaping import became_regular, role_now
 from admittance.workload.families.stopping import admitted_by, after_stop
 from admittance.workload.families.telling import tell
 from admittance.workload.families.together import Together
@@ -29,8 +30,7 @@ def settle(family: Together) -> None:
     """The family as it has to be. Without a parent its variants are gone."""
     parent = family.parent
     if parent is None or head(parent).role != PARENT:
-        for one in list(family.variants.values()):
-            family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
+        _end(family)
         return
     if is_true(parent, Type.FINISHED):
         _finish(family, parent)
@@ -39,6 +39,11 @@ def settle(family: Together) -> None:
     _first_one_is_admitted(family)
     _no_admission_without_a_variant(family)
     after_stop(family)
+    if family.rules is None and role_now(family.family_head(), family.at) != PARENT:
+        # Its queue knew no families any more, and it was only kept for its job.
+        family.put(family.parent_name, became_regular(family.family_head(), family.at))
+        _end(family)
+        return
     _no_promise_without_a_migration(family)
     _one_priority(family)
     _as_policy_wants(family)
@@ -47,6 +52,11 @@ def settle(family: Together) -> None:
         _as_policy_wants(family)
     _pods(family)
     tell(family)
+
+
+def _end(family: Together) -> None:
+    for one in list(family.variants.values()):
+        family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
 
 
 def _finish(family: Together, parent: StoredWorkload) -> None:
@@ -123,6 +133,8 @@ def _no_admission_without_a_variant(family: Together) -> None:
     else:
         reason, cause = CONTRADICTION, ""
         message = f"Its admitted variant {name} is not there, or not admitted"
+    if variant is not None and cause == "Preempted":
+        parent = with_status(parent, preempted_by=variant.status.preempted_by)
     change = evict(parent, reason, message, family.at_parent, cause=cause)
     family.put(family.parent_name, change)
 

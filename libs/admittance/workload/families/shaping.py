@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from admittance.api.workload import PARENT_VARIANT, Kept
 from admittance.family.rules import FamilyRules
 from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
-from admittance.workload.conditions import Type, is_true
+from admittance.workload.conditions import Type, find, is_true, put
 from admittance.workload.families.reading import PARENT, allowed_flavors
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict, withdraw
@@ -21,6 +21,7 @@ from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.waits import KEPT_REASONS
 
 REGULAR: Final = "regular"
 
@@ -71,26 +72,43 @@ def became_parent(workload: StoredWorkload) -> StoredWorkload:
     return with_status(parent, admission_checks=(), check_retry_counts={})
 
 
+def became_regular(parent: StoredWorkload, at: Occasion) -> Change:
+    """A parent of which nothing is admitted as a regular workload, with the checks of its queue."""
+    regular = with_status(
+        marked(parent, REGULAR),
+        variants=(),
+        admitted_variant="",
+        migrating_to="",
+        family_start=None,
+        first_admitted_at=None,
+        next_change_at=None,
+        preemption_gate=None,
+    )
+    meta = parent.metadata
+    reserved = find(regular, Type.QUOTA_RESERVED)
+    if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
+        # What it said was about its variants.
+        conditions = put(
+            regular.status.conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=at.now
+        )
+        regular = with_status(regular, conditions=conditions)
+    change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), at)
+    return change if change.outcome is Outcome.APPLIED else applied(regular)
+
+
 def queue_changed(family: Together, fact: QueueChanged) -> Change:
     """What changed queues mean for the parent, before its variants follow."""
     parent = family.family_head()
     if role_now(parent, family.at) == REGULAR:
-        regular = with_status(
-            marked(parent, REGULAR),
-            variants=(),
-            family_start=None,
-            first_admitted_at=None,
-            next_change_at=None,
-            preemption_gate=None,
-        )
-        change = transition(regular, fact, family.at)
-        return change if change.outcome is Outcome.APPLIED else applied(regular)
+        return became_regular(parent, family.at)
     return transition(parent, fact, family.at_parent)
 
 
 def variants_changed(family: Together, fact: QueueChanged) -> None:
     """What changed queues mean for each variant. One that the queue does not have any more stays as
     it is until it is deleted."""
+    if family.parent is None or head(family.parent).role != PARENT:
+        return
     for name in list(family.variants):
         if family.rules is not None:
             _reshape(family, family.variants[name], family.rules)
