@@ -21,7 +21,7 @@ from admittance.events.facts import (
     Revoked,
 )
 from admittance.events.shapes import Refusal
-from admittance.scheduler import cuts, planned, recheck
+from admittance.scheduler import cuts, motion, planned, recheck
 from admittance.scheduler.assign import Cursor
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.domain import Domain
@@ -98,6 +98,11 @@ class Again(Scheduler):
             cells = charges_of(queue.node, decision.admission, member.shape)
         world.charge(member, queue, decision.admission, cells)
         planned.keep(world, member, decision.pending_preemption)
+        source = decision.migrates_from
+        giver = world.members.get((source.namespace, source.name)) if source is not None else None
+        if giver is not None and giver.charge is not None and member.family is not None:
+            motion.begin(world, domain, member, giver)
+            return
         world.begins(member, queue, decision.admission)
         world.rank(member, decision.time or world.now)
 

@@ -1,0 +1,177 @@
+"""One sibling preempts at a time, the best that may; a worse one never starts meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.workload import FAMILY_GATE
+from admittance.events.facts import Preempted, Refused
+from admittance.scheduler.config import Config
+from family_scheduling import FamilyStory
+
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+GATED = "AdmissionGated"
+
+
+def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyStory:
+    """The flavors that are ``taken`` are full of workloads that matter less."""
+    story = FamilyStory()
+    story.families(mode=mode, flavors={"best": "4", "mid": "4"}, **LOWER, **spec)
+    for flavor in taken:
+        story.submit(
+            f"r-{flavor}",
+            "cq",
+            "4",
+            priority=-1,
+            age=100,
+            annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": flavor},
+        )
+    story.settle()
+    return story
+
+
+def refused(story: FamilyStory) -> dict[str, str]:
+    return {one.name: one.refusal.reason for one in story.waiting}
+
+
+@pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
+def test_the_better_one_that_needs_a_victim_is_chosen_and_the_worse_one_never_starts(
+    mode: str,
+) -> None:
+    story = contested(mode, "best")
+    story.family("a")
+    assert story.settle() == []
+    assert refused(story) == {"a-best": GATED}, "told at once, so that the gate can be opened"
+    assert story.told == []
+    story.later(1_000)
+    assert story.settle() == []
+    story.opens("a-best")
+    assert story.settle() == ["a-best"]
+    assert [one.name for one in story.told] == ["r-best"]
+    assert story.admitted("a") == "best"
+
+
+def test_only_the_gate_of_one_opens_and_nobody_else_is_touched() -> None:
+    story = contested("UpgradeOnly", "best", "mid")
+    story.family("a")
+    story.settle()
+    assert refused(story) == {"a-best": GATED}
+    story.opens("a-best")
+    story.settle()
+    assert [one.name for one in story.told] == ["r-best"]
+    assert story.admitted("a") == "best"
+    assert story.admission("r-mid") is not None
+
+
+def test_while_victims_stop_no_sibling_is_tried() -> None:
+    story = contested("UpgradeOnly", "best")
+    story.family("a")
+    story.settle()
+    story.opens("a-best")
+    story.cycle(confirm=False)
+    (told,) = [one for one in story.decisions if isinstance(one, Preempted)]
+    assert told.name == "r-best"
+    for one in story.decisions:
+        if isinstance(one, Refused):
+            story.write(one)
+    story.change("r-best", conditions={"Evicted": (True, "Preempted")})
+    for _ in range(3):
+        assert story.cycle() == []
+    story.evict("r-best", "Preempted")
+    assert story.settle()[0] == "a-best"
+
+
+def test_nobody_has_to_be_found_who_may_go_so_the_worse_one_may_start() -> None:
+    story = FamilyStory()
+    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    story.submit("r", "cq", "4", priority=5)
+    story.settle()
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "mid"
+
+
+def test_siblings_that_wait_are_told_at_once_when_a_worse_one_is_blocked() -> None:
+    story = FamilyStory()
+    story.families(flavors={"best": "2", "mid": "4"}, **LOWER)
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.family("a")
+    story.settle()
+    assert refused(story) == {"a-best": "ExceedsMaxQuota", "a-mid": GATED}
+    assert story.now == story.waiting[0].time, "without the pause in which refusals may change"
+
+
+def test_others_of_the_queue_go_on_while_a_family_waits_for_its_gate() -> None:
+    story = contested("UpgradeOnly", "best")
+    story.family("a")
+    story.submit("r", "cq", "4")
+    assert story.settle() == ["r"]
+
+
+def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
+    story = FamilyStory()
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    story.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.passes("r")
+    story.settle()
+    story.family("a")
+    assert story.settle() == []
+    story.opens("a-best")
+    assert story.settle() == ["a-best"]
+    assert story.stored["a-best"].status.pending_preemption is not None
+
+
+def test_with_the_open_gate_of_one_whose_victims_are_gone_the_others_may_be_tried() -> None:
+    story = FamilyStory()
+    story.check("slow")
+    story.families(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
+    story.check("slow")
+    story.submit(
+        "r",
+        "cq",
+        "4",
+        priority=-1,
+        annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": "best"},
+    )
+    story.settle()
+    story.passes("r")
+    story.settle()
+    story.family("a")
+    story.settle()
+    story.opens("a-best")
+    story.settle()
+    assert story.admission("a-best") is not None, "reserved, with its check running"
+    assert story.admitted("a") == "mid", "it fits, and races"
+
+
+def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> None:
+    story = contested("UpgradeOnly", "best")
+    story.family("a")
+    spec_gates = [{"name": "theirs"}, {"name": FAMILY_GATE}]
+    story.respec("a-best", preemptionGates=spec_gates)
+    story.settle()
+    story.opens("a-best")
+    story.settle()
+    assert story.told == []
+    assert story.admitted("a") == "mid", "its own gate is open, so nobody waits for it any more"
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_refusal_of_a_gate_is_said_once(shares: bool) -> None:
+    from admittance.scheduler.config import FairSharing
+
+    story = FamilyStory(Config(fair_sharing=FairSharing() if shares else None))
+    story.families(flavors={"best": "4"}, **LOWER)
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.family("a")
+    for _ in range(3):
+        story.settle()
+        story.core.flush("cq")
+    assert [one.name for one in story.waiting if isinstance(one, Refused)] == ["a-best"]

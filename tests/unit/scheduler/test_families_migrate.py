@@ -1,0 +1,255 @@
+"""A better variant takes over: with quota that is promised to it until the job has stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_families_order import full
+
+from admittance.events.requests import Queues
+from admittance.scheduler.picture import Member, Say
+from family_scheduling import FamilyStory
+
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+
+
+def runs_on_mid(**spec: Any) -> FamilyStory:
+    """Family ``a`` runs on the second best flavor, and the best one is taken."""
+    story = FamilyStory()
+    for names in spec.get("checks", {}).values():
+        for name in names:
+            story.check(name)
+    story.families(**spec)
+    full(story, best="4")
+    story.passes("r-best")
+    story.settle()
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "mid"
+    return story
+
+
+def member(story: FamilyStory, name: str) -> Member:
+    return story.core._world.members["ns", name]
+
+
+def used(story: FamilyStory) -> dict[str, int]:
+    (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+    return {row.flavor: row.reserved // 1_000 for row in status.usage}
+
+
+def test_without_checks_the_job_is_told_to_stop_and_quota_is_kept_meanwhile() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    assert story.cycle() == ["a-best"]
+    (told,) = story.decided
+    assert told.migrates_from is not None
+    assert (told.migrates_from.name, told.migrates_from.reason) == ("a-mid", "FlavorMigration")
+    assert member(story, "a-best").state == "Promised"
+    assert used(story) == {"best": 0, "mid": 4, "worst": 0}, "a promise is not shown as usage"
+    story.submit("thief", "cq", "4", priority=9)
+    story.settle()
+    assert story.flavors("thief") == [{"cpu": "worst"}], "nobody else gets what is promised"
+    story.stops("a")
+    story.settle()
+    assert story.admitted("a") == "best"
+    assert used(story) == {"best": 4, "mid": 0, "worst": 4}
+
+
+def test_a_promise_is_nobodys_victim() -> None:
+    story = runs_on_mid(flavors={"best": "4", "mid": "4"}, **LOWER)
+    story.finish("r-best")
+    story.cycle()
+    story.submit(
+        "strong",
+        "cq",
+        "4",
+        priority=9,
+        annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": "best"},
+    )
+    story.settle()
+    assert [one.name for one in story.told] == []
+
+
+def test_a_promise_that_is_written_is_known_to_whoever_starts_anew() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    story.cycle()
+    again = FamilyStory()
+    again.families()
+    for name, stored in story.stored.items():
+        again._write("ns", name, stored)
+    again.parents = story.parents
+    again.submit("thief", "cq", "4")
+    again.settle()
+    assert again.flavors("thief") == [{"cpu": "worst"}]
+    again.stops("a")
+    assert again.admitted("a") == "best"
+
+
+def test_who_takes_over_and_who_gives_way_are_on_their_way_together() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    assert story.cycle(confirm=False) == ["a-best"]
+    (told,) = story.decided
+    assert member(story, "a-mid").inflight is Say.MIGRATED
+    assert member(story, "a-mid").is_leaving
+    assert story.cycle() == []
+    story.core.forget("ns", "a-best", told.revision)
+    assert member(story, "a-mid").inflight is Say.NOTHING
+    assert member(story, "a-best").charge is None
+    assert story.cycle() == ["a-best"], "decided anew"
+
+
+@pytest.mark.parametrize("name", ["a-best", "a-mid"])
+def test_an_edit_of_the_queue_ends_both(name: str) -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    story.cycle(confirm=False)
+    story.families(flavors={"best": "4", "mid": "4", "worst": "5"})
+    assert member(story, name).inflight is Say.NOTHING
+    assert story.cycle() == ["a-best"]
+
+
+def test_a_decision_that_was_not_taken_ends_with_the_first_news_of_its_workload() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    story.cycle(confirm=False)
+    story.change("a-best", conditions={"QuotaReserved": (False, "PendingEvaluation")})
+    assert member(story, "a-mid").inflight is Say.NOTHING
+    assert story.cycle() == ["a-best"]
+
+
+def test_the_promise_ends_with_the_news_that_it_is_broken() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    story.cycle()
+    story.change("a-best", promised=None)
+    story.submit("thief", "cq", "4")
+    assert story.settle() == ["thief"]
+    assert story.flavors("thief") == [{"cpu": "best"}]
+
+
+def test_with_checks_it_is_reserved_first_and_the_job_runs_on() -> None:
+    story = runs_on_mid(checks={"best": ["slow"]})
+    story.finish("r-best")
+    assert story.settle() == ["a-best"]
+    assert story.admission("a-best") is not None
+    assert story.admitted("a") == "mid"
+    assert story.stored["a"].status.migrating_to == ""
+    story.passes("a-best")
+    story.settle()
+    assert story.stored["a"].status.migrating_to == "a-best"
+    assert story.cycle() == [], "and it is not confirmed again"
+    story.stops("a")
+    assert story.admitted("a") == "best"
+
+
+def test_who_needs_victims_takes_over_once_they_have_gone() -> None:
+    story = FamilyStory()
+    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    story.submit("strong", "cq", "4", priority=5, age=9)
+    story.settle()
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "mid"
+    story.finish("strong")
+    story.submit("weak", "cq", "4", priority=-1)
+    story.cycle()
+    story.opens("a-best")
+    story.settle()
+    if story.admitted("a") != "best":
+        story.stops("a")
+    assert story.admitted("a") == "best"
+
+
+def test_a_merely_reserved_victim_is_told_to_go_before_the_job_is_stopped() -> None:
+    story = FamilyStory()
+    story.check("slow")
+    reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
+    story.families(cohort="c", flavors={"best": "4", "mid": "4"}, **reclaims)
+    story.families("other", cohort="c", flavors={"best": "0"}, checks={"best": ["slow"]})
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "mid"
+    story.opens("a-best")
+    story.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
+    story.finish("r-best")
+    story.admits = False
+    story.submit("weak", "other", "4")
+    assert story.settle() == ["weak"], "lent, and waits for its check"
+    story.change("a", conditions={"Requeued": (True, "BackoffFinished")})
+    story.cycle()
+    assert [one.name for one in story.preempted] == ["weak"]
+    assert story.decided == [], "its quota is not handed on to somebody whose sibling runs"
+    assert story.settle() == ["a-best"]
+    assert story.stored["a"].status.migrating_to == "a-best"
+
+
+def test_whose_admitted_sibling_was_told_to_go_in_the_same_cycle_waits() -> None:
+    story = FamilyStory()
+    reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
+    story.families(cohort="c", flavors={"best": "4", "mid": "0"}, **LOWER)
+    story.queue(
+        "owner",
+        "c",
+        resourceGroups=[
+            {
+                "coveredResources": ["cpu"],
+                "flavors": [
+                    {"name": "mid", "resources": [{"name": "cpu", "nominalQuota": "4"}]},
+                ],
+            }
+        ],
+        **reclaims,
+    )
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "mid", "borrowed"
+    story.submit("mine", "owner", "4", priority=9)
+    story.finish("r-best")
+    story.cycle(confirm=False)
+    whom = {type(one).__name__: one.name for one in story.decisions}
+    both = {"Assigned", "Preempted"}
+    assert not both <= whom.keys(), "a job is stopped for one reason"
+
+
+def test_a_quota_cut_breaks_a_promise() -> None:
+    story = runs_on_mid()
+    story.finish("r-best")
+    story.cycle()
+    story.families(flavors={"best": "3", "mid": "4", "worst": "4"})
+    story.cycle(confirm=False)
+    assert [(type(one).__name__, one.name) for one in story.decisions] == [("Revoked", "a-best")]
+
+
+def test_a_minimum_keeps_everybody_below_it_where_they_are() -> None:
+    story = FamilyStory()
+    story.follows = False
+    story.families(floor="best")
+    full(story, best="4", mid="4")
+    story.family("a")
+    story.settle()
+    assert story.admitted("a") == "worst"
+    story.finish("r-mid")
+    assert story.settle() == []
+    story.finish("r-best")
+    assert story.cycle() == ["a-best"]
+
+
+def test_of_two_flavors_inside_one_variant_the_family_needs_only_what_it_lacks() -> None:
+    explicit = [
+        {"name": "first", "allowedResourceFlavors": ["best", "shared"]},
+        {"name": "second", "allowedResourceFlavors": ["shared"]},
+    ]
+    story = FamilyStory()
+    story.families(explicit=explicit, flavors={"best": "2", "shared": "5"})
+    full(story, best="2")
+    story.family("a", cpu="4")
+    story.family("b", cpu="4", age=-1)
+    story.settle()
+    assert story.admitted("a") in ("first", "second")
+    assert story.admitted("b") == "", "what is parked for one is not for the other, and it is full"
