@@ -1,0 +1,266 @@
+"""The variant-controller as a process, beside the others, on a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.events.requests import Families, FamiliesReply
+from admittance.runtime.bus import Bus
+from admittance.runtime.history import last
+from admittance.workload.families.reading import owner_of
+from admittance.workload.stored import StoredWorkload, head
+from family_table import a_cluster_queue
+
+from builders import a_manifest
+from processes import (
+    Fleet,
+    ServiceProcess,
+    apply,
+    ask,
+    eventually,
+    health,
+    submit,
+    workload,
+    workloads,
+)
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+VERSION = "kueue.x-k8s.io/v1beta2"
+FLAVORS = ("reservation", "demand", "spot")
+
+
+def objects(*flavors: str, **more: Any) -> list[dict[str, Any]]:
+    """ResourceFlavors, the ClusterQueue ``cq`` with a policy, and the LocalQueue ``lq``."""
+    flavors = flavors or FLAVORS
+    kinds = [
+        {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name}}
+        for name in flavors
+    ]
+    queue = a_cluster_queue(flavors, **more)
+    queue["spec"]["namespaceSelector"] = {}
+    local = {
+        "apiVersion": VERSION,
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": "ns"},
+        "spec": {"clusterQueue": "cq"},
+    }
+    return [*kinds, queue, local]
+
+
+class Place:
+    """The workload-controller and what a test starts beside it."""
+
+    def __init__(self, bus: Bus, fleet: Fleet) -> None:
+        self.bus = bus
+        self.fleet = fleet
+
+    async def start(self, *services: str, **env: str) -> list[ServiceProcess]:
+        return [await self.fleet.start(service, **env) for service in services]
+
+    async def submit(self, *names: str, **spec: Any) -> None:
+        await submit(self.bus, [a_manifest(name, **spec) for name in names])
+
+    async def families(self) -> dict[str, list[StoredWorkload]]:
+        """The variants of every parent, the best first."""
+        found = await workloads(self.bus)
+        parents = {one.metadata.uid: one.metadata.name for one in found if role(one) == "parent"}
+        families: dict[str, list[StoredWorkload]] = {name: [] for name in parents.values()}
+        for one in sorted(found, key=lambda one: head(one).sibling_index or 0):
+            if role(one) == "variant" and owner_of(one)[1] in parents:
+                families[parents[owner_of(one)[1]]].append(one)
+        return families
+
+    async def until(self, claim: Callable[[dict[str, list[StoredWorkload]]], bool]) -> None:
+        async def so() -> bool:
+            return claim(await self.families())
+
+        await eventually(so)
+
+    async def told(self) -> FamiliesReply:
+        """What the one that leads says of itself."""
+        found: FamiliesReply = await ask(self.bus, "admit.api.families", Families(), FamiliesReply)
+        return found
+
+    async def rest(self) -> None:
+        """Waits until nothing is to be said, and everything that was said had its effect."""
+
+        async def so() -> bool:
+            return (await self.told()).pending == 0
+
+        await eventually(so)
+
+    async def leader(self, *among: ServiceProcess) -> ServiceProcess:
+        """Waits until one of them leads."""
+        found: list[ServiceProcess] = []
+
+        async def so() -> bool:
+            leads = {one.instance for one in await health(self.bus) if one.leads and one.ready}
+            found[:] = [one for one in among if one.instance in leads]
+            return bool(found)
+
+        await eventually(so)
+        return found[0]
+
+
+def role(one: StoredWorkload) -> str:
+    return head(one).role
+
+
+def tags(variants: list[StoredWorkload]) -> list[str]:
+    return [head(one).variant for one in variants]
+
+
+@pytest.fixture
+async def place(bus: Bus, fleet: Fleet) -> AsyncIterator[Place]:
+    found = Place(bus, fleet)
+    await found.start("workload-controller")
+    yield found
+
+
+async def test_a_job_has_one_variant_per_flavor_and_tells_of_them(place: Place) -> None:
+    await place.start("variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("j", priority=3)
+    await place.until(lambda found: tags(found.get("j", [])) == list(FLAVORS))
+    await place.rest()
+    parent = await workload(place.bus, "j")
+    assert parent is not None
+    assert [row.name for row in parent.status.variants] == [
+        "j-variant-reservation",
+        "j-variant-demand",
+        "j-variant-spot",
+    ]
+    assert {row.why for row in parent.status.variants} == {"race"}
+    (*_, spot) = (await place.families())["j"]
+    assert (head(spot).queue_name, head(spot).priority, head(spot).active) == ("lq", 3, True)
+    assert owner_of(spot) == ("j", parent.metadata.uid)
+
+
+async def test_flavors_that_come_and_go_take_their_variants_along(place: Place) -> None:
+    await place.start("variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("j")
+    await place.until(lambda found: tags(found.get("j", [])) == list(FLAVORS))
+    await apply(place.bus, *objects("tape", "reservation"))
+    await place.until(lambda found: tags(found["j"]) == ["tape", "reservation"])
+    await place.rest()
+
+
+async def test_a_job_that_is_deleted_takes_its_variants_along(place: Place) -> None:
+    await place.start("variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("j")
+    await place.until(lambda found: len(found.get("j", [])) == 3)
+    await place.bus.nc.publish(
+        "admit.workload.deleted.ns.j", json.dumps({"namespace": "ns", "name": "j"}).encode()
+    )
+
+    async def gone() -> bool:
+        return await workloads(place.bus) == []
+
+    await eventually(gone)
+    await place.rest()
+
+
+async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: Path) -> None:
+    (controller,) = place.fleet.processes
+    await controller.stop()
+    file = tmp_path / "configuration.yaml"
+    file.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        "featureGates: {ConcurrentAdmission: false}\n"
+    )
+    await place.start("workload-controller", "variant-controller", ADMIT_CONFIG=str(file))
+    await apply(place.bus, *objects())
+    await place.submit("j")
+
+    async def stored() -> bool:
+        return await workload(place.bus, "j") is not None
+
+    await eventually(stored)
+    await place.rest()
+    assert [(one.metadata.name, role(one)) for one in await workloads(place.bus)] == [
+        ("j", "regular")
+    ]
+
+
+async def test_a_standby_takes_over_and_goes_on(place: Place) -> None:
+    both = await place.start("variant-controller", "variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("first")
+    await place.until(lambda found: len(found.get("first", [])) == 3)
+    leader = await place.leader(*both)
+    await leader.kill()
+    await place.submit("second")
+    await place.until(lambda found: len(found.get("second", [])) == 3)
+    (other,) = (one for one in both if one is not leader)
+    assert await place.leader(other) is other
+    await place.rest()
+
+
+async def test_one_that_is_killed_in_the_middle_leaves_no_family_half_made(place: Place) -> None:
+    """kill -9 while hundreds of families are made: the next one makes what is lacking, once."""
+    await apply(place.bus, *objects())
+    names = [f"j{number}" for number in range(300)]
+    (controller,) = place.fleet.processes
+    process = (await place.start("variant-controller"))[0]
+    await place.leader(process)
+    # So that nothing that it says has an effect before it dies.
+    controller.pause()
+    await place.submit(*names)
+    controller.resume()
+    for _ in range(3):
+        await place.until(lambda found: any(found.values()))
+        await process.kill()
+        process = (await place.start("variant-controller"))[0]
+        await place.leader(process)
+    await place.until(
+        lambda found: len(found) == 300 and all(len(one) == 3 for one in found.values())
+    )
+    await place.rest()
+    families = await place.families()
+    assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
+    before = await last(place.bus, "admit.workload.*.ns.*")
+    told = await place.told()
+    assert told.families == 300
+    after = await last(place.bus, "admit.workload.*.ns.*")
+    assert before is not None
+    assert after is not None
+    assert before.sequence == after.sequence, "it goes on talking"
+
+
+async def test_it_outlives_the_server(place: Place, nats_server: TestServer) -> None:
+    await place.start("variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("before")
+    await place.until(lambda found: len(found.get("before", [])) == 3)
+    await nats_server.restart_after_kill()
+    await within(place.bus.connected())
+    await place.submit("after")
+    await place.until(lambda found: len(found.get("after", [])) == 3)
+    await place.rest()
+
+
+async def test_a_variant_whose_time_comes_is_turned_on_then(place: Place) -> None:
+    explicit = [
+        {"name": "first", "allowedResourceFlavors": ["reservation"]},
+        {"name": "second", "allowedResourceFlavors": ["spot"], "createDelaySeconds": 2},
+    ]
+    await place.start("variant-controller", "retry-timer")
+    await apply(place.bus, *objects(explicit=explicit))
+    await place.submit("j")
+    await place.until(lambda found: tags(found.get("j", [])) == ["first", "second"])
+    assert [head(one).active for one in (await place.families())["j"]] == [True, False]
+    await place.until(lambda found: all(head(one).active for one in found["j"]))
+    await place.rest()
+    parent = await workload(place.bus, "j")
+    assert parent is not None
+    assert [row.why for row in parent.status.variants] == ["race", "race"]
+    assert parent.status.next_change_at is None
