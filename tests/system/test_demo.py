@@ -34,4 +34,15 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
     after = told.stdout[held.end() :]
     assert f"admitted  {held.group(1)}" in after  # and let go
     assert re.search(rf"was held by a check, and let go [\d.]+ s later: {held.group(1)}", after)
+    moved = re.search(
+        r"1 started where there was room, spot, after (\d+) ms, and moved up: "
+        r"(?:on-demand [\d.]+ s later, )?reservation [\d.]+ s later: train-1",
+        told.stdout,
+    )
+    assert moved is not None, told.stdout
+    assert int(moved.group(1)) < 1000
+    assert re.search(r"evicted +train-1 +from (spot|on-demand), to move up", told.stdout)
+    assert "step 13 on nvidia.com/gpu=reservation" in told.stdout  # it went on where it was
+    assert "step 1 on nvidia.com/gpu" not in told.stdout
+    assert "admitted  train-1-variant" not in told.stdout
     assert "\033[" not in told.stdout  # nobody looks: plain text

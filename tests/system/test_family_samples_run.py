@@ -1,0 +1,63 @@
+"""The samples of concurrent admission, applied with the command, run as their first lines say."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from admittance.bench.system import embedded
+
+pytestmark = pytest.mark.bus
+
+FAMILIES = Path(__file__).parents[2] / "deploy" / "samples" / "families"
+ADMIT = Path(sys.executable).parent / "admit"
+GPU = "nvidia.com/gpu="
+
+
+class Command:
+    """`admit`, against one system."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def __call__(self, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(str(ADMIT), "--nats", self._url, *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err.decode()
+        assert "warning" not in err.decode(), err.decode()
+        return out.decode()
+
+    async def finished(self, name: str) -> set[str]:
+        """What the last run of its pods printed of their flavors, once it has finished."""
+        await self("wait", "workload", name, "--for", "Finished", "--timeout", "45")
+        told = await self("logs", "workload", name)
+        return {line.rpartition(GPU)[2] for line in told.splitlines() if GPU in line}
+
+    async def moves(self, name: str) -> int:
+        """How often it was stopped for something better."""
+        told = await self("events", "--workload", name)
+        return sum(" evicted " in line and "Migrating to" in line for line in told.splitlines())
+
+
+async def test_every_story_is_applied_and_those_that_take_seconds_come_true() -> None:
+    async with embedded() as system:
+        admit = Command(system.url)
+        for number in range(1, 8):
+            told = await admit("apply", "-f", str(FAMILIES / f"story-{number}.yaml"))
+            assert f"train-{number} created" in told
+        for zone in "abc":
+            name = f"train-3-variant-zone-{zone}"
+            await admit("wait", "workload", name, "--for", "QuotaReserved", "--timeout", "20")
+        await admit("approve", "workload", "train-3-variant-zone-b", "--as", "ada")
+        assert await admit.finished("train-4") == {"zone-b"}
+        for name, moves in (("train-1", 2), ("train-2", 1), ("train-5", 0), ("train-7", 1)):
+            assert await admit.finished(name) == {"reservation"}, name
+            assert await admit.moves(name) == moves, name
+        assert "zone-b" in await admit("get", "workload", "train-3")
