@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.meta import Condition, ObjectMeta, OwnerReference
+from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePosition
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.family.states import judged
 from admittance.scheduler.config import Config
+from admittance.scheduler.order import in_order
 from admittance.workload.families.reading import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
 
@@ -316,9 +317,20 @@ class FamilyStory(Story):
 
     def tried(self, queue: str = "cq") -> list[str]:
         """Who is tried, in the running order."""
-        from admittance.scheduler.order import in_order
-
         return [one.key[1] for one in in_order(self.core._world.queues[queue])]
+
+
+def full(story: FamilyStory, queue: str = "cq", **flavors: str) -> None:
+    """So much of each flavor is taken by workloads that run, ``r-<flavor>``."""
+    for flavor, cpu in (flavors or {"best": "4", "mid": "4", "worst": "4"}).items():
+        story.submit(
+            f"r-{flavor}",
+            queue,
+            cpu,
+            age=1_000,
+            annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": flavor},
+        )
+    story.settle()
 
 
 def _spec(queue: str, cpu: str, priority: int, **more: Any) -> dict[str, Any]:
@@ -353,4 +365,4 @@ def _stored(
     )
 
 
-__all__ = ["Condition", "FamilyStory"]
+__all__ = ["FamilyStory", "full"]

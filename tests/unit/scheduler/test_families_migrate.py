@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_families_order import full
 
 from admittance.events.requests import Queues
 from admittance.scheduler.picture import Member, Say
-from family_scheduling import FamilyStory
+from family_scheduling import FamilyStory, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 

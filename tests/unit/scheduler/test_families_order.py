@@ -5,22 +5,9 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.requests import PendingQuery, Queues
-from family_scheduling import FamilyStory
+from family_scheduling import FamilyStory, full
 
 from scheduling import groups
-
-
-def full(story: FamilyStory, queue: str = "cq", **flavors: str) -> None:
-    """So much of each flavor is taken by workloads that run."""
-    for flavor, cpu in (flavors or {"best": "4", "mid": "4", "worst": "4"}).items():
-        story.submit(
-            f"r-{flavor}",
-            queue,
-            cpu,
-            age=1_000,
-            annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": flavor},
-        )
-    story.settle()
 
 
 def test_siblings_stand_side_by_side_the_best_first_and_nobody_between() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from test_families_order import full
 
 from admittance.events.facts import Refused
-from family_scheduling import FamilyStory
+from family_scheduling import FamilyStory, full
 
-EXPLICIT = [
+EXPLICIT: list[dict[str, Any]] = [
     {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},
     {"name": "slow", "allowedResourceFlavors": ["mid"]},
 ]
