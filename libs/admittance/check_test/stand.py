@@ -20,10 +20,11 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, S
 from admittance.events.facts import CheckReported
 from admittance.events.names import BadToken, plain, token
 from admittance.events.subjects import ALIVE_CHECK, STREAM, check_durable
-from admittance.runtime import check_durables, clock, tracing
+from admittance.runtime import clock, tracing
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.connection import parse_headers
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.peer_durables import check_durables
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059

@@ -18,10 +18,10 @@ from admittance.checks.request import (
     parameters_of,
     pointless,
 )
-from admittance.checks.threads import Threads
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.names import token
 from admittance.events.system import CheckActive
+from admittance.peers.threads import Threads
 
 CONCURRENCY: Final = 100
 THREADS: Final = 16

@@ -21,14 +21,16 @@ import uvloop
 
 from admittance.checks import wire
 from admittance.checks.alive import beat
-from admittance.checks.hearing import Heard, Hearing
 from admittance.checks.judging import Judging
 from admittance.checks.memory import Identity
-from admittance.checks.outbox import Outbox
 from admittance.checks.request import BadParameters, Reference, Request, pointless
 from admittance.checks.verdicts import Verdict
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.events.names import token
+from admittance.events.subjects import check_durable
+from admittance.peers.hearing import Asked, Heard, Hearing
+from admittance.peers.outbox import Outbox
 from admittance.runtime import clock, logs
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
@@ -56,9 +58,12 @@ class Service:
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(bus)
-        self._hearing = Hearing(
-            bus, controller.name, self._on_heard, room=max(4, 2 * controller.concurrency)
+        asked = Asked(
+            check_durable(controller.name),
+            f"admit.check.withdrawn.{token(controller.name)}.*.*",
+            "no AdmissionCheck names this controller yet, or Admittance is down",
         )
+        self._hearing = Hearing(bus, asked, self._on_heard, room=max(4, 2 * controller.concurrency))
         self._judging = Judging(
             self._hearing,
             judge=self._judge,

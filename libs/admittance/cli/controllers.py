@@ -9,8 +9,8 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.cli.link import Link
-from admittance.runtime import check_durables
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.peer_durables import check_durables
 
 UNREAD_MAX = 1_000
 """Requests not read by then: nobody seems to."""

@@ -19,6 +19,8 @@ USAGE: Final = "_usage"
 """Of keys in the bucket that are no objects: what a LocalQueue has consumed."""
 CAPACITY: Final = "provisioningrequest"
 """Of keys in the bucket that the provisioning check writes: what it asked for."""
+PROVIDERS: Final = "admittance_providers"
+"""The bucket in which providers made with the helper keep what they said of each request."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 

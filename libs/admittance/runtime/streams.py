@@ -22,6 +22,7 @@ MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired claim stays visible to who was away."""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
+KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
 KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 
 
@@ -112,6 +113,16 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
             },
+        ),
+        Stream(
+            KV_PROVIDERS,
+            {
+                **common,
+                **bucket,
+                "subjects": [f"$KV.{subjects.PROVIDERS}.>"],
+                "allow_msg_ttl": True,
+            },
+            {"num_replicas": replicas, "duplicate_window": DEDUPE},
         ),
         Stream(
             KV_CLAIMS,

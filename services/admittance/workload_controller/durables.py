@@ -1,22 +1,25 @@
-"""Keeps one durable per check controller that any AdmissionCheck names.
+"""Keeps one durable per check controller that any AdmissionCheck names, and one per class of
+capacity that any ProvisioningRequestConfig names.
 
-It is there before the AdmissionCheck is, so nothing that the controller is asked can be missed. A
-new leader compares what the server has with what the bucket asks for, since its predecessor may
-have died between the two.
+It is there before the manifest is, so nothing that the program is asked can be missed. A new leader
+compares what the server has with what the bucket asks for, since its predecessor may have died
+between the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
-from admittance.api.checks import AdmissionCheck
-from admittance.runtime import check_durables
+from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused
+from admittance.runtime.peer_durables import PeerDurables, check_durables, provider_durables
 from admittance.workload_controller.objects import Objects
+
+Wanted: TypeAlias = tuple[PeerDurables, str]
 
 log = structlog.get_logger()
 
@@ -26,7 +29,7 @@ class Durables:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._made: set[str] = set()
+        self._made: set[Wanted] = set()
 
     async def settle(self, objects: Objects) -> None:
         """Makes every durable that is missing, and deletes those that nobody needs. Raises
@@ -34,41 +37,61 @@ class Durables:
 
         What the server refuses to make is logged: others still want their requests.
         """
-        wanted = controllers(objects)
-        surplus = set(await check_durables.there(self._bus)) - wanted
-        for controller in sorted(wanted):
+        wanted = named(objects)
+        there = {
+            (kind, name)
+            for kind in (check_durables, provider_durables)
+            for name in await kind.there(self._bus)
+        }
+        for one in _sorted(wanted):
+            kind, name = one
             try:
-                await check_durables.make(self._bus, controller)
+                await kind.make(self._bus, name)
             except Refused as error:
-                log.error("durable_refused", controller=controller, error=str(error))
+                log.error("durable_refused", durable=kind.durable(name), error=str(error))
                 continue
-            self._made.add(controller)
-        for controller in sorted(surplus):
-            await self._remove(controller)
+            self._made.add(one)
+        for one in _sorted(there - wanted):
+            await self._remove(one)
 
     async def before(self, manifests: Iterable[Any]) -> None:
         """Makes the durables that these manifests, about to be written, ask for. Raises Refused or
         Unavailable: then nothing should be written."""
         for manifest in manifests:
-            if not isinstance(manifest, AdmissionCheck):
+            one = _of(manifest)
+            if one is None or one in self._made:
                 continue
-            controller = manifest.spec.controller_name
-            if controller not in self._made:
-                await check_durables.make(self._bus, controller)
-                self._made.add(controller)
-                log.info("durable_made", controller=controller)
+            kind, name = one
+            await kind.make(self._bus, name)
+            self._made.add(one)
+            log.info("durable_made", durable=kind.durable(name))
 
     async def after(self, objects: Objects) -> None:
-        """Deletes the durables that no AdmissionCheck asks for any more. Raises Unavailable."""
-        for controller in sorted(self._made - controllers(objects)):
-            await self._remove(controller)
+        """Deletes the durables that no manifest asks for any more. Raises Unavailable."""
+        for one in _sorted(self._made - named(objects)):
+            await self._remove(one)
 
-    async def _remove(self, controller: str) -> None:
-        await check_durables.remove(self._bus, controller)
-        self._made.discard(controller)
-        log.info("durable_removed", controller=controller)
+    async def _remove(self, one: Wanted) -> None:
+        kind, name = one
+        await kind.remove(self._bus, name)
+        self._made.discard(one)
+        log.info("durable_removed", durable=kind.durable(name))
 
 
-def controllers(objects: Objects) -> set[str]:
-    """Every controller that an AdmissionCheck names."""
-    return {check.spec.controller_name for check in objects.of_kind("admissioncheck")}
+def named(objects: Objects) -> set[Wanted]:
+    """Every program that a manifest names."""
+    kinds = ("admissioncheck", "provisioningrequestconfig")
+    found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
+    return {one for one in found if one is not None}
+
+
+def _of(manifest: Any) -> Wanted | None:
+    if isinstance(manifest, AdmissionCheck):
+        return check_durables, manifest.spec.controller_name
+    if isinstance(manifest, ProvisioningRequestConfig):
+        return provider_durables, manifest.spec.provisioning_class_name
+    return None
+
+
+def _sorted(wanted: Iterable[Wanted]) -> list[Wanted]:
+    return sorted(wanted, key=lambda one: one[0].durable(one[1]))

@@ -11,9 +11,9 @@ from admittance.events import facts
 from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime import check_durables
 from admittance.runtime.bucket import get
 from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.peer_durables import check_durables
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota
 

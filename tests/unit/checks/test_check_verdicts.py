@@ -24,7 +24,7 @@ from admittance.checks import (
     Verdict,
     Workload,
 )
-from admittance.checks.threads import Threads
+from admittance.peers.threads import Threads
 
 
 @pytest.mark.parametrize(

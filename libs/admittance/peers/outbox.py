@@ -1,4 +1,4 @@
-"""Verdicts on their way to the log: pipelined, in order, each one told when the log has it."""
+"""Answers on their way to the log: pipelined, in order, each one told when the log has it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Outbox:
                 outcomes = await self._bus.publish_all(messages)
                 break
             except AdmittanceError as error:
-                log.warning("verdicts_not_published_yet", count=len(messages), reason=str(error))
+                log.warning("answers_not_published_yet", count=len(messages), reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_MAX)
         for (_, done), outcome in zip(taken, outcomes, strict=True):

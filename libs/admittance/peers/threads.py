@@ -63,7 +63,7 @@ class Threads:
                 self._idle -= 1
             elif self._made < self._most:
                 self._made += 1
-                threading.Thread(target=self._run, name="check", daemon=True).start()
+                threading.Thread(target=self._run, name="call", daemon=True).start()
         self._calls.put(work)
 
     def _run(self) -> None:
@@ -77,5 +77,5 @@ class Threads:
 def _shown(error: BaseException) -> BaseException:
     # A future takes no StopIteration, and an exit is not the loop's.
     if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
-        return RuntimeError(f"the check raised {error!r}")
+        return RuntimeError(f"the function raised {error!r}")
     return error

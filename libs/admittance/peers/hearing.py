@@ -1,10 +1,9 @@
-"""What is asked of a controller: heard through its durable, held as long as it is worked on.
+"""What is asked of a program: heard through its durable, held as long as it is worked on.
 
-The durable ``check-<controller>`` is made by the workload-controller, when an AdmissionCheck names
-the controller; a role outside the services never makes one. Until it is there we ask again and
-again. A delivery is acknowledged when its verdict is on the log; until then the server is told
-every few seconds that it is worked on, and what this process leaves unfinished comes again, to
-whichever replica asks next.
+The durable is made by the workload-controller, when a manifest names the program; a role outside
+the services never makes one. Until it is there we ask again and again. A delivery is acknowledged
+when its answer is on the log; until then the server is told every few seconds that it is worked on,
+and what this process leaves unfinished comes again, to whichever replica asks next.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from admittance.events.names import token
-from admittance.events.subjects import STREAM, check_durable
+from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import Headers
@@ -38,7 +36,7 @@ log = structlog.get_logger()
 
 
 class Heard(NamedTuple):
-    """A message for the controller. ``reply`` names its delivery; empty: it came by the way, and
+    """A message for the program. ``reply`` names its delivery; empty: it came by the way, and
     is nobody's to acknowledge."""
 
     subject: str
@@ -47,8 +45,18 @@ class Heard(NamedTuple):
     reply: str
 
 
+class Asked(NamedTuple):
+    """Where a program hears what it is asked. ``durable``: of the log. ``beside``: the subject that
+    every replica listens to all the same, since the one that gets the delivery need not be the one
+    that works on it. ``absent``: why the durable may not be there, for the log."""
+
+    durable: str
+    beside: str
+    absent: str
+
+
 class Hearing:
-    """Deliveries of one controller. ``receive`` gets each message, and must not block; whoever took
+    """Deliveries of one program. ``receive`` gets each message, and must not block; whoever took
     it says `done`, `again` or `never` in the end.
 
     ``room``: how many deliveries this process holds at most, but for those that it was told to
@@ -56,10 +64,17 @@ class Hearing:
     """
 
     def __init__(
-        self, bus: Bus, controller: str, receive: Callable[[Heard], None], *, room: int
+        self,
+        bus: Bus,
+        asked: Asked,
+        receive: Callable[[Heard], None],
+        *,
+        room: int,
+        progress_seconds: float | None = None,
     ) -> None:
+        """``progress_seconds``: how often the server is told; None: `PROGRESS_SECONDS`."""
         self._bus = bus
-        self._controller = controller
+        self._asked = asked
         self._receive = receive
         self._pull = StandingPull(bus, STREAM, self._find, self._on_delivery, batch=room)
         self._beside: Subscription | None = None
@@ -68,6 +83,7 @@ class Hearing:
         self._out: list[tuple[str, bytes]] = []
         self._sending: asyncio.Task[None] | None = None
         self._told_absent = 0.0
+        self._progress = progress_seconds
 
     @property
     def held(self) -> int:
@@ -75,10 +91,8 @@ class Hearing:
         return len(self._held)
 
     async def start(self) -> None:
-        """Asks for what is there, and listens for withdrawals: each replica hears of all of them,
-        since the one that gets the delivery need not be the one that judges."""
-        subject = f"admit.check.withdrawn.{token(self._controller)}.*.*"
-        self._beside = await self._bus.nc.listen(subject, self._on_beside)
+        """Asks for what is there, and listens."""
+        self._beside = await self._bus.nc.listen(self._asked.beside, self._on_beside)
         await self._pull.start()
 
     @property
@@ -89,9 +103,10 @@ class Hearing:
     async def keep(self) -> None:
         """Tells the server what is still worked on, for ever."""
         while True:
-            await asyncio.sleep(PROGRESS_SECONDS / 2)
+            pause = (self._progress or PROGRESS_SECONDS) / 2
+            await asyncio.sleep(pause)
             now = clock.monotonic()
-            late = [reply for reply, at in self._held.items() if now - at >= PROGRESS_SECONDS / 2]
+            late = [reply for reply, at in self._held.items() if now - at >= pause]
             for reply in late:
                 self._held[reply] = now
                 self._send(reply, WORKING)
@@ -163,7 +178,7 @@ class Hearing:
         self._receive(Heard(subject.decode(), data, Headers(headers), ""))
 
     async def _find(self) -> str:
-        name = check_durable(self._controller)
+        name = self._asked.durable
         absent = self._pull.nobody
         if absent:
             if clock.monotonic() - self._told_absent >= ABSENT_TOLD or not self._told_absent:
@@ -171,7 +186,7 @@ class Hearing:
                 log.warning(
                     "waits_for_its_durable",
                     durable=name,
-                    reason="no AdmissionCheck names this controller yet, or Admittance is down",
+                    reason=self._asked.absent,
                 )
             await asyncio.sleep(min(0.05 * 2 ** min(absent, 8), ABSENT_PAUSE_MAX))
         elif self._told_absent:

@@ -1,0 +1,45 @@
+"""A provider of capacity in a dozen lines: obtain what a workload needs before it starts, and free
+it afterwards.
+
+    pool = Provider("check-capacity.autoscaling.x-k8s.io")
+
+    @pool.requested
+    async def book(request):
+        return Provisioned("here it is")
+
+    @pool.cancelled
+    async def free(cancellation):
+        ...
+
+    pool.run()
+
+Everything that a provider needs is here; docs/providers.md tells the protocol behind it.
+"""
+
+from __future__ import annotations
+
+from admittance.events.shapes import PodSetUpdate
+from admittance.providers.answers import (
+    Accepted,
+    BookingExpired,
+    CapacityRevoked,
+    Failed,
+    Provisioned,
+    Status,
+)
+from admittance.providers.provider import Provider
+from admittance.providers.request import Cancellation, PodSet, Request
+
+__all__ = [
+    "Accepted",
+    "BookingExpired",
+    "Cancellation",
+    "CapacityRevoked",
+    "Failed",
+    "PodSet",
+    "PodSetUpdate",
+    "Provider",
+    "Provisioned",
+    "Request",
+    "Status",
+]

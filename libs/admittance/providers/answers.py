@@ -1,0 +1,92 @@
+"""What a provider can say of a request. Each is a plain value; what is wrong with one is told where
+it is made, by a ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from admittance.events.shapes import PodSetUpdate
+
+DETAILS_MAX = 64
+VALUE_MAX = 32_768
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What all answers have. ``message``: a sentence for people. ``details``: facts about the
+    capacity by name, which a ProvisioningRequestConfig may turn into node selectors."""
+
+    word: ClassVar[str] = ""
+    ends: ClassVar[bool] = True
+    message: str = ""
+    details: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise ValueError(f"the message of {type(self).__name__} is no text: {self.message!r}")
+        if len(self.details) > DETAILS_MAX:
+            raise ValueError(f"{len(self.details)} details, {DETAILS_MAX} are allowed")
+        for key, value in self.details.items():
+            if not isinstance(key, str) or not isinstance(value, str) or len(value) > VALUE_MAX:
+                raise ValueError(f"the detail {key!r} is no text of at most {VALUE_MAX} characters")
+
+
+class Accepted(Answer, frozen=True):
+    """It is being worked on; the message may tell until when. Something else has to follow."""
+
+    word: ClassVar[str] = "accepted"
+    ends: ClassVar[bool] = False
+
+
+class Provisioned(Answer, frozen=True):
+    """The capacity is there, and booked for this workload until it is taken back.
+
+    ``pod_set_updates``: what else to add to the pods, as `PodSetUpdate` or dicts of that shape."""
+
+    word: ClassVar[str] = "provisioned"
+    pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
+
+    def updates(self) -> tuple[PodSetUpdate, ...]:
+        """``pod_set_updates`` in one shape. Raises ValueError."""
+        try:
+            return tuple(
+                one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
+                for one in self.pod_set_updates
+            )
+        except (TypeError, msgspec.ValidationError) as error:
+            raise ValueError(f"pod_set_updates: {error}") from None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.updates()
+
+
+class Failed(Answer, frozen=True):
+    """There is no such capacity now; nothing is booked. ``retryable`` False: there never will be,
+    so that the workload is rejected. ``retry_after``: seconds before it is worth asking again."""
+
+    word: ClassVar[str] = "failed"
+    retryable: bool = True
+    retry_after: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.retry_after is not None and not 0 <= self.retry_after < 2**31:
+            raise ValueError(f"retry_after={self.retry_after!r} is no number of seconds")
+
+
+class BookingExpired(Answer, frozen=True):
+    """What was provisioned is not kept any longer for a workload that has not started."""
+
+    word: ClassVar[str] = "booking_expired"
+
+
+class CapacityRevoked(Answer, frozen=True):
+    """What was provisioned is gone: its workload is stopped, and rejected."""
+
+    word: ClassVar[str] = "capacity_revoked"
+
+
+Status: TypeAlias = Accepted | Provisioned | Failed | BookingExpired | CapacityRevoked

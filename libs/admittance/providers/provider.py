@@ -1,0 +1,175 @@
+"""`Provider`: what whoever provides capacity holds in the hand."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from admittance.events.names import token
+from admittance.peers.threads import Threads
+from admittance.providers.answers import (
+    Accepted,
+    BookingExpired,
+    CapacityRevoked,
+    Failed,
+    Provisioned,
+    Status,
+)
+from admittance.providers.request import Cancellation, Request
+
+CONCURRENCY: Final = 1000
+THREADS: Final = 16
+STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Provider:
+    """Provides capacity of one class: the name that ProvisioningRequestConfigs name.
+
+    ``parameters``: a msgspec Struct that ``request.parameters`` is to be; wrong ones fail for good,
+    with the reason. Without it they are text by name. ``grace_seconds``: how long what is under way
+    may take to end when the process is asked to.
+    """
+
+    def __init__(
+        self,
+        provisioning_class: str,
+        *,
+        parameters: type[Any] | None = None,
+        concurrency: int | None = None,
+        grace_seconds: float = 7.0,
+    ) -> None:
+        token(provisioning_class)  # raises ValueError for a name that has none
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency={concurrency}: at least one request at a time")
+        self.name = provisioning_class
+        self.shape = parameters
+        self.grace_seconds = grace_seconds
+        self.active = True
+        self.message = ""
+        self.changed = asyncio.Event()
+        self._concurrency = concurrency
+        self._requested: Callable[..., Any] | None = None
+        self._cancelled: Callable[..., Any] | None = None
+        self._threads = Threads(concurrency or THREADS)
+        self._report: Callable[[str, Status], Any] | None = None
+
+    # What an author says. -----------------------------------------------------------------
+
+    def requested(self, function: F) -> F:
+        """Decorates the function that obtains capacity: takes a `Request`, answers `Provisioned`,
+        `Failed`, or `Accepted`; then ``request.say`` or `report` has the rest.
+
+        It may be called again for the same ``id``, after a crash, perhaps in another replica, also
+        when it had booked already: it must find its own booking again by the id.
+        """
+        if self._requested is not None:
+            raise ValueError(f"{self.name} has such a function: {self._requested.__qualname__}")
+        self._requested = function
+        return function
+
+    def cancelled(self, function: F) -> F:
+        """Decorates the function that frees what was booked: takes a `Cancellation`. It is called
+        until it returns once, perhaps twice, and also for what it never booked."""
+        if self._cancelled is not None:
+            raise ValueError(f"{self.name} has such a function already")
+        self._cancelled = function
+        return function
+
+    def inactive(self, message: str) -> None:
+        """From now on heartbeats say that nothing can be provided: checks of this class are
+        inactive until `ready` is called."""
+        self.active, self.message = False, message
+        self.changed.set()
+
+    def ready(self) -> None:
+        """Capacity can be provided again."""
+        self.active, self.message = True, ""
+        self.changed.set()
+
+    async def report(self, request_id: str, status: Status) -> bool:
+        """Says something about a request of earlier, by its id: that its booking has expired, that
+        its capacity was revoked. False: it was taken back, or is unknown. Raises RuntimeError when
+        the provider does not run."""
+        if self._report is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return bool(await self._report(request_id, status))
+
+    # What the helper asks. ----------------------------------------------------------------
+
+    async def obtain(self, request: Request) -> Status:
+        """What is answered to request: no bus, no retries; for tests, and for the helper. Raises
+        whatever the function raises, and TypeError when it answers what is no status."""
+        if self._requested is None:
+            raise RuntimeError(f"{self.name} provides nothing: decorate one with @….requested")
+        if self.shape is not None and not isinstance(request.parameters, self.shape):
+            try:
+                request.parameters = msgspec.convert(
+                    request.parameters, self.shape, strict=False, str_keys=True
+                )
+            except Exception as error:
+                return Failed(f"wrong parameters: {error}", retryable=False)
+        answer = await self._call(self._requested, request)
+        if isinstance(answer, STATUSES):
+            return answer
+        raise TypeError(f"it answered {answer!r}: return Provisioned, Failed or Accepted")
+
+    async def free(self, cancellation: Cancellation) -> None:
+        """Calls the function that frees, if there is one."""
+        if self._cancelled is not None:
+            await self._call(self._cancelled, cancellation)
+
+    async def _call(self, function: Callable[..., Any], argument: Any) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(argument)
+        answer = await self._threads.call(function, argument)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    @property
+    def concurrency(self) -> int:
+        """Requests that one process works on at once."""
+        if self._concurrency is not None:
+            return self._concurrency
+        return CONCURRENCY if inspect.iscoroutinefunction(self._requested) else THREADS
+
+    @property
+    def understands(self) -> tuple[str, ...]:
+        """The parameters that it understands, for the heartbeat; none: whatever it is given."""
+        if self.shape is None:
+            return ()
+        return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
+
+    @property
+    def has_function(self) -> bool:
+        """A function is decorated."""
+        return self._requested is not None
+
+    def speaks_by(self, report: Callable[[str, Status], Any] | None) -> None:
+        """Where `report` goes from now on."""
+        self._report = report
+
+    # Running. -----------------------------------------------------------------------------
+
+    async def serve(
+        self,
+        url: str | None = None,
+        *,
+        creds: str | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> None:
+        """Provides until stop is set or this is cancelled; for a program with a loop of its own.
+        ``url``, ``creds``: else ADMIT_NATS_URL and ADMIT_NATS_CREDS."""
+        from admittance.providers.service import serve
+
+        await serve(self, url=url, creds=creds, stop=stop or asyncio.Event())
+
+    def run(self, url: str | None = None, *, creds: str | None = None) -> None:
+        """Provides until SIGINT or SIGTERM. `serve` has the arguments."""
+        from admittance.providers.service import run
+
+        run(self, url=url, creds=creds)

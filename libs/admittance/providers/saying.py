@@ -1,0 +1,97 @@
+"""Statuses on their way to the log, numbered, and noted for whoever asks again."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+
+from admittance.events import provisioning as facts
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.subjects import PROVISIONING_FACTS, subject_of
+from admittance.peers.outbox import Outbox
+from admittance.providers.answers import Failed, Provisioned, Status
+from admittance.providers.store import CANCELLED, Said, Store
+from admittance.runtime import clock
+from admittance.runtime.bus import Outgoing
+from admittance.runtime.errors import StaleRevision
+
+OVER: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
+"""Statuses after which nothing counts any more, but for a revocation of what has expired."""
+
+log = structlog.get_logger()
+
+
+class Speaker:
+    """Says statuses of one class. First on the log, then in the store: what crashes in between is
+    said again under the same number, which changes nothing."""
+
+    def __init__(self, provisioning_class: str, store: Store, outbox: Outbox) -> None:
+        self._class = provisioning_class
+        self._store = store
+        self._outbox = outbox
+
+    async def say(self, about: dict[str, Any], status: Status) -> bool:
+        """Says it; when the log has it. False: the request was taken back, or is over."""
+        while True:
+            found = await self._store.get(about["id"])
+            before = found.said
+            if before is not None:
+                if before.status == CANCELLED:
+                    return False
+                if before.status == status.word and before.message == status.message:
+                    return True
+                if before.status in OVER and status.word != "capacity_revoked":
+                    return False
+            said = _said(about, status, (before.seq if before is not None else 0) + 1)
+            await self._outbox.put(self._message(said))
+            try:
+                await self._store.put(said, found.revision)
+            except StaleRevision:
+                # Taken back meanwhile, or said by another replica: look again.
+                continue
+            log.info("said", id=said.id, status=said.status, message=said.message)
+            return True
+
+    async def repeat(self, said: Said) -> None:
+        """Says again what was said of a request that is heard again: perhaps nobody heard it."""
+        await self._outbox.put(self._message(said))
+
+    def _message(self, said: Said) -> Outgoing:
+        kind = PROVISIONING_FACTS[said.status]
+        assert issubclass(kind, facts.ProvisioningStatus), "only those are kept"
+        fields: dict[str, Any] = {
+            "namespace": said.namespace,
+            "name": said.name,
+            "uid": said.uid,
+            "time": clock.now(),
+            "id": said.id,
+            "provisioning_class": self._class,
+            "message": said.message,
+            "details": said.details,
+            "pod_set_updates": said.pod_set_updates,
+            "seq": said.seq,
+        }
+        if kind is facts.ProvisioningFailed:
+            fields |= {"retryable": said.retryable, "retry_after": said.retry_after}
+        fact = kind(**fields)
+        headers = {
+            HEADER_MSG_ID: f"provider/{said.id}/{said.seq}/{said.status}",
+            HEADER_SCHEMA: SCHEMA_VERSION,
+        }
+        return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+def _said(about: dict[str, Any], status: Status, seq: int) -> Said:
+    failed = status if isinstance(status, Failed) else None
+    return Said(
+        **about,
+        status=status.word,
+        seq=seq,
+        message=status.message,
+        details=dict(status.details),
+        pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
+        retryable=failed.retryable if failed is not None else True,
+        retry_after=failed.retry_after if failed is not None else None,
+    )

@@ -1,0 +1,373 @@
+"""A provider as a process: connected, heard, obtained, said; and ended without losing anything.
+
+What holds, over all replicas and restarts:
+
+- A delivery is acknowledged when its end is on the log: Provisioned or Failed. Until then it comes
+  again to somebody else when this process dies. One that was accepted is held until then.
+- A request that was answered is answered the same when it is heard again, and nothing is obtained.
+- A cancellation is written down first, then what is under way is cancelled, then the function that
+  frees is called, until it returns. Whoever obtains something for a request that was taken back
+  meanwhile finds that written, and frees it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from admittance.events.codec import Undecodable, decode, encode
+from admittance.events.names import token
+from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import ALIVE_PROVISIONING, provider_durable
+from admittance.events.system import ProviderAlive
+from admittance.peers.hearing import Asked, Heard, Hearing
+from admittance.peers.outbox import Outbox
+from admittance.providers.answers import Failed, Status
+from admittance.providers.request import Cancellation, Request
+from admittance.providers.saying import Speaker
+from admittance.providers.store import CANCELLED, Store
+from admittance.runtime import clock, logs, micro
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.memory import seldom_collect
+from admittance.runtime.settings import Settings
+from admittance.runtime.supervise import stop_on_signals
+
+if TYPE_CHECKING:
+    from admittance.providers.provider import Provider
+
+PAUSE_MIN: Final = 1.0
+PAUSE_MAX: Final = 60.0
+CONNECT_PAUSE_MAX: Final = 5.0
+AGAIN_SECONDS: Final = 5.0
+PROGRESS_SECONDS: Final = 2.0
+"""How often the server is told of what is under way; what it is not told about for 6 s comes again.
+"""
+
+log = structlog.get_logger()
+
+
+class Service:
+    """One running replica of a provider."""
+
+    def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
+        self._provider = provider
+        self._bus = bus
+        self._settings = settings
+        self._outbox = Outbox(bus)
+        self._store = Store(bus, provider.name)
+        self._speaker = Speaker(provider.name, self._store, self._outbox)
+        asked = Asked(
+            provider_durable(provider.name),
+            f"admit.provisioning.cancelled.{token(provider.name)}.*.*",
+            "no ProvisioningRequestConfig names this class yet, or Admittance is down",
+        )
+        self._hearing = Hearing(
+            bus,
+            asked,
+            self._on_heard,
+            room=max(4, 2 * provider.concurrency),
+            progress_seconds=PROGRESS_SECONDS,
+        )
+        self._room = asyncio.Semaphore(provider.concurrency)
+        self._works: dict[str, asyncio.Task[None]] = {}
+        self._open: dict[str, list[str]] = {}
+        """Deliveries of requests that have not come to an end."""
+        self._beside: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Provides until stop is set."""
+        provider = self._provider
+        provider.speaks_by(self._report)
+        answering = await micro.serve(
+            self._bus,
+            f"provider-{provider.name}",
+            self._settings.instance,
+            {f"admit.api.provider.{token(provider.name)}": self._query},
+        )
+        tasks = [
+            asyncio.create_task(work)
+            for work in (self._outbox.run(), self._hearing.keep(), self._beat())
+        ]
+        stopping = asyncio.create_task(stop.wait())
+        starting = asyncio.create_task(self._hearing.start())
+        try:
+            watched: list[asyncio.Future[Any]] = [stopping, self._hearing.failed, *tasks]
+            await asyncio.wait([starting, *watched], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                log.info("provider_started", provisioning_class=provider.name)
+                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for one in watched:
+                if one.done():
+                    one.result()
+        finally:
+            starting.cancel()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
+            provider.speaks_by(None)
+            await answering.stop()
+            for task in (*tasks, stopping, starting):
+                task.cancel()
+            await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+
+    async def _end(self) -> None:
+        self._stopping = True
+        await self._hearing.drain()
+        running = [*self._works.values(), *self._beside]
+        if running:
+            await asyncio.wait(running, timeout=self._provider.grace_seconds)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        for replies in self._open.values():
+            for reply in replies:
+                self._hearing.again(reply)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._outbox.emptied(), 1.0)
+        await self._hearing.stop()
+
+    async def _beat(self) -> None:
+        provider = self._provider
+        seconds = self._settings.beat_seconds
+        subject = f"{ALIVE_PROVISIONING}{token(provider.name)}"
+        while True:
+            provider.changed.clear()
+            beat = ProviderAlive(
+                time=clock.now(),
+                instance=self._settings.instance,
+                active=provider.active,
+                message=provider.message,
+                parameters=provider.understands,
+            )
+            if self._bus.nc.is_connected:
+                await self._bus.tell((subject, encode(beat)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(provider.changed.wait(), seconds)
+
+    async def _query(self, data: bytes, _: str) -> ProviderReply:
+        asked = msgspec.json.decode(data, type=ProviderQuery)
+        said = (await self._store.get(asked.id)).said
+        if said is None:
+            open_ = asked.id in self._works or asked.id in self._open
+            return ProviderReply(id=asked.id, known=open_)
+        return ProviderReply(
+            id=said.id,
+            status=said.status,
+            message=said.message,
+            details=said.details,
+            pod_set_updates=said.pod_set_updates,
+            seq=said.seq or None,
+            retryable=said.retryable,
+            retry_after=said.retry_after,
+        )
+
+    # Hearing. -----------------------------------------------------------------------------
+
+    def _on_heard(self, heard: Heard) -> None:
+        try:
+            fact = decode(heard.subject, heard.data)
+        except (Undecodable, msgspec.MsgspecError) as error:
+            log.error("not_understood", subject=heard.subject, reason=str(error))
+            self._hearing.never(heard.reply)
+            return
+        if self._stopping and heard.reply:
+            self._hearing.again(heard.reply)
+        elif isinstance(fact, ProvisioningRequested):
+            self._on_requested(fact, heard.reply)
+        elif isinstance(fact, ProvisioningCancelled) and (
+            heard.reply or fact.id in self._works or fact.id in self._open
+        ):
+            self._start(self._free(fact, heard.reply))
+
+    def _on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
+        self._open.setdefault(fact.id, []).append(reply)
+        if fact.id in self._works:
+            return
+        task = asyncio.create_task(self._work(fact), name=fact.id)
+        self._works[fact.id] = task
+        task.add_done_callback(lambda done: self._worked(fact.id, done))
+
+    def _worked(self, request_id: str, task: asyncio.Task[None]) -> None:
+        if self._works.get(request_id) is task:
+            del self._works[request_id]
+        if not task.cancelled() and task.exception() is not None:
+            # A bug of ours: it comes again, to somebody else perhaps.
+            log.error("not_worked", id=request_id, exc_info=task.exception())
+            for reply in self._open.pop(request_id, ()):
+                self._hearing.again(reply, AGAIN_SECONDS)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    def _close(self, request_id: str) -> None:
+        for reply in self._open.pop(request_id, ()):
+            self._hearing.done(reply)
+
+    # One request. -------------------------------------------------------------------------
+
+    async def _work(self, fact: ProvisioningRequested) -> None:
+        found = await self._patiently(fact.id)
+        if found is not None and found.status == CANCELLED:
+            self._close(fact.id)
+            return
+        if found is not None and found.status not in ("", "accepted"):
+            await self._speaker.repeat(found)
+            self._close(fact.id)
+            return
+        if fact.deadline is not None and fact.deadline <= clock.now():
+            await self._say(fact, Failed("heard of after its deadline"))
+            return
+
+        async def say(status: Status) -> bool:
+            return await self._say(fact, status)
+
+        last = found.status if found is not None else None
+        async with self._room:
+            answer = await self._obtain(fact, Request(fact, say, last=last))
+        await self._say(fact, answer)
+
+    async def _patiently(self, request_id: str) -> Any:
+        """What is kept of the request, however long the bus is away."""
+        pause = 0.1
+        while True:
+            try:
+                return (await self._store.get(request_id)).said
+            except AdmittanceError as error:
+                log.warning("store_away", id=request_id, reason=str(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, CONNECT_PAUSE_MAX)
+
+    async def _obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
+        pause = PAUSE_MIN
+        while True:
+            try:
+                return await self._provider.obtain(request)
+            except Exception:
+                log.exception("not_obtained", id=fact.id, again_seconds=pause)
+            for reply in self._open.get(fact.id, ()):
+                self._hearing.let_wait(reply)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX)
+
+    async def _say(self, fact: ProvisioningRequested, status: Status) -> bool:
+        """Says it, and acknowledges what has come to its end with it; what was taken back meanwhile
+        is freed."""
+        about = {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
+        counts = await self._speaker.say(about, status)
+        if not counts:
+            cancellation = Cancellation(**about, reason="it was taken back meanwhile")
+            self._start(self._call_free(cancellation))
+        if not counts or status.ends:
+            self._close(fact.id)
+        return counts
+
+    async def _report(self, request_id: str, status: Status) -> bool:
+        said = (await self._store.get(request_id)).said
+        if said is None or said.status == CANCELLED:
+            return False
+        about = {
+            "id": said.id,
+            "namespace": said.namespace,
+            "name": said.name,
+            "uid": said.uid,
+        }
+        counts = await self._speaker.say(about, status)
+        if status.ends:
+            self._close(request_id)
+        return counts
+
+    # Freeing. -----------------------------------------------------------------------------
+
+    async def _free(self, fact: ProvisioningCancelled, reply: str) -> None:
+        about = {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
+        pause = 0.1
+        while True:
+            try:
+                await self._store.cancel(about)
+                break
+            except Refused as error:
+                log.error("not_noted", id=fact.id, reason=str(error))
+                break
+            except AdmittanceError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, CONNECT_PAUSE_MAX)
+        work = self._works.get(fact.id)
+        if work is not None:
+            work.cancel()
+            await asyncio.wait([work])
+        await self._call_free(Cancellation(**about, reason=fact.reason))
+        self._close(fact.id)
+        self._hearing.done(reply)
+
+    async def _call_free(self, cancellation: Cancellation) -> None:
+        pause = PAUSE_MIN
+        while True:
+            try:
+                await self._provider.free(cancellation)
+                return
+            except Exception:
+                log.exception("not_freed", id=cancellation.id, again_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX)
+
+
+async def serve(
+    provider: Provider,
+    *,
+    url: str | None,
+    creds: str | None,
+    stop: asyncio.Event,
+    settings: Settings | None = None,
+) -> None:
+    """Connects, however long that takes, and provides until stop is set."""
+    if not provider.has_function:
+        raise RuntimeError(f"{provider.name} provides nothing: decorate one with @….requested")
+    settings = settings or Settings.from_env("provider", url=url)
+    if creds is not None:
+        settings = msgspec.structs.replace(settings, creds=creds)
+    bus = await _connected(provider.name, settings, stop)
+    if bus is None:
+        return
+    try:
+        await Service(provider, bus, settings).run(stop)
+    finally:
+        await bus.close()
+
+
+async def _connected(name: str, settings: Settings, stop: asyncio.Event) -> Bus | None:
+    """A connection; None when stop was set before there was one."""
+    pause = 0.2
+    while not stop.is_set():
+        try:
+            return await Bus.connect(settings.url, name=f"provider {name}", creds=settings.creds)
+        except SetupError as error:
+            log.warning("not_connected_yet", provisioning_class=name, reason=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+        pause = min(pause * 2, CONNECT_PAUSE_MAX)
+    return None
+
+
+def run(provider: Provider, *, url: str | None, creds: str | None) -> None:
+    """`serve` as a whole process, with its logs and signals."""
+    seldom_collect()
+    uvloop.run(_run(provider, url, creds))
+
+
+async def _run(provider: Provider, url: str | None, creds: str | None) -> None:
+    settings = Settings.from_env("provider", url=url)
+    logs.configure(provider.name, settings.instance, settings.json_logs, level=settings.log_level)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serve(provider, url=url, creds=creds, stop=stop, settings=settings)

@@ -1,0 +1,334 @@
+"""Providers made with the helper: what they are asked they do once, and free what is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.codec import decode, encode
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningRequested,
+    ProvisioningStatus,
+)
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import subject_of
+from admittance.events.system import ProviderAlive
+from admittance.providers import (
+    Accepted,
+    Cancellation,
+    CapacityRevoked,
+    Failed,
+    Provider,
+    Provisioned,
+    Request,
+)
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.peer_durables import provider_durables
+
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+CLASS = "check-capacity.autoscaling.x-k8s.io"
+
+
+class Asker:
+    """What the provisioning check says and hears. ``said``: every status, in the log's order."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.said: list[ProvisioningStatus] = []
+
+    async def start(self) -> Asker:
+        await provider_durables.make(self._bus, CLASS)
+        for word in ("accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"):
+            await self._bus.nc.listen(f"admit.provisioning.{word}.*.*.*", self._on_status)
+        return self
+
+    def _on_status(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        fact = decode(subject.decode(), data)
+        assert isinstance(fact, ProvisioningStatus)
+        self.said.append(fact)
+
+    async def asks(self, request_id: str = "u/c/1/1", **fields: Any) -> None:
+        fact = ProvisioningRequested(
+            namespace="ns",
+            name="w",
+            uid="u",
+            provisioning_class=CLASS,
+            id=request_id,
+            check="c",
+            cycle=1,
+            attempt=1,
+            **fields,
+        )
+        await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    async def takes_back(self, request_id: str = "u/c/1/1") -> None:
+        fact = ProvisioningCancelled(
+            namespace="ns",
+            name="w",
+            uid="u",
+            provisioning_class=CLASS,
+            id=request_id,
+            reason="Evicted",
+        )
+        await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    async def query(self, request_id: str) -> ProviderReply:
+        subject = "admit.api.provider.check-capacity_autoscaling_x-k8s_io"
+        answer = await self._bus.request(subject, encode(ProviderQuery(id=request_id)))
+        return msgspec.json.decode(answer, type=ProviderReply)
+
+    def words(self) -> list[str]:
+        return [type(one).__name__ for one in self.said]
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+@asynccontextmanager
+async def running(provider: Provider, server: TestServer) -> AsyncIterator[asyncio.Event]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(provider.serve(server.url, stop=stop))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await within(task)
+
+
+class Pool:
+    """Capacity of so many pods. ``booked``: pods by request."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+        self.booked: dict[str, int] = {}
+        self.calls: list[str] = []
+        self.before: Callable[[Request], Awaitable[None]] | None = None
+
+    def provider(self, **more: Any) -> Provider:
+        made = Provider(CLASS, **more)
+
+        @made.requested
+        async def book(request: Request) -> Any:
+            self.calls.append(request.id)
+            if self.before is not None:
+                await self.before(request)
+            if request.pods > self.size - sum(self.booked.values()):
+                return Failed(f"{request.pods} pods, and no room", retry_after=30)
+            self.booked[request.id] = request.pods
+            return Provisioned("booked", details={"pool": "a"})
+
+        @made.cancelled
+        async def free(cancellation: Cancellation) -> None:
+            self.booked.pop(cancellation.id, None)
+
+        return made
+
+
+def pods(count: int) -> dict[str, Any]:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]
+    template = msgspec.Raw(msgspec.json.encode({"spec": {"containers": containers}}))
+    return {"pod_sets": ({"name": "main", "count": count, "template": template},)}
+
+
+async def test_what_is_asked_before_anybody_is_there_is_obtained_when_somebody_is(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    await asker.asks()
+    pool = Pool()
+
+    async with running(pool.provider(), nats_server):
+        await until(lambda: bool(asker.said))
+
+    assert asker.words() == ["Provisioned"]
+    assert (asker.said[0].seq, asker.said[0].details) == (1, {"pool": "a"})
+
+
+async def test_a_failure_is_said_with_all_that_is_known_of_it(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    pool = Pool(size=-1)
+
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
+
+    found = msgspec.to_builtins(asker.said[0])
+    assert (found["message"], found["retryAfter"]) == ("0 pods, and no room", 30)
+
+
+async def test_a_request_heard_again_is_answered_the_same_and_obtained_once(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    pool = Pool()
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
+        await asker.asks()
+        await until(lambda: len(asker.said) >= 1)
+        assert (await asker.query("u/c/1/1")).status == "provisioned"
+
+    assert pool.calls == ["u/c/1/1"]
+    assert {one.seq for one in asker.said} == {1}
+
+
+async def test_what_is_taken_back_is_freed_and_so_is_what_nobody_knows(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    pool = Pool()
+    pool.booked["unknown"] = 3
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: "u/c/1/1" in pool.booked)
+        await asker.takes_back()
+        await asker.takes_back("unknown")
+
+        await until(lambda: not pool.booked)
+        assert (await asker.query("u/c/1/1")).status == "cancelled"
+
+
+async def test_a_cancellation_ends_what_is_under_way(asker: Asker, nats_server: TestServer) -> None:
+    pool = Pool()
+    ended: list[str] = []
+
+    async def for_ever(request: Request) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(request.id)
+
+    pool.before = for_ever
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(pool.calls))
+        await asker.takes_back()
+        await until(lambda: bool(ended))
+
+    assert not pool.booked
+    assert not asker.said
+
+
+async def test_what_is_obtained_after_it_was_taken_back_elsewhere_is_freed(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    """The cancellation is acknowledged by a replica that never heard of the request."""
+    first, second = Pool(), Pool()
+    go = asyncio.Event()
+
+    async def until_told(request: Request) -> None:
+        # Deaf to being cancelled, as a call to somebody's API would be.
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    first.before = until_told
+    async with running(first.provider(grace_seconds=1.0), nats_server):
+        await asker.asks()
+        await until(lambda: bool(first.calls))
+        async with running(second.provider(), nats_server):
+            await asker.takes_back()
+            await asyncio.sleep(0.1)
+            go.set()
+            await until(lambda: not first.booked)
+
+    assert not asker.said
+
+
+async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS)
+    seen: list[Request] = []
+
+    @provider.requested
+    async def obtain(request: Request) -> Accepted:
+        seen.append(request)
+        return Accepted("in four minutes")
+
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(lambda: asker.words() == ["Accepted"])
+        assert await seen[0].say(Provisioned("here"))
+        assert await provider.report("u/c/1/1", CapacityRevoked("sold"))
+        await until(lambda: len(asker.said) == 3)
+
+    assert asker.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
+    assert [one.seq for one in asker.said] == [1, 2, 3]
+
+
+async def test_one_that_raises_is_called_again(
+    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.providers.service.PAUSE_MIN", 0.01)
+    pool = Pool()
+
+    async def twice(_: Request) -> None:
+        if len(pool.calls) < 3:
+            raise OSError("the API is away")
+
+    pool.before = twice
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
+
+    assert len(pool.calls) == 3
+    assert asker.words() == ["Provisioned"]
+
+
+class Wanted(msgspec.Struct):
+    zone: str
+    size: int = 1
+
+
+async def test_parameters_become_the_struct_and_wrong_ones_fail_for_good(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS, parameters=Wanted)
+    seen: list[Wanted] = []
+
+    @provider.requested
+    def obtain(request: Request) -> Provisioned:
+        seen.append(request.parameters)
+        return Provisioned()
+
+    async with running(provider, nats_server):
+        await asker.asks(parameters={"zone": "a", "size": "3"})
+        await asker.asks("u/c/1/2", parameters={"size": "many"})
+        await until(lambda: len(asker.said) == 2)
+
+    assert seen == [Wanted("a", 3)]
+    failed = next(one for one in asker.said if one.id == "u/c/1/2")
+    assert msgspec.to_builtins(failed)["retryable"] is False
+    assert "wrong parameters" in failed.message
+
+
+async def test_heartbeats_tell_the_class_and_whether_it_is_ready(
+    bus: Bus, asker: Asker, nats_server: TestServer
+) -> None:
+    beats: list[ProviderAlive] = []
+    await bus.nc.listen(
+        "admit.alive.provisioning.*",
+        lambda _s, _r, data, _h: beats.append(msgspec.json.decode(data, type=ProviderAlive)),
+    )
+    provider = Provider(CLASS, parameters=Wanted)
+    provider.requested(lambda _: Provisioned())
+
+    async with running(provider, nats_server):
+        await until(lambda: bool(beats))
+        provider.inactive("maintenance")
+        await until(lambda: not beats[-1].active)
+
+    assert beats[0].parameters == ("zone", "size")
+    assert beats[-1].message == "maintenance"
