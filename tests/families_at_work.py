@@ -25,12 +25,12 @@ from admittance.workload.families.reading import VARIANT, owner_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.stored import decode as stored_from
 from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit import Commit, Heard
 from admittance.workload_controller.decide import HEADER_FACT, Controller
 from admittance.workload_controller.joint import parted
 from admittance.workload_controller.objects import key_of
+from admittance.workload_controller.tally import Tally
 
 from builders import NOON, a_manifest, an_admission
 
@@ -66,6 +66,7 @@ class Household:
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
         self.log: list[Heard] = []
+        self.tally: Tally | None = None
         self.queue_spec: dict[str, Any] = {}
         self.put("LocalQueue", "lq", {"clusterQueue": "cq"}, namespace="ns")
         self.offer(flavors, checks, policy)
@@ -184,8 +185,9 @@ class Household:
         for put in commit.puts:
             assert put.expected == self.controller.workloads.get(put.key).revision
             self.revision += 1
-            if put.value is not None:
-                stored_from(put.value)
+            if put.workload is not None and self.tally is not None:
+                before = self.controller.workloads.get(put.key).workload
+                self.tally.written(self.controller, before, put.workload)
             spoken += self.controller.committed(put, self.revision, self.now)
         for message in [*spoken, *commit.notes]:
             fact = decode(message.subject, message.data)

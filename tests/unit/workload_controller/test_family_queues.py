@@ -1,0 +1,295 @@
+"""What a family becomes when its queue changes, and what people get wrong. LIFECYCLE 4.2, 4.9."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.limits import Limits
+from admittance.workload.stored import head
+from families_at_work import UPGRADE, Household
+
+from builders import a_manifest, an_admission
+
+J = {"namespace": "ns", "name": "j"}
+A, B, C = (f"j-variant-{tag}" for tag in "abc")
+FLAVORS = ("a", "b", "c")
+
+
+def explicit(*variants: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "migrationConstraints": {"mode": "UpgradeOnly"},
+        "explicitVariants": [
+            {"name": name, "allowedResourceFlavors": list(flavors), **more}
+            for one in variants
+            for name, flavors, more in [(one.pop("name"), one.pop("flavors"), one)]
+        ],
+    }
+
+
+# Policy comes and goes. -----------------------------------------------------------------
+
+
+def test_who_waits_becomes_a_parent_when_policy_comes() -> None:
+    house = Household(policy=None, checks={"a": ("slow",)}).submit()
+    house.offer(FLAVORS, {}, UPGRADE, admissionChecks=["slow"])
+    assert head(house.get()).role == "parent"
+    assert house.get().status.admission_checks == ()
+    assert house.get().metadata.annotations["kueue.x-k8s.io/parent-variant"] == "true"
+
+
+def test_who_is_admitted_stays_regular_until_it_is_requeued() -> None:
+    house = Household(policy=None).submit()
+    house.happens(facts.Assigned(**house.decided("j"), admission=an_admission(flavor="a")))
+    house.offer(FLAVORS)
+    assert head(house.get()).role == "regular"
+    house.happens(facts.Preempted(**house.decided("j"), reason="InClusterQueue"))
+    house.stop()
+    assert head(house.get()).role == "parent"
+    house.happens(*house.variant_facts())
+    assert house.active() == "abc"
+
+
+def test_a_parent_of_which_nothing_is_admitted_becomes_regular_when_policy_goes() -> None:
+    house = Household(checks={"a": ("slow",)}).family().assign("a")
+    house.offer(FLAVORS, {}, None, admissionChecks=["slow"])
+    assert head(house.get()).role == "regular"
+    assert house.variants() == []
+    assert [row.name for row in house.get().status.admission_checks] == ["slow"]
+    assert house.condition("QuotaReserved") == "False: PendingEvaluation"
+    assert ("withdrawn", A) in house.said
+    assert "kueue.x-k8s.io/parent-variant" not in house.get().metadata.annotations
+
+
+def test_an_admitted_family_keeps_what_runs_when_policy_goes() -> None:
+    house = Household().family().assign("b")
+    house.offer(FLAVORS, None, None)
+    assert head(house.get()).role == "parent"
+    assert house.condition("Admitted") == "True: Admitted"
+    house.preempt("b").stop()
+    assert head(house.get()).role == "regular"
+    assert house.variants() == []
+
+
+def test_with_the_gate_off_everything_is_regular() -> None:
+    house = Household(limits=Limits(families=False)).submit()
+    assert head(house.get()).role == "regular"
+
+
+def test_a_workload_that_takes_fewer_pods_is_regular_and_says_so() -> None:
+    manifest = a_manifest("j", count=4)
+    manifest["spec"]["podSets"][0]["minCount"] = 2
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    house = Household().happens(facts.Submitted(**J, workload=workload))
+    assert head(house.get()).role == "regular"
+    assert ("noted", "j") in house.said
+    house.offer(FLAVORS, None, UPGRADE)
+    assert head(house.get()).role == "regular"
+
+
+# Flavors come, go and change places. ------------------------------------------------------
+
+
+def test_another_order_is_another_place_and_evicts_nobody() -> None:
+    house = Household().family().assign("b")
+    house.offer(("c", "b", "a"))
+    places = {head(one).variant: head(one).sibling_index for one in house.variants()}
+    assert places == {"c": 0, "b": 1, "a": 2}
+    assert house.condition("Admitted") == "True: Admitted"
+    assert house.active() == "cb"
+
+
+@pytest.mark.parametrize(
+    ("flavors", "admitted", "evicted"),
+    [
+        pytest.param(["a", "b"], True, False, id="admitted, and may have its flavor still"),
+        pytest.param(["b"], True, True, id="admitted on a flavor that it may no longer have"),
+        pytest.param(["b"], False, True, id="reserved on such a one"),
+    ],
+)
+def test_flavors_of_an_explicit_variant(
+    flavors: list[str], *, admitted: bool, evicted: bool
+) -> None:
+    checks = {} if admitted else {"a": ("slow",)}
+    first = explicit({"name": "x", "flavors": ["a", "c"]}, {"name": "y", "flavors": ["b"]})
+    house = Household(FLAVORS, checks, first).family()
+    house.happens(
+        facts.Assigned(**house.decided("j-variant-x"), admission=an_admission(flavor="a"))
+    )
+    now = explicit({"name": "x", "flavors": flavors}, {"name": "y", "flavors": ["b"]})
+    house.offer(FLAVORS, checks, now)
+    assert allowed_flavors(house.get("j-variant-x")) == set(flavors)
+    if not admitted:
+        assert house.get("j-variant-x").status.admission is None
+    elif evicted:
+        assert house.condition("Evicted") == "True: VariantEvicted"
+        house.stop()
+        assert house.condition("Requeued", "j-variant-x").startswith("True")
+    else:
+        assert house.condition("Evicted") == ""
+
+
+@pytest.mark.scenario("D32")
+def test_a_parent_to_which_no_flavor_is_left_says_so() -> None:
+    allowed = {"admissionConstraints": {"allowedResourceFlavors": ["z"]}}
+    house = Household().submit(**allowed)
+    assert house.condition("QuotaReserved") == "False: NoMatchingFlavor"
+    house.offer(("a", "z"))
+    house.happens(*house.variant_facts(), facts.Aggregated(**J))
+    assert house.active() == "z"
+    assert house.condition("QuotaReserved") == "False: PendingEvaluation"
+    assert [row.variant for row in house.get().status.variants] == ["z"]
+
+
+# What a parent tells. ---------------------------------------------------------------------
+
+
+def test_a_parent_tells_of_its_variants_and_why_it_waits() -> None:
+    house = Household(checks={"a": ("slow",)}).family().happens(facts.Aggregated(**J))
+    rows = house.get().status.variants
+    assert [(row.name, row.variant, row.active, row.why) for row in rows] == [
+        (A, "a", True, "race"),
+        (B, "b", True, "race"),
+        (C, "c", True, "race"),
+    ]
+    house.assign("a")
+    refusal = facts.Refusal(reason="WaitingForQuota", message="4 cpu short in b")
+    house.happens(facts.Refused(**house.decided(B), refusal=refusal), facts.Aggregated(**J))
+    assert house.condition("QuotaReserved") == "False: WaitingForQuota"
+    told = next(c.message for c in house.get().status.conditions if c.type == "QuotaReserved")
+    assert told == "a: reserved, waits for slow; b: 4 cpu short in b; c: PendingEvaluation"
+    house.assign("c")
+    assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
+
+
+# Time. --------------------------------------------------------------------------------------
+
+
+def test_a_variant_with_a_delay_waits_until_it_is_over() -> None:
+    policy = explicit(
+        {"name": "x", "flavors": ["a"]},
+        {"name": "y", "flavors": ["b"], "createDelaySeconds": 7200},
+    )
+    house = Household(("a", "b"), policy=policy).family().happens(facts.Aggregated(**J))
+    assert house.active() == "x"
+    assert house.get().status.next_change_at is not None
+    house.due("family")
+    assert house.active() == "xy"
+    assert house.get().status.next_change_at is None
+    house.happens(
+        facts.Assigned(**house.decided("j-variant-y"), admission=an_admission(flavor="b"))
+    )
+    house.later(100)
+    house.happens(facts.Preempted(**house.decided("j-variant-y"), reason="InClusterQueue")).stop()
+    assert house.active() == "x"
+    started = house.get().status.family_start
+    assert started == house.now
+    again = house.get().status.next_change_at
+    assert again is not None and (again - started).total_seconds() == 7200
+
+
+def test_a_better_variant_has_its_time_to_take_over() -> None:
+    policy = explicit(
+        {"name": "x", "flavors": ["a"], "deleteDelaySeconds": 600},
+        {"name": "y", "flavors": ["b"]},
+    )
+    house = Household(("a", "b"), {"a": ("slow",)}, policy).family()
+    house.happens(
+        facts.Assigned(**house.decided("j-variant-y"), admission=an_admission(flavor="b"))
+    )
+    house.happens(
+        facts.Assigned(**house.decided("j-variant-x"), admission=an_admission(flavor="a"))
+    )
+    assert house.get("j-variant-x").status.admission is not None
+    house.due("family")
+    assert house.active() == "y"
+    assert house.get("j-variant-x").status.admission is None
+    assert house.condition("Admitted") == "True: Admitted"
+
+
+# Gates. -------------------------------------------------------------------------------------
+
+
+def test_one_gate_is_opened_and_its_eviction_closes_it() -> None:
+    house = Household(checks={"a": ("slow",)}).family()
+    house.later(3).happens(facts.Ungated(namespace="ns", name=A))
+    gate = house.get().status.preemption_gate
+    assert gate is not None and (gate.holder, gate.since) == (A, house.now)
+    assert [one.position for one in house.get(A).status.preemption_gates] == ["Open"]
+    house.assign("a").preempt("a")
+    assert [one.position for one in house.get(A).status.preemption_gates] == ["Closed"]
+
+
+# What people do. ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        pytest.param(facts.Held(namespace="ns", name=B), id="hold"),
+        pytest.param(facts.Finished(namespace="ns", name=B), id="finish"),
+        pytest.param(facts.Reprioritized(namespace="ns", name=B, priority=9), id="priority"),
+    ],
+)
+def test_what_is_asked_of_a_variant_and_is_its_parents(fact: Fact) -> None:
+    house = Household().family()
+    before = house.get(B)
+    house.happens(fact)
+    assert (house.outcome, house.get(B)) == ("refused", before)
+
+
+def test_a_priority_is_that_of_the_whole_family() -> None:
+    house = Household().family().happens(facts.Reprioritized(**J, priority=7))
+    assert [head(one).priority for one in house.variants()] == [7, 7, 7]
+
+
+def of_a_family(**spec: Any) -> dict[str, Any]:
+    manifest = a_manifest(B, **({"role": "variant", "variant": "b"} | spec))
+    manifest["metadata"]["ownerReferences"] = [{"kind": "Workload", "name": "j", "uid": "?"}]
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "taken"),
+    [
+        pytest.param(B, {}, True, id="with a spec of its own: it gets its parent's"),
+        pytest.param("other", {}, False, id="under another name"),
+        pytest.param(B, {"variant": "z"}, False, id="of a variant that the queue does not have"),
+        pytest.param(B, {"uid": "else"}, False, id="of a parent that is not there"),
+    ],
+)
+def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken: bool) -> None:
+    house = Household().submit(requests={"cpu": "3"})
+    uid = change.pop("uid", house.get().metadata.uid)
+    manifest = of_a_family(requests={"cpu": "900"}, **change)
+    manifest["metadata"] |= {"name": name, "annotations": {"a": "b"}}
+    manifest["metadata"]["ownerReferences"][0]["uid"] = uid
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    house.happens(facts.Submitted(namespace="ns", name=name, workload=workload))
+    assert house.is_there(name) == taken
+    if taken:
+        assert b'"cpu":"3"' in bytes(house.get(B).spec)
+        assert house.get(B).metadata.annotations == {}
+    else:
+        assert (house.outcome, ("rejected", name) in house.said) == ("refused", True)
+
+
+def test_a_name_that_somebody_else_has_is_his() -> None:
+    house = Household(policy=None).submit(B)
+    house.offer(FLAVORS)
+    house.family()
+    assert head(house.get(B)).role == "parent"
+    assert [head(one).variant for one in house.variants()] == ["a", "c"]
+
+
+def test_a_parent_that_comes_and_goes_in_one_batch_leaves_nothing() -> None:
+    house = Household().submit()
+    house.happens(*house.variant_facts(), facts.Deleted(**J))
+    assert house.workloads() == []
+    house.happens(*[])
+    assert not house.is_there(A)

@@ -1,0 +1,190 @@
+"""A family moves up: a commit starts it, a commit ends it, and what goes wrong. LIFECYCLE 4.6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.conditions import find
+from admittance.workload_controller.tally import Tally
+from families_at_work import Household
+
+J = {"namespace": "ns", "name": "j"}
+A, B, C = (f"j-variant-{tag}" for tag in "abc")
+CHECKS = {"a": ("slow",)}
+
+
+def moving() -> Household:
+    """It ran on c, and is to run on a as soon as it has stopped; a has a check that is Ready."""
+    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    return house.later(60).verdict("a", "slow").confirm("a")
+
+
+def promised() -> Household:
+    """The same without a check."""
+    return Household().family().assign("c").later(60).assign("a", source="c")
+
+
+def test_until_its_checks_have_passed_nothing_of_the_other_one_is_touched() -> None:
+    house = Household(checks=CHECKS).family().assign("c")
+    before = house.revision_of(C)
+    house.assign("a").verdict("a", "slow")
+    assert house.revision_of(C) == before
+    assert house.condition("Admitted") == "True: Admitted"
+
+
+def test_both_are_in_one_commit_with_their_parent() -> None:
+    house = Household(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
+    confirmed = house.heard(facts.Confirmed(**house.decided(A)))
+    commit = house.controller.fold([confirmed], house.now)
+    names = [put.key.rpartition(".")[2] for put in commit.puts]
+    assert set(names) == {A, C, "j"}
+    assert names[-1] == "j"
+    assert len({put.group for put in commit.puts}) == 1
+    assert commit.puts[0].group
+
+
+@pytest.mark.parametrize("begin", [moving, promised])
+def test_it_moves_once_the_job_has_stopped(begin: Callable[[], Household]) -> None:
+    house = begin()
+    assert house.get().status.migrating_to == A
+    assert house.condition("Evicted", C) == "True: FlavorMigration"
+    assert house.starts == [("j", "c")]
+    first = house.get().status.first_admitted_at
+    house.later(1).stop()
+    status = house.get().status
+    assert house.starts == [("j", "c"), ("j", "a")]
+    assert (status.admitted_variant, status.migrating_to) == (A, "")
+    assert status.first_admitted_at == first
+    assert status.family_start is None
+    assert house.active() == "a"
+    assert house.get(C).status.admission is None
+    assert house.get(A).status.promised is None
+
+
+def test_a_promise_is_no_reservation() -> None:
+    house = promised()
+    assert house.condition("QuotaReserved", A) == "False: WaitingForPreemptedWorkloads"
+    reserved = find(house.get(A), "QuotaReserved")
+    assert reserved is not None
+    assert reserved.message == "Pending the migration of 1 workload(s)"
+    assert house.get(A).status.admission is None
+    assert house.get(A).status.promised is not None
+
+
+@pytest.mark.parametrize("begin", [moving, promised])
+def test_nobody_has_to_say_that_the_job_has_stopped(begin: Callable[[], Household]) -> None:
+    house = begin().due("drain")
+    assert house.starts == [("j", "c"), ("j", "a")]
+
+
+@pytest.mark.parametrize("begin", [moving, promised])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(lambda h: h.happens(facts.Deactivated(namespace="ns", name=A)), id="stopped"),
+        pytest.param(lambda h: h.happens(facts.Deleted(namespace="ns", name=A)), id="deleted"),
+        pytest.param(lambda h: h.offer(("b", "c"), None), id="its flavor is gone, and families"),
+        pytest.param(lambda h: h.says(stopPolicy="Hold"), id="the queue is held"),
+    ],
+)
+def test_if_the_better_one_has_lost_what_it_needs_the_family_starts_over(
+    begin: Callable[[], Household], lost: Callable[[Household], Any]
+) -> None:
+    house = begin()
+    lost(house)
+    house.stop()
+    assert house.starts == [("j", "c")]
+    assert house.get().status.admitted_variant == ""
+    assert not any(one.status.admission or one.status.promised for one in house.variants())
+
+
+def test_a_check_that_rejects_the_better_one_meanwhile() -> None:
+    house = moving().verdict("a", "slow", "Rejected").stop()
+    assert house.starts == [("j", "c")]
+    assert house.active() == "bc"
+
+
+def test_preempted_meanwhile() -> None:
+    house = moving().preempt("a").stop()
+    assert house.starts == [("j", "c")]
+    assert house.active() == "abc"
+
+
+@pytest.mark.parametrize("begin", [moving, promised])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda h: h.happens(facts.Deleted(**J)).stop(), id="the parent is deleted"),
+        pytest.param(lambda h: h.happens(facts.Finished(**J)), id="the job ends first"),
+    ],
+)
+def test_the_end_in_the_middle_of_it(
+    begin: Callable[[], Household], end: Callable[[Household], Household]
+) -> None:
+    assert end(begin()).workloads() == []
+
+
+@pytest.mark.parametrize("begin", [moving, promised])
+def test_turned_off_in_the_middle_of_it(begin: Callable[[], Household]) -> None:
+    house = begin().happens(facts.Deactivated(**J)).stop()
+    assert house.starts == [("j", "c")]
+    assert house.active() == ""
+    house.happens(facts.Activated(**J))
+    assert house.active() == "abc"
+
+
+def test_what_was_decided_when_the_sibling_was_another_falls_and_ends_its_assumption() -> None:
+    house = Household().family().assign("c")
+    swap = house.assigned("a", source="c")
+    house.happens(facts.PodsReady(**J, revision=house.get().status.admitted_revision))
+    before = house.revision_of(A)
+    house.happens(swap)
+    assert house.reason == "StaleGiver"
+    assert house.revision_of(A) > before
+    assert house.condition("Evicted") == ""
+
+
+def test_without_a_word_of_the_sibling_nobody_is_admitted_beside_it() -> None:
+    house = Household().family().assign("c")
+    before = house.revision_of(A)
+    house.assign("a")
+    assert house.get(A).status.admission is None
+    assert house.get().status.admitted_variant == C
+    assert house.revision_of(A) > before
+
+
+def test_a_worse_one_is_never_reserved_beside_a_better_one() -> None:
+    house = Household(checks={"c": ("slow",)}).family().assign("b").assign("c")
+    assert house.get(C).status.admission is None
+
+
+def test_two_that_are_confirmed_at_once_are_never_both_admitted() -> None:
+    checks = {"a": ("slow",), "b": ("odd",)}
+    house = Household(checks=checks).family().assign("a").assign("b")
+    house.verdict("a", "slow").verdict("b", "odd")
+    both = [facts.Confirmed(**house.decided(one)) for one in (A, B)]
+    house.happens(*both)
+    assert house.get().status.admitted_variant == A
+    assert house.get(B).status.admission is None
+
+
+def test_the_job_gets_what_the_checks_of_its_variant_add_to_its_pods() -> None:
+    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    zone = PodSetUpdate(name="main", labels={"zone": "z"})
+    house.verdict("a", "slow", pod_set_updates=(zone,)).confirm("a").stop()
+    admitted = [one for one in house.facts if isinstance(one, facts.Admitted)]
+    assert [dict(one.pod_sets[0].labels) for one in admitted] == [{}, {"zone": "z"}]
+
+
+def test_a_migration_is_counted_once() -> None:
+    tally = Tally()
+    house = Household()
+    house.tally = tally
+    house.family().assign("c").assign("a", source="c").stop()
+    assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 1}
+    assert tally.admitted.values == {("cq", ""): 2}
