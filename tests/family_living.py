@@ -138,9 +138,17 @@ class FamilyLife(LongLife):
         self._hear(subject_of(fact), encode(fact))
         self.go()
 
+    def foreigner(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
+        """A workload that is no family, whatever the queue says: it would do with fewer pods in
+        principle. It may have that flavor only."""
+        container = {"name": "c", "command": ["true"], "resources": {"requests": {GPU: "1"}}}
+        template = {"spec": {"containers": [container]}}
+        pods = {"name": "main", "count": gpu, "minCount": gpu, "template": template}
+        self.job(name, pods=[pods], allowed=[flavor], priority=priority)
+
     def done(self, name: str) -> None:
         """The job ends by itself, and what follows at once."""
-        self.finish(name)
+        self.say(facts.Finished, name, revision=self.stored(name).status.admitted_revision)
         self.go()
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.families.reading import VARIANT
+from admittance.workload.stored import StoredWorkload, head
 
 
 class Watch:
@@ -25,7 +26,8 @@ class Watch:
         if workload is not None:
             self._known[key] = workload
             uid = workload.metadata.uid
-            found += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
+            if head(workload).role != VARIANT:  # There its parent's time counts.
+                found += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
         assert not found, f"{key}: {'; '.join(found)}\n{old}\n{workload}"
 
 
