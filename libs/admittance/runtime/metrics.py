@@ -1,4 +1,4 @@
-"""Figures that add up, served as Prometheus reads them.
+"""Figures that add up, and some that are what they are now, served as Prometheus reads them.
 
 Counting is a bump in a dict: series are made into Prometheus' text only when somebody asks, in a
 thread of its own. How many series there may be is bounded, whatever labels come in.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import structlog
 
@@ -93,9 +94,37 @@ class Histogram:
         yield family
 
 
+class Gauge:
+    """A number per combination of labels, as ``read`` has it when somebody asks."""
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[Labels, float]],
+    ) -> None:
+        self.name = f"{PREFIX}{name}"
+        self.about = about
+        self.labels = tuple(labels)
+        self._read = read
+
+    def families(self) -> Iterator[Any]:
+        """As Prometheus has it."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        family = GaugeMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, value in islice(self._read().items(), SERIES_MAX):
+            family.add_metric(labels, value)
+        yield family
+
+
+Metric: TypeAlias = Counter | Histogram | Gauge
+
+
 class _Collector:
-    def __init__(self, metrics: Sequence[Counter | Histogram]) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = tuple(metrics)
 
     def collect(self) -> Iterator[Any]:
         for metric in self._metrics:
@@ -111,29 +140,54 @@ def address_of(text: str) -> tuple[str, int]:
     return host or "0.0.0.0", int(port)
 
 
+class _Served:
+    """A server of this process, and how many contexts use it."""
+
+    def __init__(self, where: str) -> None:
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        host, port = address_of(where)
+        self.registry = CollectorRegistry()
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
+        except OSError as error:
+            raise SetupError(f"metrics cannot be served at {where}: {error.strerror}") from None
+        self.address = (host, int(self._server.server_port))
+        self.users = 0
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._server.shutdown)
+        self._server.server_close()
+        await asyncio.to_thread(self._thread.join)
+
+
+_here: Final[dict[str, _Served]] = {}
+
+
 @asynccontextmanager
 async def served(
-    where: str | None, metrics: Sequence[Counter | Histogram]
+    where: str | None, metrics: Sequence[Metric]
 ) -> AsyncIterator[tuple[str, int] | None]:
     """Serves the metrics over HTTP as long as the context lasts; where None: nowhere. Yields the
-    address. Raises SetupError when it cannot be had."""
+    address. Raises SetupError when it cannot be had.
+
+    Services of one process that are told the same address serve theirs together there.
+    """
     if where is None:
         yield None
         return
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    host, port = address_of(where)
-    registry = CollectorRegistry()
-    registry.register(_Collector(metrics))
+    server = _here.get(where) or _Served(where)
+    if not server.users and server.address[1] == address_of(where)[1]:
+        _here[where] = server
+    collector = _Collector(metrics)
+    server.registry.register(collector)
+    server.users += 1
+    log.info("metrics_served", host=server.address[0], port=server.address[1])
     try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as error:
-        raise SetupError(f"metrics cannot be served at {where}: {error.strerror}") from None
-    address = (host, int(server.server_port))
-    log.info("metrics_served", host=host, port=address[1])
-    try:
-        yield address
+        yield server.address
     finally:
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join)
+        server.users -= 1
+        server.registry.unregister(collector)
+        if not server.users:
+            _here.pop(where, None)
+            await server.close()

@@ -177,7 +177,8 @@ class Families:
     def gates_open(self) -> dict[str, int]:
         """How many families have somebody who may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
-        for queue in self._open.values():
+        # All at once: whoever scrapes asks from a thread of its own.
+        for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
         return found
 

@@ -16,6 +16,7 @@ from admittance.runtime import micro
 from admittance.runtime.alone import work_alone
 from admittance.runtime.bus import Bus
 from admittance.runtime.leading import Leading
+from admittance.runtime.metrics import Gauge, served
 from admittance.runtime.settings import Settings
 from admittance.variant_controller.decide import Families
 from admittance.variant_controller.keeper import SERVICE, Keeper
@@ -44,10 +45,19 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         keepers[:] = [Keeper(bus, settings, Families(enabled=enabled), epoch)]
         return keepers[-1]
 
-    service = await micro.serve(
-        bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
+    def gates() -> dict[tuple[str, ...], float]:
+        leads = leading.tenure.leads()
+        found = keepers[-1].core.gates_open() if leads and keepers else {}
+        return {(queue,): count for queue, count in found.items()}
+
+    figures = Gauge(
+        "preemption_gate_open", "Families of which a variant may preempt", ("cluster_queue",), gates
     )
-    try:
-        await work_alone(leading, VARIANT_CONTROLLER, begin, stop=stop)
-    finally:
-        await service.stop()
+    async with served(settings.metrics, (figures,)):
+        service = await micro.serve(
+            bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
+        )
+        try:
+            await work_alone(leading, VARIANT_CONTROLLER, begin, stop=stop)
+        finally:
+            await service.stop()

@@ -60,6 +60,9 @@ class Tally:
         self.waits = Histogram(
             "admission_checks_wait_time_seconds", "From the reservation to the admission", queue
         )
+        self.migrations = Counter(
+            "migrations", "Families that moved to a better variant", ("cluster_queue", "from", "to")
+        )
         self.metrics = (
             self.retries,
             self.delays,
@@ -69,6 +72,7 @@ class Tally:
             self.evicted,
             self.admitted,
             self.waits,
+            self.migrations,
         )
 
     def written(
@@ -87,6 +91,10 @@ class Tally:
                     self.forced.add((_queue(controller, before, after),))
         if before is None:
             return
+        came, went = status.admitted_variant, before.status.admitted_variant
+        if came and went and came != went:
+            queue = _queue(controller, before, after)
+            self.migrations.add((queue, _tag(before, went), _tag(after, came)))
         if status.scheduling_stats is not before.status.scheduling_stats:
             self._evicted(controller, before, after)
         if status.admission_checks is not before.status.admission_checks:
@@ -151,6 +159,11 @@ class Tally:
                 labels = (name, _controller(controller, name), _queue(controller, before, after))
                 self.retries.add(labels)
                 self.delays.observe(labels, delay)
+
+
+def _tag(parent: StoredWorkload, variant: str) -> str:
+    """Which variant that is: a flavor, or an explicit variant's name."""
+    return next((row.variant for row in parent.status.variants if row.name == variant), UNKNOWN)
 
 
 def _counted_as(one: EvictionCount) -> tuple[str, str]:

@@ -8,17 +8,36 @@ import urllib.request
 import pytest
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.metrics import OTHER, SERIES_MAX, Counter, Histogram, address_of, served
+from admittance.runtime.metrics import (
+    OTHER,
+    SERIES_MAX,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    address_of,
+    served,
+)
 
 
-async def scraped(*metrics: Counter | Histogram) -> list[str]:
+async def scraped(*metrics: Metric) -> list[str]:
     async with served("127.0.0.1:0", metrics) as address:
-        assert address is not None
-        url = f"http://{address[0]}:{address[1]}/metrics"
-        answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
-        text: str = answer.read().decode()
-        answer.close()
+        return await read(address)
+
+
+async def read(address: tuple[str, int] | None) -> list[str]:
+    assert address is not None
+    url = f"http://{address[0]}:{address[1]}/metrics"
+    answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
+    text: str = answer.read().decode()
+    answer.close()
     return text.splitlines()
+
+
+async def a_free_port() -> int:
+    async with served("127.0.0.1:0", ()) as address:
+        assert address is not None
+        return address[1]
 
 
 async def test_counters_and_histograms_are_read_over_http() -> None:
@@ -75,6 +94,30 @@ async def test_a_port_that_is_taken_is_told() -> None:
         with pytest.raises(SetupError, match="cannot be served"):
             async with served(f"127.0.0.1:{address[1]}", ()):
                 pass
+
+
+async def test_a_gauge_tells_how_things_are_when_somebody_asks() -> None:
+    found = {("a",): 1.0}
+    gauge = Gauge("open", "Open ones", ("queue",), lambda: found)
+    assert 'admittance_open{queue="a"} 1.0' in await scraped(gauge)
+    found[("a",)] = 2.0
+    assert 'admittance_open{queue="a"} 2.0' in await scraped(gauge)
+
+
+async def test_services_of_one_process_are_served_together() -> None:
+    one, other = Counter("ones", "Ones", ()), Counter("others", "Others", ())
+    one.add(())
+    other.add(())
+    where = f"127.0.0.1:{await a_free_port()}"
+    async with served(where, (one,)) as address:
+        async with served(where, (other,)):
+            both = await read(address)
+        alone = await read(address)
+    assert {"admittance_ones_total 1.0", "admittance_others_total 1.0"} <= set(both)
+    assert "admittance_ones_total 1.0" in alone
+    assert "admittance_others_total 1.0" not in alone
+    async with served(where, (other,)) as address:
+        assert "admittance_others_total 1.0" in await read(address)
 
 
 async def test_without_an_address_nothing_is_served() -> None:

@@ -188,3 +188,4 @@ def test_a_migration_is_counted_once() -> None:
     house.family().assign("c").assign("a", source="c").stop()
     assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 1}
     assert tally.admitted.values == {("cq", ""): 2}
+    assert tally.migrations.values == {("cq", "c", "a"): 1}
