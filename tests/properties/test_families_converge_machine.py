@@ -14,7 +14,7 @@ from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
 from admittance.family.states import changes_next, judged
 from admittance.variant_controller.decide import COALESCE, PATIENCE_MAX
-from admittance.workload.conditions import is_true
+from admittance.workload.conditions import find, is_true
 from admittance.workload.families.aggregating import rows_of, seen
 from admittance.workload.families.reading import parent_state, variant_state
 from admittance.workload.stored import head
@@ -260,9 +260,13 @@ class FamiliesMachine(RuleBasedStateMachine):
         active = [one for one in own.values() if head(one).active and not is_true(one, "Admitted")]
         blocked = [one for one in active if is_true(one, "BlockedOnPreemptionGates")]
         gate = GatePosition(name=FAMILY_GATE, position="Open")
+        # One that nobody has looked at stops the walk; one that waits for a time is no part of it.
         waits = any(
-            one.status.conditions[0].reason == "PendingEvaluation" for one in active
-        ) or any(c.type == "Requeued" for one in active for c in one.status.conditions)
+            (reserved := find(one, "QuotaReserved")) is None
+            or reserved.reason == "PendingEvaluation"
+            or find(one, "Requeued") is not None
+            for one in active
+        )
         assert waits or all(gate in one.status.preemption_gates for one in blocked)
 
     def _has_room(self, name: str, tag: str) -> bool:

@@ -74,14 +74,27 @@ class Families:
 
         Raises ValueError for the key of something else."""
         name = name_of(key)
-        whose = family_of(stored) if stored is not None else None
-        before = self._whose.pop(name, None)
+        self._moved(name, stored, family_of(stored) if stored is not None else None, revision)
+        if stored is None:
+            self._whose.pop(name, None)
+
+    def regular(self, key: str) -> None:
+        """At that key is a workload that is of no family. Most are, and need not be decoded.
+
+        Raises ValueError for the key of something else."""
+        name = name_of(key)
+        if name not in self._whose or self._whose[name] is not None:
+            self._moved(name, None, None, 0)
+
+    def _moved(
+        self, name: Name, stored: StoredWorkload | None, whose: Name | None, revision: int
+    ) -> None:
+        before = self._whose.get(name)
         if before is not None:
             self._forget(name, before)
-        if stored is not None:
-            self._whose[name] = whose
-            if whose is not None:
-                self._keep(name, whose, stored, revision)
+        self._whose[name] = whose
+        if stored is not None and whose is not None:
+            self._keep(name, whose, stored, revision)
         for family in (before, whose, *sorted(self._awaited.get(name, ()))):
             if family is not None:
                 self._dirty[family] = None
@@ -245,6 +258,8 @@ class Families:
     def _await(self, family: Name, names: tuple[Name, ...]) -> None:
         """The family is to be looked at when one of the names is taken, or free again."""
         before = self._awaits.pop(family, ())
+        # A long name is the same whether somebody else has it or not.
+        names = tuple(dict.fromkeys(names))
         if names:
             self._awaits[family] = names
         for name in before:

@@ -32,6 +32,8 @@ from admittance.workload import stored
 
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
+ROLE: Final = b'"role"'
+"""In the bytes of every parent and variant: without it a workload is regular."""
 KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
 TOLD: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
@@ -105,7 +107,9 @@ class Keeper:
         for entry in entries:
             kind, _, tail = entry.key.partition(".")
             try:
-                if kind == "workload":
+                if kind == "workload" and entry.value is not None and ROLE not in entry.value:
+                    self.core.regular(entry.key)
+                elif kind == "workload":
                     found = None if entry.value is None else stored.decode(entry.value)
                     self.core.apply(entry.key, found, entry.revision, now)
                     self._trace(entry)

@@ -127,6 +127,16 @@ def test_who_takes_over_goes_on_from_what_is_stored() -> None:
     ]
 
 
+def test_a_parent_that_became_a_regular_workload_is_a_parent_no_more() -> None:
+    table = a_family("a")
+    table.core.regular("workload.ns.j")
+    assert table.orders() == ["deleted j-variant-a"]
+    assert len(table.core) == 0
+    table.workload("k")
+    table.core.regular("workload.ns.k-variant-a")
+    assert table.orders()[0].startswith("submitted k-variant-a-")
+
+
 def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
     table = a_family("a", "b")
     for name in list(table.stored):
