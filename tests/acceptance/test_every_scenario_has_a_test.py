@@ -15,10 +15,11 @@ ALL = (
     *(f"A{number}" for number in range(1, 31)),
     *(f"B{number}" for number in range(11)),
     *(f"L{number}" for number in range(1, 27)),
+    *(f"D{number}" for number in range(1, 35)),
     *(f"F{number}" for number in range(1, 16)),
 )
-KNOWN = {*ALL, *(f"D{number}" for number in range(1, 35)), *(f"E{n}" for n in range(1, 15))}
-"""Those of families and of provisioning are played elsewhere."""
+KNOWN = {*ALL, *(f"E{number}" for number in range(1, 15))}
+"""Those of provisioning are played elsewhere."""
 ESSENTIAL = (
     *(f"A{number}" for number in (*range(1, 14), 26, 29)),
     *(f"B{number}" for number in range(1, 6)),
