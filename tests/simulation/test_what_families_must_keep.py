@@ -65,7 +65,9 @@ class World:
             for name in ("f0", "f1")
         ]
         group = {"coveredResources": ["cpu"], "flavors": flavors}
-        self.put("clusterqueue.q", manifest("ClusterQueue", "q", {"resourceGroups": [group]}))
+        policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
+        spec = {"resourceGroups": [group], "concurrentAdmission": policy}
+        self.put("clusterqueue.q", manifest("ClusterQueue", "q", spec))
         local = manifest("LocalQueue", "l", {"clusterQueue": "q"}, namespace="ns")
         self.put("localqueue.ns.l", local)
 

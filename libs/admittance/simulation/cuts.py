@@ -8,7 +8,7 @@ from typing import Any, Final
 from admittance.simulation.broken import Broken
 from admittance.simulation.naive import Usage
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 
 REASONS: Final = frozenset({"QuotaChanged", "FlavorsChanged"})
 
@@ -20,6 +20,8 @@ def check(
     by: manifests are not written while a batch is."""
     if before is None or before.status.admission is None:
         return
+    if not _is_allowed(after, held):
+        return  # A variant that may have other flavors now (4.9).
     who = f"{after.metadata.namespace}/{after.metadata.name}"
     evicted, reserved = find(after, Type.EVICTED), find(after, Type.QUOTA_RESERVED)
     reason = ""
@@ -41,3 +43,9 @@ def check(
         }
         if set(held) <= offered:
             raise Broken(f"{who} lost its flavor, and it is on offer")
+
+
+def _is_allowed(workload: StoredWorkload, held: Usage) -> bool:
+    constraints = head(workload).admission_constraints
+    allowed = constraints.allowed_resource_flavors if constraints is not None else None
+    return allowed is None or {flavor for flavor, _ in held} <= set(allowed)

@@ -10,6 +10,7 @@ from admittance.api.stored_form import spec_of
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
 from admittance.events.subjects import subject_of, workload_key
+from admittance.family.rules import rules_of
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
 from admittance.simulation.actors.world import Publisher
@@ -18,8 +19,10 @@ from admittance.simulation.invariants import Invariants
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.seen import VARIANT, Seen
 from admittance.simulation.server import Server
+from admittance.simulation.siblings import PARENT
 from admittance.simulation.stream import Outgoing
 from admittance.workload.conditions import Type, find, is_false
+from admittance.workload.families.making import wanted_tags
 from admittance.workload.stored import StoredWorkload, head
 
 ROUNDS = 20
@@ -130,7 +133,9 @@ class Ending:
                 raise Broken(f"{key} is admitted and does not run")
             case "off" if seen.booked:
                 raise Broken(f"{key} is off and holds quota for ever")
-            case "waiting" if self._heals and not _hopeless(workload):
+            case "waiting" if seen.role == PARENT and self._is_hopeless(workload):
+                pass
+            case "waiting" if self._heals:
                 raise Broken(f"{key} waits, and everything is there")
             case "off" if self._heals and not self._may_be_off(workload):
                 raise Broken(f"{key} is off, and nobody wants that")
@@ -141,6 +146,18 @@ class Ending:
         """What was turned on again may be off once more, by a clock or a late word."""
         evicted = find(workload, Type.EVICTED)
         return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
+
+    def _is_hopeless(self, parent: StoredWorkload) -> bool:
+        """It says that its queue has no variant for it, and that is so."""
+        queue = self._inv.queues.get(self._queue_of(parent))
+        rules = rules_of(queue.spec) if queue is not None else None
+        reserved = find(parent, Type.QUOTA_RESERVED)
+        return (
+            reserved is not None
+            and reserved.reason == "NoMatchingFlavor"
+            and rules is not None
+            and not wanted_tags(parent, rules)
+        )
 
     def _waits(self, key: str, workload: StoredWorkload) -> None:
         """It waits for a reason that truly holds."""
@@ -211,9 +228,3 @@ class Ending:
                 used = cell.usage if cell is not None else 0
                 if used != held.get(fr, 0):
                     raise Broken(f"{name} believes {used} of {fr} used in {queue}: {held.get(fr)}")
-
-
-def _hopeless(workload: StoredWorkload) -> bool:
-    """Nothing that the queue offers is anything it may have."""
-    reserved = find(workload, Type.QUOTA_RESERVED)
-    return reserved is not None and reserved.reason == "NoMatchingFlavor"

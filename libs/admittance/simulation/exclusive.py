@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from admittance.api.workload import FAMILY_GATE
 from admittance.events.subjects import workload_key
 from admittance.family.gates import PREEMPTION_TIMEOUT
+from admittance.family.rules import rules_of
+from admittance.simulation.around import Manifests
 from admittance.simulation.broken import Broken
 from admittance.simulation.siblings import VARIANT, Families
 from admittance.workload.conditions import Type, is_false, is_true
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 class Exclusive:
     """Knows for whom others had to go."""
 
-    def __init__(self, seen: dict[str, Seen], families: Families) -> None:
+    def __init__(self, seen: dict[str, Seen], families: Families, around: Manifests) -> None:
         self._seen = seen
+        self._around = around
         self._families = families
         self._victims: dict[str, set[str]] = {}
         """Key of a variant to those that were evicted for its present attempt."""
@@ -115,11 +118,21 @@ class Exclusive:
         for name, one in alive.items():
             if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
                 continue
+            if not self._is_offered(one):
+                continue
             since = self._blocked.get(name)
             if since is not None and since < fact and not is_open(one) and not anybody:
                 yield f"{name} is better and had no chance to preempt (4.8)"
             if is_open(one) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"
+
+    def _is_offered(self, variant: StoredWorkload) -> bool:
+        """Its queue still has a variant of that name."""
+        where = variant.metadata.namespace, head(variant).queue_name
+        local = self._around.locals.get(where)
+        queue = self._around.queues.get(local.spec.cluster_queue) if local is not None else None
+        rules = rules_of(queue.spec) if queue is not None else None
+        return rules is not None and rules.tag(head(variant).variant) is not None
 
 
 def _gets(before: Seen, after: Seen) -> bool:

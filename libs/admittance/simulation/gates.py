@@ -14,6 +14,7 @@ import msgspec
 from admittance.events.shapes import Admission
 from admittance.simulation.around import Manifests
 from admittance.simulation.effects import Effects
+from admittance.simulation.siblings import VARIANT
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 
@@ -129,7 +130,9 @@ def _admission(
     rows = {row.name: row for row in status.admission_checks}
     for name, controller in (names or {}).items():
         row = rows.get(name)
-        if row is None or row.state != "Ready":
+        doubts = row is not None and row.state == "Pending" and head(after).role == VARIANT
+        if (row is None or row.state != "Ready") and not doubts:
+            # A variant has nothing to say of its admission that would have to come before a doubt.
             yield f"it was admitted, and {name} is {row.state if row else 'not asked'} (2.3)"
             continue
         if not any(

@@ -74,7 +74,7 @@ class Invariants:
         """Jobs that did not stop in time: nobody waits for them any more."""
         self.reservations = 0
         self.families = Families(self.seen, limits.drain, slack)
-        self.exclusive = Exclusive(self.seen, self.families)
+        self.exclusive = Exclusive(self.seen, self.families, self._around)
 
     @property
     def usage(self) -> dict[str, naive.Usage]:
@@ -150,7 +150,8 @@ class Invariants:
         if after.usage or not after.booked:
             found += gates.broken(key, old, new, latest, self._around, self.effects)
         found += rows.broken(key, old, new, self._around, self.effects)
-        found += after.seconds.saw(new)
+        if after.role != VARIANT:
+            found += after.seconds.saw(new)  # How long a job may run is for its parent to count.
         if old is not None and self.effects.is_timed(key, old, new):
             found += deadlines.broken(old, new, latest, self._limits)
         if found:

@@ -132,10 +132,14 @@ def scenario(rng: Random) -> Scenario:
         return reconfigured(rng)
     if kind < 0.22:
         return preempting(rng)
-    if kind < 0.62:
+    if kind < 0.52:
         return checked(rng)
+    if kind < 0.62:
+        return families(rng)
     if kind < 0.8:
         return planned(rng)
+    if kind < 0.86:
+        return exclusive(rng)
     queues = Queues(rng)
     manifests = json.loads(json.dumps(queues.all()))
     sayings: list[Saying] = []

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from admittance.simulation.around import Manifests
 from admittance.simulation.effects import Effects
+from admittance.simulation.siblings import PARENT
 from admittance.simulation.twin import reserved
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
@@ -26,6 +27,7 @@ def broken(
     found: list[str] = []
     if before is not None:
         found += _rows(key, before, after, effects)
+    if before is not None and head(after).role != PARENT:
         found += _frost(before, after, around)
     if not reserved(after):
         found += _wait(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -295,5 +296,10 @@ def run(
     except Broken as error:
         broken = str(error)
         world.story.tell("BROKEN", broken)
+    except Exception as error:
+        # A core that raises ends its process, and does so again when it is back.
+        broken = f"{type(error).__name__}: {error}"
+        for line in traceback.format_exception(error)[-6:]:
+            world.story.tell("BROKEN", line.rstrip())
     finished = sum(seen.where == "finished" for seen in invariants.seen.values())
     return Result(seed, broken, world.story.lines, kernel.steps, invariants.reservations, finished)

@@ -15,7 +15,7 @@ from admittance.simulation.actors.leading import BEAT, Leading
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Killed, Signal
 from admittance.simulation.link import Feed, Unavailable
-from admittance.simulation.stream import Outgoing, Refused, Stored
+from admittance.simulation.stream import MESSAGE_ID, Outgoing, Refused, Stored
 from admittance.variant_controller.decide import Families
 from admittance.workload import stored as workloads
 
@@ -42,14 +42,15 @@ class VariantController(Service):
                 yield from leading.take([VARIANT_CONTROLLER], barrier=False)
             except Unavailable:
                 raise Killed("cannot take the lease") from None
-            if leading.tenure.fence(VARIANT_CONTROLLER) is None:
+            epoch = leading.tenure.fence(VARIANT_CONTROLLER)
+            if epoch is None:
                 leading.changed.clear()
                 vacant = leading.failed or (
                     leading.tenure.owner(VARIANT_CONTROLLER) == self.instance
                 )
                 yield leading.changed, (BEAT if vacant else None)
                 continue
-            active = Active(self)
+            active = Active(self, epoch)
             try:
                 yield from active.run()
             except Unavailable:
@@ -61,8 +62,10 @@ class VariantController(Service):
 class Active:
     """The one that leads, or believes so."""
 
-    def __init__(self, service: VariantController) -> None:
+    def __init__(self, service: VariantController, epoch: int) -> None:
         self._service = service
+        self._epoch = epoch
+        self._serial = 0
         self._core = Families()
         self._buffer: list[Stored] = []
         self._come = Signal()
@@ -79,7 +82,7 @@ class Active:
         service, core = self._service, self._core
         entries = yield from service.link.ask(self._snapshot)
         self._take(entries)
-        while service.leading.tenure.fence(VARIANT_CONTROLLER) is not None:
+        while service.leading.tenure.fence(VARIANT_CONTROLLER) == self._epoch:
             entries, self._buffer = self._buffer, []
             self._take(entries)
             facts = core.orders(service.process.now())
@@ -125,7 +128,7 @@ class Active:
 
     def _state(self, facts: list[Fact]) -> Any:
         service = self._service
-        messages = [Outgoing(subject_of(fact), encode(fact)) for fact in facts]
+        messages = [self._message(fact) for fact in facts]
         for message in messages:
             service.tell(f"wants {message.subject.removeprefix('admit.workload.')}")
         try:
@@ -136,6 +139,11 @@ class Active:
         for fact, outcome in zip(facts, outcomes, strict=True):
             if outcome is None or isinstance(outcome, Refused):
                 self._core.failed(fact, now)
+
+    def _message(self, fact: Fact) -> Outgoing:
+        self._serial += 1
+        headers = {MESSAGE_ID: f"families/{self._epoch}/{self._serial}"}
+        return Outgoing(subject_of(fact), encode(fact), headers)
 
 
 __all__ = ["VariantController"]
