@@ -101,7 +101,8 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(line)
     _details(found.workload(), reply, now)
     variants = {one.found.name: one for one in family.variants} if family is not None else {}
-    if family is not None and not reply.variants:
+    # Once it has finished there is nobody to ask, and nothing to explain.
+    if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         _table("Variants", lanes.lane_table(family, now))
     for number, verdict in enumerate(reply.variants, 1):
         _tell_variant(number, verdict, variants.get(verdict.name), now)
@@ -110,12 +111,11 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
 def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
     """What one variant waits for, beneath its own title."""
     output.say(f"\n{number}. {output.clean(why.variant(verdict))}")
-    if verdict.admitted:
+    if verdict.admitted or not verdict.active:
         return
     for line in why.place(verdict.explained, now):
         output.say(f"  {line}")
-    if verdict.active:
-        _details(one.workload if one is not None else None, verdict.explained, now, indent=2)
+    _details(one.workload if one is not None else None, verdict.explained, now, indent=2)
 
 
 def _details(

@@ -56,7 +56,9 @@ def lane_table(family: Family, now: datetime) -> Table:
 
 
 def why(family: Family, one: Member, wish: Wish | None, now: datetime) -> str:
-    """Why it is active, or not."""
+    """Why it is active, or not; "-" once there is nothing to try any more."""
+    if is_true(one.workload, Type.FINISHED):
+        return tables.NOTHING
     active = head(one.workload).active
     if wish is None:
         return f"the queue has no variant {one.tag} any more: it is about to be deleted"
@@ -122,7 +124,10 @@ def facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
         when = find(family.parent, Type.ADMITTED)
         held = f", for {age(when.last_transition_time, now)}" if when is not None else ""
         stopping = ", its job is being stopped" if state.stopping else held
-        yield "Admitted as", f"{_named(tags, status.admitted_variant)}{stopping}"
+        if is_true(family.parent, Type.FINISHED):
+            yield "Ran as", _named(tags, status.admitted_variant)
+        else:
+            yield "Admitted as", f"{_named(tags, status.admitted_variant)}{stopping}"
     if status.migrating_to:
         yield "Moves to", f"{_named(tags, status.migrating_to)}, once its job has stopped"
     if head(family.parent).active and not is_true(family.parent, Type.FINISHED):
@@ -163,9 +168,10 @@ def next_change(family: Family, now: datetime) -> str:
     after = judged(family.state, states, family.rules, moment)
     tags = {one.found.name: one.tag for one in family.variants}
     turned = ", ".join(
-        f"{tags.get(name, name)} becomes {'active' if wish.active else 'inactive'} ({wish.why})"
+        f"{tags.get(name, name)} {'becomes' if before[name].active != wish.active else 'stays'} "
+        f"{'active' if wish.active else 'inactive'} ({wish.why})"
         for name, wish in after.items()
-        if before[name].active != wish.active
+        if before[name] != wish
     )
     left = span((moment - now).total_seconds())
     return f"{stamp(moment)} (in {left})" + (f": {turned}" if turned else "")

@@ -46,8 +46,8 @@ def variant(one: VariantVerdict) -> str:
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
     if one.set_aside:
         text += f"; not tried now: {one.set_aside}"
-    if one.gate and not one.admitted:
-        text += f"; preemption gate {one.gate.lower()}"
+    if one.gate == "Open" and not one.admitted:
+        text += "; its preemption gate is open"
     return text
 
 

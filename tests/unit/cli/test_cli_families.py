@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.cli import lanes, policy_words, tables
+from admittance.cli import lanes, policy_words, tables, why
 from admittance.cli.approving import asked_of
 from admittance.cli.arranging import arranged
 from admittance.cli.errors import AnswerIsNo
@@ -16,6 +16,7 @@ from admittance.cli.kinds import WORKLOAD
 from admittance.cli.objects import Found
 from admittance.cli.output import Table
 from admittance.cli.wishes import allowing
+from admittance.events.requests import ExplainReply, VariantVerdict
 from kinsfolk import a_family, a_parent, a_queue, as_found, as_stored, its_variants, the_rules
 
 from builders import NOON, a_manifest
@@ -202,6 +203,77 @@ def test_what_policy_wants_and_nobody_has_written_yet_is_told() -> None:
     assert whys[2].endswith("; it is about to be turned on")
 
 
+def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
+    done = ("Finished", "True", "Succeeded", "")
+    states = {tag: {"conditions": (done,)} for tag in ("reservation", "on-demand", "spot")}
+    parent = running_on_spot()
+    parent["status"]["conditions"].append({"type": "Finished", "status": "True"})
+    family = a_family(parent, QUEUE, states)
+    assert column(lanes.lane_table(family, NOON), "WHY") == ["-", "-", "-"]
+    told = dict(lanes.facts(family, NOON))
+    assert told["Ran as"] == "spot (train-variant-spot)"
+    assert "Racing since" not in told
+
+
+# An explanation. ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verdict", "want"),
+    [
+        pytest.param(
+            VariantVerdict(
+                name="w-variant-a",
+                variant="a",
+                why="race",
+                gate="Open",
+                explained=ExplainReply(phase="Pending", reason="WaitingForQuota", message="short"),
+            ),
+            "a (w-variant-a) is active (race, nothing of the family is admitted, everybody tries), "
+            "Pending (WaitingForQuota: short); its preemption gate is open",
+            id="one that tries",
+        ),
+        pytest.param(
+            VariantVerdict(
+                name="w-variant-a",
+                variant="a",
+                active=False,
+                why="createDelay",
+                explained=ExplainReply(),
+            ),
+            "a (w-variant-a) is inactive (createDelay, its time has not come yet)",
+            id="one that does not",
+        ),
+        pytest.param(
+            VariantVerdict(
+                name="w-variant-a",
+                variant="a",
+                why="admitted",
+                admitted=True,
+                gate="Open",
+                explained=ExplainReply(phase="Running", reason="Admitted"),
+            ),
+            "a (w-variant-a) is active (admitted, the job has this place), Running",
+            id="the one that is admitted",
+        ),
+        pytest.param(
+            VariantVerdict(
+                name="w-variant-a",
+                variant="a",
+                why="race",
+                set_aside="a better one goes first",
+                explained=ExplainReply(phase="Pending"),
+            ),
+            "a (w-variant-a) is active (race, nothing of the family is admitted, everybody tries), "
+            "Pending; not tried now: a better one goes first",
+            id="one that has to let another one go first",
+        ),
+    ],
+)
+def test_a_variant_is_explained_in_one_line(verdict: VariantVerdict, want: str) -> None:
+    assert why.variant(verdict) == want
+
+
 # What a parent tells. -----------------------------------------------------------------------
 
 
@@ -249,6 +321,12 @@ def test_a_parent_that_moves_tells_whereto() -> None:
             id="a variant whose time comes",
         ),
         pytest.param(
+            {"createDelaySeconds": 7200},
+            a_parent("train", ADMITTED, admittedVariant="train-variant-first"),
+            "2026-01-01T13:50:00Z (in 1h50m): late stays inactive (lowerThanAdmitted)",
+            id="a variant whose time comes for nothing",
+        ),
+        pytest.param(
             {"deleteDelaySeconds": 3600},
             a_parent(
                 "train",
@@ -257,7 +335,7 @@ def test_a_parent_that_moves_tells_whereto() -> None:
                 firstAdmittedAt=NOON.isoformat(),
             ),
             "",
-            id="nothing, where a worse one was on its way out anyway",
+            id="nothing, where the one that runs is the one whose time is over",
         ),
     ],
 )

@@ -1,0 +1,204 @@
+"""What the command tells of families, and does to them: a whole system, from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from test_cli import Up
+from test_cli_why import until
+
+pytestmark = pytest.mark.bus
+
+QUEUES = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: reservation}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: human}
+spec: {controllerName: admittance.dev/approval}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  concurrentAdmission:
+    migrationConstraints: {mode: UpgradeOnly}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: reservation
+      resources: [{name: cpu, nominalQuota: 1}]
+    - name: spot
+      resources: [{name: cpu, nominalQuota: 1}]
+      admissionChecks: [human]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: team, namespace: default}
+spec: {clusterQueue: team}
+"""
+BIGGER = QUEUES.replace("nominalQuota: 1}", "nominalQuota: 2}", 1)
+BEST, WORST = "job-variant-reservation", "job-variant-spot"
+
+
+@pytest.fixture(scope="module")
+def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """``first`` runs on the reservation; ``job`` waits for a verdict about spot."""
+    up = Up(tmp_path_factory.mktemp("families"))
+    up.start()
+    try:
+        up.ok("apply", "-f", "-", stdin=QUEUES)
+        submit(up, "first", "--flavor", "reservation")
+        up.ok("wait", "workload", "first", "--for", "Running", "--timeout", "50s")
+        submit(up, "job")
+        until(lambda: phase(up, WORST), lambda found: found == "QuotaReserved")
+        yield up
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+
+
+def submit(up: Up, name: str, *more: str) -> None:
+    asked = ("--cpu", "1", "--memory", "0", *more)
+    up.ok("submit", "-q", "team", "--name", name, *asked, "--", "sleep", "600")
+
+
+def rows(up: Up, *words: str) -> dict[str, list[str]]:
+    """The lines of a table by their first word that is no mark."""
+    lines = up.ok(*words).out.splitlines()
+    found = {}
+    for line in lines[1:]:
+        cells = [cell for cell in line.replace("├─", "").replace("└─", "").split() if cell]
+        if cells:
+            found[cells[0]] = cells
+    return found
+
+
+def phase(up: Up, name: str) -> str:
+    return rows(up, "get", "workloads").get(name, ["", "", "", ""])[3]
+
+
+def test_one_line_for_each_family_with_its_variants_beneath(admit: Up) -> None:
+    lines = admit.ok("get", "workloads").out.splitlines()
+    names = [line.split("  ")[0].rstrip() for line in lines[1:]]
+    assert names == [
+        "first",
+        "└─ first-variant-reservation",
+        "job",
+        f"├─ {BEST}",
+        f"└─ {WORST}",
+    ]
+    assert list(rows(admit, "get", "workload", "job")) == ["job", BEST, WORST]
+
+
+def test_queues_and_who_waits_count_families(admit: Up) -> None:
+    found = json.loads(admit.ok("get", "clusterqueue", "team", "-o", "json").out)["status"]
+    assert found["pendingWorkloads"] == 1
+    assert found["admittedWorkloads"] == 1
+    waiting = json.loads(admit.ok("get", "pending", "-o", "json").out)
+    assert [(one["name"], one["position"]) for one in waiting["items"]] == [("job", 1)]
+
+
+def test_a_description_has_a_lane_for_each_variant(admit: Up) -> None:
+    text = admit.ok("describe", "workload", "job").out
+    assert "UpgradeOnly: 2 variants are tried" in text
+    lane = next(line for line in text.splitlines() if line.startswith("  spot"))
+    assert "team: main on spot" in lane
+    assert "race: nothing of the family is admitted" in lane
+    assert "human   Pending" in text
+    variant = admit.ok("describe", "workload", BEST).out
+    assert "reservation of workload job" in variant
+    queue = admit.ok("describe", "clusterqueue", "team").out
+    assert "UpgradeOnly: 2 variants are tried" in queue
+
+
+def test_an_explanation_goes_variant_by_variant(admit: Up) -> None:
+    def explained() -> Any:
+        return admit.ok("explain", "workload", "job", "-o", "json").json()
+
+    why = until(explained, lambda found: found["variants"][0]["explained"].get("parked"))
+    best, worst = why["variants"]
+    assert (best["variant"], best["why"]) == ("reservation", "race")
+    assert best["explained"]["flavors"][0]["flavor"] == "reservation"
+    assert worst["explained"]["checks"] == [{"name": "human", "state": "Pending"}]
+    text = admit.ok("explain", "workload", "job").out
+    assert f"1. reservation ({BEST}) is active (race" in text
+    assert f"2. spot ({WORST}) is active (race" in text
+    assert "a variant of workload job" in admit.ok("explain", "workload", BEST).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("hold", "workload", BEST), id="hold"),
+        pytest.param(("release", "workload", BEST), id="release"),
+        pytest.param(("priority", "workload", BEST, "5"), id="priority"),
+        pytest.param(("finish", "workload", BEST), id="finish"),
+        pytest.param(("delete", "workload", BEST), id="delete"),
+        pytest.param(("logs", "workload", BEST), id="logs"),
+    ],
+)
+def test_what_concerns_the_job_is_for_its_parent(admit: Up, words: tuple[str, ...]) -> None:
+    answer = admit(*words)
+    assert answer.status == 1
+    assert f'workload "{BEST}" is the variant reservation of workload "job"' in answer.err
+    assert f"`admit {words[0]} workload job" in answer.err
+
+
+def test_what_would_follow_is_told_of_families(admit: Up) -> None:
+    reply = json.loads(admit.ok("simulate", "-f", "-", "-o", "json", stdin=BIGGER).out)
+    assert [one["name"] for one in reply["starts"]] == ["job"]
+    assert reply["starts"][0]["admission"]["podSetAssignments"][0]["flavors"] == {
+        "cpu": "reservation"
+    }
+    assert reply["counts"].get("run") == 1
+
+
+def test_the_life_of_a_family_as_its_user_moves_it(admit: Up) -> None:
+    stopped = admit.ok("stop", "workload", BEST)
+    assert "goes on with the others" in stopped.err
+    until(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
+    assert f"{WORST} approved" in admit.ok("approve", "workload", "job").out
+    admit.ok("wait", "workload", "job", "--for", "Running", "--timeout", "50s")
+    admit.ok("activate", "workload", BEST)
+    admit.ok("finish", "workload", "first")
+    until(
+        lambda: rows(admit, "get", "workload", "job"),
+        lambda found: found["job"][3] == "Running" and found["job"][5] == "reservation",
+    )
+    assert "Migrations:" in admit.ok("describe", "workload", "job").out
+    story = admit.ok("events", "--workload", "job").out
+    for words in (
+        f"{BEST}  CreatedVariant: reservation of job",
+        f"{BEST}  DeactivatedVariant: reservation: User",
+        f"{BEST}  ActivatedVariant: reservation",
+        f"takes over from {WORST} once its job has stopped",
+        "default/job  VariantEvicted",
+    ):
+        assert words in story
+    assert "aggregated" not in story
+
+
+def test_every_decision_about_a_family_comes_out_the_same_from_the_log(admit: Up) -> None:
+    decided = [
+        line.split()
+        for line in admit.ok("events", "-A", "-o", "wide").out.splitlines()
+        if line.split()[2] in ("assigned", "refused", "confirmed", "preempted", "revoked")
+    ]
+    assert len(decided) >= 4
+    for sequence, _, kind, whose, *_ in decided:
+        answer = admit.ok("replay", "--from-log", sequence)
+        assert answer.out.splitlines()[-1] == "same", (sequence, kind, whose, answer.out)
