@@ -95,6 +95,9 @@ class Families(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(POLICIES[:-1]))
     def begin(self, policy: dict[str, Any]) -> None:
+        self.begin_with(policy)
+
+    def begin_with(self, policy: dict[str, Any] | None) -> None:
         self.offer(TAGS, policy)
         for name in "jk":
             self.house.family(name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from admittance.workload.families.ways import STEPS
 from admittance.workload.moves import MOVES
 from admittance.workload.phase import Phase
 from admittance.workload.ways import TRANSITIONS
@@ -31,6 +32,17 @@ What becomes of `status.admission`, of the rows in `status.admissionChecks`, and
 
 | id | from → to | heard | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+FAMILIES: Final = """
+## Families
+
+A parent and its variants take the ways above, but no check is asked about a parent, no runner hears
+of a variant, and quota is booked for variants only. Beside them each takes the steps below
+(`families/ways.py`): several of them, of several members, are one commit.
+
+| id | who | from → to | heard | what |
+| --- | --- | --- | --- | --- |
 """
 
 FACTS: Final = """
@@ -62,7 +74,8 @@ def _order(id: str) -> tuple[int, str]:
 
 def page() -> str:
     """The whole page."""
-    return "".join((HEAD, *_diagram(), TABLE, *_transitions(), FACTS, *_facts()))
+    parts = (HEAD, *_diagram(), TABLE, *_transitions(), FAMILIES, *_families(), FACTS, *_facts())
+    return "".join(parts)
 
 
 def _diagram() -> Iterator[str]:
@@ -97,6 +110,18 @@ def _transitions() -> Iterator[str]:
             told.checks,
             told.requeue_state,
         )
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _families() -> Iterator[str]:
+    for step in STEPS:
+        to = (
+            step.to
+            if isinstance(step.to, str)
+            else ", ".join(str(one or "gone") for one in step.to)
+        )
+        heard = step.heard or "of another"
+        cells = step.id, step.role, f"{', '.join(step.before)} → {to}", heard, step.what
         yield f"| {' | '.join(cells)} |\n"
 
 

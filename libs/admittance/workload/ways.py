@@ -90,4 +90,4 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """Ids of LIFECYCLE 1.4; ``2.6``: a verdict that moves nothing else. What only a parent and its
-variants do (T24) comes with them."""
+variants do (T24): `admittance.workload.families.ways`."""
