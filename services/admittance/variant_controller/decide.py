@@ -26,8 +26,12 @@ PATIENCE: Final = timedelta(seconds=5)
 PATIENCE_MAX: Final = timedelta(minutes=5)
 COALESCE: Final = timedelta(milliseconds=100)
 """Between two nudges of one parent, while its variants move."""
+GATHER: Final = timedelta(milliseconds=100)
+"""Before a nudge: most of what moves variants moves their parent as well, and tells the same."""
 AGAIN: Final = timedelta(seconds=1)
 """After an act could not be stated."""
+STUCK: Final = 2
+"""An act that was stated so often before has no effect, it seems."""
 SPARE: Final = 1000
 CROWD: Final = 1000
 """Acts that are stated together."""
@@ -52,13 +56,21 @@ class Families:
     stored was applied: until then a variant may look like nobody's.
     """
 
-    def __init__(self, *, enabled: bool = True, coalesce: timedelta = COALESCE) -> None:
+    def __init__(
+        self,
+        *,
+        enabled: bool = True,
+        coalesce: timedelta = COALESCE,
+        gather: timedelta = timedelta(0),
+    ) -> None:
         self._coalesce = coalesce
+        self._gather = gather
         self._queues = Queues(enabled=enabled)
         self._families: dict[Name, Family] = {}
         self._whose: dict[Name, Name | None] = {}
         self._said: dict[Name, dict[_Key, _Said]] = {}
         self._nudged: dict[Name, datetime] = {}
+        self._unlike: dict[Name, datetime] = {}
         self._awaited: dict[Name, set[Name]] = {}
         self._awaits: dict[Name, tuple[Name, ...]] = {}
         self._dirty: dict[Name, None] = {}
@@ -129,6 +141,7 @@ class Families:
             self._families,
             self._said,
             self._nudged,
+            self._unlike,
             self._looks,
             self._open,
             self._dirty,
@@ -187,6 +200,11 @@ class Families:
         """Families to be looked at, and acts whose effect is not seen yet."""
         return len(self._dirty) + sum(map(len, self._said.values()))
 
+    @property
+    def stuck(self) -> int:
+        """Acts that were stated again and again, and had no effect."""
+        return sum(one.tries >= STUCK for said in self._said.values() for one in said.values())
+
     def gates_open(self) -> dict[str, int]:
         """How many families have somebody who may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
@@ -220,13 +238,15 @@ class Families:
         said: dict[_Key, _Said] = {}
         looks = [result.look] if result.look is not None else []
         found = []
+        if not any(isinstance(act.fact, facts.Aggregated) for act in result.acts):
+            self._unlike.pop(name, None)
         for act in result.acts:
             key = type(act.fact), act.fact.name
             mark = act.mark, act.fact.uid
             last = before.get(key)
             if last is not None and last.mark != mark:
                 last = None
-            wait = last.due if last is not None else self._nudge_after(name, act)
+            wait = last.due if last is not None else self._nudge_after(name, act, now)
             # Further away than that it is only when the clock was set back.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
                 if last is not None:
@@ -237,7 +257,7 @@ class Families:
             due = now + min(PATIENCE * 2 ** min(tries, 10), PATIENCE_MAX)
             said[key] = _Said(mark, act.revision, due, tries)
             looks.append(due)
-            found.append(act)
+            found.append(act._replace(tries=tries) if tries else act)
             if isinstance(act.fact, facts.Aggregated):
                 self._nudged[name] = now
         if said:
@@ -248,9 +268,12 @@ class Families:
         self._look(name, min(looks, default=None))
         return found
 
-    def _nudge_after(self, name: Name, act: Act) -> datetime | None:
-        nudged = self._nudged.get(name) if isinstance(act.fact, facts.Aggregated) else None
-        return nudged + self._coalesce if nudged is not None else None
+    def _nudge_after(self, name: Name, act: Act, now: datetime) -> datetime | None:
+        if not isinstance(act.fact, facts.Aggregated):
+            return None
+        after = self._unlike.setdefault(name, now) + self._gather
+        nudged = self._nudged.get(name)
+        return max(after, nudged + self._coalesce) if nudged is not None else after
 
     def _taken(self, namespace: str, name: str) -> bool:
         return Name(namespace, name) in self._whose

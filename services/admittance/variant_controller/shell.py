@@ -18,7 +18,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.leading import Leading
 from admittance.runtime.metrics import Gauge, served
 from admittance.runtime.settings import Settings
-from admittance.variant_controller.decide import Families
+from admittance.variant_controller.decide import GATHER, Families
 from admittance.variant_controller.keeper import SERVICE, Keeper
 
 GATE: Final = "ConcurrentAdmission"
@@ -42,7 +42,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         )
 
     def begin(epoch: int) -> Keeper:
-        keepers[:] = [Keeper(bus, settings, Families(enabled=enabled), epoch)]
+        keepers[:] = [Keeper(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)]
         return keepers[-1]
 
     def gates() -> dict[tuple[str, ...], float]:

@@ -11,6 +11,7 @@ import pytest
 from admittance.api.stored_form import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
+from admittance.variant_controller.decide import GATHER
 from admittance.workload.stored import head
 from family_table import NS, FamilyTable, a_family, condition
 
@@ -383,3 +384,14 @@ def test_while_its_variants_move_a_parent_is_nudged_ten_times_a_second_and_once_
     (a, _) = table.stored["j"].status.variants
     assert a.conditions[0].reason == "Reason29"
     assert table.orders() == []
+
+
+def test_a_nudge_that_another_commit_makes_needless_in_time_is_never_given() -> None:
+    table = FamilyTable(gather=GATHER).offer("a").workload()
+    assert table.follow() == ["submitted j-variant-a"]
+    assert table.core.wake() == table.now + GATHER
+    table.obey(facts.Aggregated(namespace=NS, name="j"))  # whatever made it tell of its variants
+    assert table.later(GATHER.total_seconds()).orders() == []
+    table.status("j-variant-a", condition("QuotaReserved", False, "AnotherReason"))
+    assert table.orders() == []
+    assert table.later(GATHER.total_seconds()).follow() == ["aggregated j"]

@@ -167,6 +167,13 @@ def test_a_parent_tells_of_its_variants_and_why_it_waits() -> None:
     assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
 
 
+def test_a_nudge_for_what_is_told_already_writes_nothing() -> None:
+    house = Household().family().happens(facts.Aggregated(**J))
+    before = house.revision
+    house.happens(facts.Aggregated(**J))
+    assert (house.revision, house.outcome, house.reason) == (before, "ignored", "Unchanged")
+
+
 # Time. --------------------------------------------------------------------------------------
 
 
