@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.cli import controllers, output, tables
+from admittance.cli.checkup_families import families_found
 from admittance.cli.checkup_timers import timers_found
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
@@ -61,6 +62,7 @@ async def doctor(call: Call) -> int:
                 for one in await controllers.standings(bus)
             ],
             *await _timers(bus.bus),
+            *await _families(bus.bus),
             *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
             *await _leads(bus.bus),
             *await _checkpoints(bus.bus),
@@ -157,6 +159,11 @@ async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
 
 async def _timers(bus: Bus) -> list[Line]:
     return [Line(OK if well else WRONG, "timers", said) for well, said in await timers_found(bus)]
+
+
+async def _families(bus: Bus) -> list[Line]:
+    found = await families_found(bus)
+    return [] if found is None else [Line(OK if found.fine else WRONG, "families", found.sentence)]
 
 
 def _services(answers: list[HealthReply]) -> list[Line]:

@@ -333,11 +333,13 @@ class Families(Request, frozen=True, kw_only=True):
 
 class FamiliesReply(Reply, frozen=True, kw_only=True):
     """``families``: parents that there are. ``pending``: families to be looked at, and facts whose
-    effect is not seen yet. ``stated``: how many facts, since this instance leads. ``gates_open``:
-    in how many families a variant may preempt, by ClusterQueue."""
+    effect is not seen yet; ``stuck``: those of them that were stated three times or more.
+    ``stated``: how many facts, since this instance leads. ``gates_open``: in how many families a
+    variant may preempt, by ClusterQueue."""
 
     families: int = 0
     pending: int = 0
+    stuck: int = 0
     stated: int = 0
     gates_open: dict[str, int] = msgspec.field(default_factory=dict)
 

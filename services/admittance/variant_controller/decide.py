@@ -27,7 +27,7 @@ PATIENCE_MAX: Final = timedelta(minutes=5)
 COALESCE: Final = timedelta(milliseconds=100)
 """Between two nudges of one parent, while its variants move."""
 GATHER: Final = timedelta(milliseconds=100)
-"""Before a nudge: most of what moves variants moves their parent as well, and tells the same."""
+"""Before a nudge: most of what moves variants moves their parent, which then tells by itself."""
 AGAIN: Final = timedelta(seconds=1)
 """After an act could not be stated."""
 STUCK: Final = 2

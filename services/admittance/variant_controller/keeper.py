@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -25,7 +26,7 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
-from admittance.variant_controller.decide import Families
+from admittance.variant_controller.decide import STUCK, Families
 from admittance.variant_controller.known import name_of
 from admittance.variant_controller.wanted import Act
 from admittance.workload import stored
@@ -85,6 +86,7 @@ class Keeper:
         return FamiliesReply(
             families=len(self.core),
             pending=self.core.pending,
+            stuck=self.core.stuck,
             stated=self.stated,
             gates_open=self.core.gates_open(),
         )
@@ -190,13 +192,15 @@ class Keeper:
         trace = self._traces.get(family, "") if family is not None else ""
         event = TOLD.get(type(fact))
         if event is not None:
-            log.info(
+            log.log(
+                logging.WARNING if act.tries >= STUCK else logging.INFO,
                 event,
                 namespace=fact.namespace,
                 family=family.name if family is not None else "",
                 variant=fact.name,
                 why=act.why,
                 trace=trace_id(trace),
+                **({"without_effect": act.tries} if act.tries else {}),
             )
         # Of this statement alone: while the connection is away it may be sent more than once. What
         # is said again because it had no effect is a statement of its own, and never swallowed.

@@ -31,12 +31,14 @@ NO_FLAVOR = "NoMatchingFlavor"
 
 class Act(NamedTuple):
     """A fact to state, and why. ``mark``: what it aims at; while that is the same, so is the act.
-    ``revision``: of the workload that it is about, 0 of one that there is not."""
+    ``revision``: of the workload that it is about, 0 of one that there is not. ``tries``: how often
+    it was stated before, without an effect."""
 
     fact: Fact
     why: str
     mark: object = None
     revision: int = 0
+    tries: int = 0
 
 
 class Wanted(NamedTuple):

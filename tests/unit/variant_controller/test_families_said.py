@@ -28,6 +28,7 @@ def test_what_had_no_effect_is_said_again_ever_less_often() -> None:
         wake = table.core.wake()
         assert wake is not None
         table.now = max(table.now, wake)
+    assert table.core.stuck == 1
     waits = [after - before for before, after in pairwise(moments)]
     assert waits[:3] == [PATIENCE, 2 * PATIENCE, 4 * PATIENCE]
     assert waits[-1] == PATIENCE_MAX

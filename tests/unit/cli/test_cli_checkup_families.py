@@ -1,0 +1,32 @@
+"""What the doctor says of families."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli.checkup_families import found
+from admittance.events.requests import FamiliesReply
+
+
+@pytest.mark.parametrize(
+    ("reply", "fine", "said"),
+    [
+        pytest.param(FamiliesReply(), True, "0 families", id="without families all is well"),
+        pytest.param(
+            FamiliesReply(families=1200, pending=3, gates_open={"a": 1, "b": 2}),
+            True,
+            "1,200 families, 3 things of them not yet as they should be, 3 may preempt",
+            id="how many there are, and what is to be done",
+        ),
+        pytest.param(
+            FamiliesReply(families=1, pending=1, stuck=1),
+            False,
+            "without an effect",
+            id="what nobody does is wrong",
+        ),
+    ],
+)
+def test_families_in_one_sentence(reply: FamiliesReply, fine: bool, said: str) -> None:
+    answer = found(reply)
+    assert answer.fine is fine
+    assert said in answer.sentence
