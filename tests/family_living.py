@@ -44,15 +44,18 @@ class Row(NamedTuple):
 class FamilyLife(LongLife):
     """``levels``: what was held of each flavor and resource, a family counted once, from which
     second on. ``actives``: of each family, which variants were active, from which second on.
-    ``restless``: everything starts anew between any two steps."""
+    ``restless``: everything starts anew between any two steps. ``forgetful``: every decision is
+    lost once, and with it the scheduler that made it."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.levels: list[tuple[float, dict[tuple[str, str], int]]] = []
         self.actives: dict[str, list[tuple[float, str]]] = {}
         self.restless = False
+        self.forgetful = False
         self.offered: dict[str, Any] = {}
         self._cycles = 0
         self._restarted = 0
+        self._made: set[tuple[type[facts.Decision], str, int]] = set()
         self._tried: dict[str, list[int]] = {}
         super().__init__(config, limits)
 
@@ -153,7 +156,22 @@ class FamilyLife(LongLife):
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
         self._cycles += 1
-        return super().cycle(apply=apply, later=later)
+        if not self.forgetful:
+            return super().cycle(apply=apply, later=later)
+        decisions = super().cycle(apply=False, later=later)
+        made = {(type(one), one.name, one.revision) for one in decisions}
+        if made - self._made:
+            self._made |= made
+            self.restart()
+            return []
+        for one in decisions:
+            self.apply(one)
+        return decisions
+
+    @property
+    def is_calm(self) -> bool:
+        """Nothing is lost and nobody starts anew, so that attempts can be counted."""
+        return not self.restless and not self.forgetful
 
     def apply(self, decision: facts.Decision) -> None:
         if isinstance(decision, facts.Assigned):
@@ -287,11 +305,12 @@ def a_family_life(
     config: Config | None = None,
     limits: Limits | None = None,
     restless: bool = False,
+    forgetful: bool = False,
     **spec: Any,
 ) -> FamilyLife:
     """``foreign``: name to the flavor that it fills, from before there were families."""
     life = FamilyLife(config, limits)
-    life.restless = restless
+    life.restless, life.forgetful = restless, forgetful
     life.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
         life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)

@@ -17,7 +17,6 @@ from admittance.events.applying import SettledReply
 from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues
 from admittance.events.subjects import subject_of, workload_key
-from admittance.family.rules import rules_of
 from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.say import due
 from admittance.retry_timer.slots import SetTimer, Slot
@@ -59,7 +58,7 @@ class LongLife(Life):
 
     def _start_clock(self) -> None:
         self._clock = Timers(self._limits)
-        self.parents = Families(coalesce=timedelta(0))
+        self.parents = Families(enabled=self._limits.families, coalesce=timedelta(0))
 
     def _is_stopped(self, namespace: str, queue: str) -> bool:
         return self.controller.around.hindrance(namespace, queue) is not None
@@ -399,11 +398,11 @@ class LongLife(Life):
     def check_families(self) -> None:
         """Every family is as policy wants it, and tells so."""
         for parent in self.families.parents.values():
-            meta = parent.metadata
-            queue = self.controller.around.cluster_queue(meta.namespace, head(parent).queue_name)
-            found = self.controller.objects.cluster_queue(queue)
-            if found is not None:
-                wrong = list(self.families.at_rest(parent, rules_of(found.spec), self.now))
+            meta, around = parent.metadata, self.controller.around
+            queue = head(parent).queue_name
+            if around.cluster_queue(meta.namespace, queue):
+                rules = around.family_rules(meta.namespace, queue)
+                wrong = list(self.families.at_rest(parent, rules, self.now))
                 assert not wrong, f"{meta.name}: {'; '.join(wrong)}"
 
     def check_usage(self) -> None:

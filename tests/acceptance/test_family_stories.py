@@ -1,5 +1,6 @@
-"""The seven stories of concurrent admission, cell by cell, and once more with everything restarted
-between any two steps. LIFECYCLE 4.11, 7.4 D8 to D14.
+"""The seven stories of concurrent admission, cell by cell; once more with everything restarted
+between any two steps, and once more with every decision lost at first. LIFECYCLE 4.11, 7.4 D8 to
+D14.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ Begin = Callable[..., FamilyLife]
 DAY = 86_400
 
 
-@pytest.fixture(params=[False, True], ids=["calm", "restarted all the time"])
+MISHAPS = [
+    pytest.param({}, id="calm"),
+    pytest.param({"restless": True}, id="restarted all the time"),
+    pytest.param({"forgetful": True}, id="every decision is lost once"),
+]
+
+
+@pytest.fixture(params=MISHAPS)
 def begin(request: pytest.FixtureRequest) -> Begin:
     """A life with families, see `a_family_life`."""
-    return partial(a_family_life, restless=request.param)
+    return partial(a_family_life, **request.param)
 
 
 def preempted_by(life: FamilyLife, flavor: str, gpu: int = 4) -> None:
@@ -46,7 +54,7 @@ def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> Non
     life.job()
     assert list(life.variants()) == ["reservation", "on-demand", "spot"]
     assert life.row() == Row("spot", "reservation on-demand spot", 0, 1, "4/4/4")
-    if not life.restless:
+    if life.is_calm:
         assert life.assigned_in("j-variant-spot") - before == 3, "at the third attempt"
     life.at(100)
     life.done("o1")
@@ -162,7 +170,7 @@ def test_it_stays_where_it_started(begin: Begin) -> None:
     before = life.attempts()
     life.job()
     assert life.row() == Row("1b", "1b", 0, 1, "4/4/0")
-    if not life.restless:
+    if life.is_calm:
         assert life.assigned_in("j-variant-1b") - before == 2, "at the second attempt"
     assert "j-variant-1c" not in life.considered()
     assert life.why() == {"1a": "NoMigration", "1b": "admitted", "1c": "NoMigration"}
@@ -222,7 +230,7 @@ def test_the_fallback_comes_after_its_delay(begin: Begin) -> None:
     before = life.attempts()
     life.at(7200)
     assert life.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-    if not life.restless:
+    if life.is_calm:
         assert life.assigned_in("j-variant-on-demand") - before == 1, "within one cycle"
     assert life.lived() == [("started", 7200)]
 

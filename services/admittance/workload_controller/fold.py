@@ -23,7 +23,7 @@ from admittance.workload.stored import Say, StoredWorkload
 from admittance.workload_controller import joint
 from admittance.workload_controller.commit import Commit, Dead, Echo, Heard, Message, Put
 from admittance.workload_controller.door import Unfit, open_door
-from admittance.workload_controller.known import Known, Ref
+from admittance.workload_controller.known import Known, Ref, ref_to
 from admittance.workload_controller.objects import checks_of
 from admittance.workload_controller.relations import Relations
 from admittance.workload_controller.variants import claim_of
@@ -171,8 +171,7 @@ class Folding:
         """The submission as it is taken in; None: it is not, and that is told."""
         claim = claim_of(fact)
         if claim is not None:
-            name, uid = claim.owner
-            kin = self._relations.kin(Ref(workload_key(fact.namespace, name), uid))
+            kin = self._relations.kin(ref_to(fact.namespace, *claim.owner))
             rules = None
             if kin.parent is not None:
                 queue = stored.head(kin.parent).queue_name

@@ -43,9 +43,13 @@ def ref_of(key: str, workload: StoredWorkload) -> Ref | None:
     if role == PARENT:
         return Ref(key, workload.metadata.uid)
     if role == VARIANT:
-        name, uid = owner_of(workload)
-        return Ref(workload_key(workload.metadata.namespace, name), uid)
+        return ref_to(workload.metadata.namespace, *owner_of(workload))
     return None
+
+
+def ref_to(namespace: str, parent: str, uid: str) -> Ref:
+    """The family of a parent that somebody names, or does not: then it is nobody's."""
+    return Ref(workload_key(namespace, parent) if parent else "", uid)
 
 
 def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
+from admittance.api.configuration import Configuration
 from admittance.api.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
+from admittance.scheduler.config import config_of
 from admittance.scheduler.order import in_order
 from admittance.workload.conditions import is_true
 from admittance.workload.families.reading import allowed_flavors, owner_of
+from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import encode, head
+from admittance.workload_controller.objects import plan
+from admittance.workload_controller.proposals import cautions
 from admittance.workload_controller.tally import Tally
 from family_living import FamilyLife, Row, a_family_life
 
@@ -290,6 +295,24 @@ def test_a_queue_without_the_field_has_regular_workloads() -> None:
     assert (life.on("j"), life.on("w")) == ("reservation", "reservation")
     assert PARENT_VARIANT not in life.stored("w").metadata.annotations
     assert life.used("plain") == "4/0"
+
+
+@scenario("D33")
+def test_with_the_gate_off_workloads_are_regular_everywhere_and_who_applies_it_is_warned() -> None:
+    configuration = Configuration(feature_gates={"ConcurrentAdmission": False})
+    limits = limits_of(configuration)
+    life = a_family_life(TWO, config=config_of(configuration), limits=limits)
+    life.job()
+    life.job("k")
+    assert [head(life.stored(name)).role for name in ("j", "k")] == ["regular", "regular"]
+    assert not life.families
+    assert (life.on("j"), life.on("k"), life.used()) == ("reservation", "on-demand", "4/4")
+    queue = accept(a_queue(policy())).manifest
+    (planned,) = plan(life.controller.objects, [queue], now=life.now)
+    (warning,) = cautions(planned, limits)
+    assert "spec.concurrentAdmission" in warning
+    assert "ConcurrentAdmission" in warning
+    assert cautions(planned, Limits()) == ()
 
 
 @scenario("D34")
@@ -575,6 +598,38 @@ def test_the_admitted_variant_deleted_by_hand_stops_the_job_and_it_starts_over()
     assert life.on() == "on-demand"
     assert life.starts("j") == 2
     assert list(life.variants()) == ["reservation", "on-demand"]
+
+
+@scenario("D22")
+@pytest.mark.parametrize(
+    "fact",
+    [
+        pytest.param(facts.Held, id="held"),
+        pytest.param(facts.Finished, id="finished"),
+        pytest.param(facts.Reprioritized, id="given another priority"),
+    ],
+)
+@pytest.mark.parametrize("tag", ["reservation", "on-demand"])
+def test_what_only_parents_may_be_told_does_a_variant_no_harm(fact: Any, tag: str) -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation"})
+    life.job()
+    more = {"priority": 99} if fact is facts.Reprioritized else {}
+    life.say(fact, f"j-variant-{tag}", **more)
+    life.go()
+    life.advance(60)
+    assert life.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
+    life.done("r1")
+    assert life.row() == Row("reservation", "reservation", 1, 2, "4/0")
+
+
+@scenario("D22")
+def test_nobody_makes_a_variant_of_a_parent_that_is_not_there() -> None:
+    life = a_family_life(TWO)
+    life.job("v", role="variant", variant="reservation")
+    assert not life.has("v")
+    life.job("p", role="parent")
+    assert head(life.stored("p")).role == "parent"
+    assert life.on("p") == "reservation"
 
 
 # What is counted. ---------------------------------------------------------------------------
