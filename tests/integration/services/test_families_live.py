@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admittance.events import facts
+from admittance.events.codec import encode
 from admittance.events.requests import Families, FamiliesReply
-from admittance.runtime.bus import Bus
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import last
+from admittance.workload.conditions import is_true
 from admittance.workload.families.reading import owner_of
 from admittance.workload.stored import StoredWorkload, head
 from family_table import a_cluster_queue
@@ -96,6 +103,31 @@ class Place:
 
         await eventually(so)
 
+    async def why(self, name: str) -> dict[str, str]:
+        """What the parent tells: tag to why it is active, or not."""
+        parent = await workload(self.bus, name)
+        return {row.variant: row.why for row in parent.status.variants} if parent else {}
+
+    async def is_on(self, name: str, variant: str = "") -> bool:
+        """It is admitted: by that variant, or by any."""
+        one = await workload(self.bus, name)
+        admitted = one is not None and is_true(one, "Admitted") and not is_true(one, "Evicted")
+        return admitted and variant in ("", await self.admitted(name))
+
+    async def admitted(self, name: str) -> str:
+        one = await workload(self.bus, name)
+        return one.status.admitted_variant if one is not None else ""
+
+    async def runs(self, name: str) -> str:
+        """Waits until it is admitted; by which variant."""
+        await eventually(lambda: self.is_on(name))
+        return await self.admitted(name)
+
+    async def finish(self, name: str) -> None:
+        """A user says that it is done."""
+        fact = facts.Finished(namespace="ns", name=name)
+        await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
     async def leader(self, *among: ServiceProcess) -> ServiceProcess:
         """Waits until one of them leads."""
         found: list[ServiceProcess] = []
@@ -107,6 +139,32 @@ class Place:
 
         await eventually(so)
         return found[0]
+
+
+def sleeping(name: str, allowed: list[str] | None) -> dict[str, Any]:
+    """A job that takes all of a flavor, and ends when it is told to."""
+    more = {"admissionConstraints": {"allowedResourceFlavors": allowed}} if allowed else {}
+    manifest = a_manifest(name, requests={"cpu": "4"}, **more)
+    (pods,) = manifest["spec"]["podSets"]
+    (container,) = pods["template"]["spec"]["containers"]
+    container["command"] = ["sleep", "600"]
+    return manifest
+
+
+def a_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+async def scrape(port: int) -> str:
+    answer = await asyncio.to_thread(
+        urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", timeout=5
+    )
+    text: str = answer.read().decode()
+    answer.close()
+    return text
 
 
 def role(one: StoredWorkload) -> str:
@@ -264,3 +322,32 @@ async def test_a_variant_whose_time_comes_is_turned_on_then(place: Place) -> Non
     assert parent is not None
     assert [row.why for row in parent.status.variants] == ["race", "race"]
     assert parent.status.next_change_at is None
+
+
+async def test_a_job_moves_up_and_ends_and_then_nothing_is_left_to_say(place: Place) -> None:
+    """With all services: admitted on what is free, moved when the better flavor comes free. After
+    each step everything that is told of the family is true."""
+    port = a_free_port()
+    await place.start("scheduler", "retry-timer", "runner")
+    await place.start("variant-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await apply(place.bus, *objects("reservation", "spot"))
+    sleeps = [sleeping("first", ["reservation"]), sleeping("second", None)]
+    for manifest in sleeps:
+        await submit(place.bus, [manifest])
+        await place.runs(manifest["metadata"]["name"])
+        await place.rest()
+    assert await place.why("first") == {"reservation": "admitted"}
+    assert await place.why("second") == {"reservation": "upgrade", "spot": "admitted"}
+    assert await place.runs("second") == "second-variant-spot"
+    await place.finish("first")
+    await eventually(lambda: place.is_on("second", "second-variant-reservation"))
+    await place.rest()
+    assert await place.why("second") == {"reservation": "admitted", "spot": "lowerThanAdmitted"}
+    await place.finish("second")
+    await place.until(
+        lambda found: all(is_true(one, "Finished") for family in found.values() for one in family)
+    )
+    await place.rest()
+    told = await place.told()
+    assert (told.families, told.stuck, told.gates_open) == (2, 0, {})
+    assert "admittance_preemption_gate_open" in await scrape(port)
