@@ -1,0 +1,93 @@
+"""Whether others went for a reservation is noted at the gate, and stays as long as that is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.api.workload import GatePosition
+from admittance.events import facts
+from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim
+from admittance.workload.families.gating import gate_of, others_go, sibling
+from families_at_work import Household
+
+from builders import an_admission
+
+A = "j-variant-a"
+CHECKS = {"a": ("slow",), "b": ("slow",)}
+GONE = HandedOn(namespace="ns", name="v", uid="v", revision=1, reason="InClusterQueue")
+VICTIM = PlannedVictim(namespace="ns", name="v", uid="v", reason="InClusterQueue")
+TOLD = PendingPreemption(victims=(VICTIM,), issued=True)
+NOT_TOLD = PendingPreemption(victims=(VICTIM,))
+
+
+def gated(*, opened: bool = True) -> Household:
+    house = Household(checks=CHECKS).family()
+    return house.happens(facts.Ungated(namespace="ns", name=A)) if opened else house
+
+
+def gate(house: Household) -> GatePosition:
+    return gate_of(house.get(A))
+
+
+def took(house: Household) -> bool:
+    return sibling(house.get(A), 0).took
+
+
+def plan(house: Household, pending: PendingPreemption) -> Household:
+    return house.happens(facts.Planned(**house.decided(A), pending_preemption=pending))
+
+
+@pytest.mark.parametrize(
+    ("pending", "expected"),
+    [
+        pytest.param(None, False, id="nobody had to go"),
+        pytest.param(NOT_TOLD, False, id="somebody will have to go, and was not told yet"),
+        pytest.param(TOLD, True, id="somebody is told to go"),
+    ],
+)
+def test_a_reservation_notes_whether_others_go_for_it(
+    pending: PendingPreemption | None, expected: bool
+) -> None:
+    house = gated().assign("a", pending_preemption=pending)
+    assert took(house) is expected
+
+
+def test_so_does_one_that_takes_over_what_others_had_reserved() -> None:
+    decided = gated().decided(A) | {"admission": an_admission()}
+    assert others_go(facts.Assigned(**decided, preempts=(GONE,)))
+    assert not others_go(facts.Assigned(**decided))
+
+
+def test_it_stays_noted_when_all_of_them_have_gone() -> None:
+    house = plan(gated().assign("a", pending_preemption=NOT_TOLD), TOLD)
+    since = gate(house).used_at
+    assert since is not None
+    plan(house.later(10), PendingPreemption())
+    assert house.get(A).status.pending_preemption is None
+    assert (gate(house).used_at, took(house)) == (since, True)
+
+
+def test_whoever_is_told_later_moves_no_time() -> None:
+    house = gated().assign("a", pending_preemption=TOLD)
+    since = gate(house).used_at
+    assert gate(plan(house.later(10), TOLD)).used_at == since
+
+
+def test_a_closed_gate_notes_nothing() -> None:
+    assert not took(gated(opened=False).assign("a", pending_preemption=TOLD))
+
+
+def test_another_reservation_is_a_matter_of_its_own() -> None:
+    house = gated().assign("a", pending_preemption=TOLD)
+    lost = facts.Revoked(**house.decided(A), reason="QuotaChanged")
+    house.happens(lost)
+    assert not took(house)
+    assert not took(house.assign("a"))
+
+
+def test_an_eviction_closes_the_gate() -> None:
+    house = gated().assign("a", pending_preemption=TOLD)
+    lost = facts.Preempted(**house.decided(A), reason="InClusterQueue", by="ns/x")
+    house.happens(lost)
+    assert gate(house).position == "Closed"
+    assert gate(house).used_at is None
