@@ -407,7 +407,7 @@ def _room(
     wanted = lacking = before + amount
     free = available(cell)
     if result.overlap is not None:
-        lacking = max(0, wanted - result.overlap.largest(cell))
+        lacking = max(0, wanted - result.overlap.backed(cell))
     if lacking <= (free if free > 0 else 0):
         within = cell.usage + lacking <= cell.subtree
         return _FIT, 0 if within else borrow_level(cell, lacking)[0]

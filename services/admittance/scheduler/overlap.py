@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from admittance.quota.cell import Cell
+from admittance.scheduler.picture import Say
+from admittance.scheduler.ties import Tie
 
 if TYPE_CHECKING:
     from admittance.scheduler.picture import Member
@@ -128,12 +130,24 @@ class Overlap:
         """What counts for the family, of those that are in the picture."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
+    def backed(self, cell: Cell) -> int:
+        """What the family has there for another of its variants, too: what a variant is to lose is
+        not, nor what it has only once others have gone for it."""
+        out = self._out
+        row = self._rows.get(cell)
+        if row is None:
+            return 0
+        return max(
+            (much for one, much in row.items() if one not in out and _is_backed(one, cell)),
+            default=0,
+        )
+
     def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
-        """By how much more would count if another one of the family held this. What the family has
+        """What has to be free for another one of the family to hold this. What the family has
         already is left out: it is not asked for."""
         found: dict[Cell, int] = {}
         for cell, amount in whole.items():
-            held = self.largest(cell)
+            held = self.backed(cell)
             if amount > held or not held:
                 found[cell] = amount - held
         return found
@@ -201,3 +215,13 @@ class Overlap:
                 self._spares[cell] = spare
             else:
                 del self._spares[cell]
+
+
+def _is_backed(member: Member, cell: Cell) -> bool:
+    """There is room for what the member holds of that, and nobody is about to take it."""
+    if member.inflight >= Say.PREEMPTED:
+        return False
+    return not any(
+        isinstance(tie, Tie) and tie.planner is member and tie.levels[0].cell.fr == cell.fr
+        for tie in member.ties or ()
+    )

@@ -175,3 +175,21 @@ def test_a_refusal_of_a_gate_is_said_once(shares: bool) -> None:
         story.settle()
         story.core.flush("cq")
     assert [one.name for one in story.waiting if isinstance(one, Refused)] == ["a-best"]
+
+
+def test_what_one_has_only_once_others_have_gone_is_not_there_for_its_sibling() -> None:
+    story = FamilyStory()
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    explicit = [{"name": name, "allowedResourceFlavors": ["best"]} for name in ("v0", "v1")]
+    checks = {"best": ["slow"]}
+    story.families(flavors={"best": "4"}, checks=checks, explicit=explicit, **LOWER)
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.passes("r")
+    story.settle()
+    story.family("a")
+    story.settle()
+    story.opens("a-v0")
+    assert story.settle() == ["a-v0"], "and not its sibling, without a plan, beside it"
+    assert story.stored["a-v0"].status.pending_preemption is not None
