@@ -268,7 +268,8 @@ def preempt(world: World, name: str, by: str) -> None:
     grounds = {"clusterQueue": "q", "byClusterQueue": "q", "priority": 0, "byPriority": 1}
     about = {"by": f"ns/{by}", "byUid": by, "grounds": grounds}
     gone = [condition("QuotaReserved", False), condition("Evicted", True, "Preempted")]
-    world.regular(name, gone, preemptedBy=about)
+    times = [{"by": f"ns/{by}", "byUid": by, "count": 1, "seen": world.number}]
+    world.regular(name, gone, preemptedBy=about, preemptions=times)
 
 
 def contested(world: World) -> None:

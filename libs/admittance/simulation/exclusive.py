@@ -35,6 +35,8 @@ class Exclusive:
         self._blocked: dict[str, int] = {}
         """Key of a variant that its gate blocks, to the fact since which it does."""
         self._opened: dict[str, datetime] = {}
+        self._closed: dict[str, int] = {}
+        """Key of a variant to the revision at which its gate was found closed."""
 
     def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
         """A version of any workload; ``now``: by the clock of nobody."""
@@ -51,6 +53,7 @@ class Exclusive:
         if new is None:
             self._blocked.pop(key, None)
             self._opened.pop(key, None)
+            self._closed.pop(key, None)
             return
         if not is_true(new, Type.BLOCKED_ON_PREEMPTION_GATES):
             self._blocked.pop(key, None)
@@ -58,8 +61,10 @@ class Exclusive:
             self._blocked.setdefault(key, new.status.log.fact)
         if is_open(new):
             self._opened.setdefault(key, now)
+            self._closed.pop(key, None)
         else:
             self._opened.pop(key, None)
+            self._closed.setdefault(key, after.revision)
         if _gets(before, after):
             for wrong in self._passed_over(key, after):
                 raise Broken(f"{key} gets quota, and {wrong}")
@@ -77,7 +82,7 @@ class Exclusive:
             return
         if seen.family == preemptor.family:
             raise Broken(f"{victim} was preempted by its sibling {by} (4.6)")
-        if not is_open(preemptor.workload) and competes(preemptor.workload):
+        if self._closed.get(key, _decided(seen, by_uid) + 1) <= _decided(seen, by_uid):
             raise Broken(f"{victim} goes for {by}, whose gate is closed (4.8)")
         for other in self._families.members(preemptor.family):
             if other != key and self._holds(other, now):
@@ -133,6 +138,13 @@ class Exclusive:
         queue = self._around.queues.get(local.spec.cluster_queue) if local is not None else None
         rules = rules_of(queue.spec) if queue is not None else None
         return rules is not None and rules.tag(head(variant).variant) is not None
+
+
+def _decided(victim: Seen, by_uid: str) -> int:
+    """The newest revision that the decision had seen by which the victim lost its quota."""
+    assert victim.workload is not None
+    rows = victim.workload.status.preemptions
+    return max((row.seen for row in rows if row.by_uid == by_uid), default=0)
 
 
 def _gets(before: Seen, after: Seen) -> bool:
