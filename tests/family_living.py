@@ -171,7 +171,7 @@ class FamilyLife(LongLife):
     @property
     def is_calm(self) -> bool:
         """Nothing is lost and nobody starts anew, so that attempts can be counted."""
-        return not self.restless and not self.forgetful
+        return not self.restless and not self.forgetful and not self.belated
 
     def apply(self, decision: facts.Decision) -> None:
         if isinstance(decision, facts.Assigned):
@@ -306,11 +306,12 @@ def a_family_life(
     limits: Limits | None = None,
     restless: bool = False,
     forgetful: bool = False,
+    belated: bool = False,
     **spec: Any,
 ) -> FamilyLife:
     """``foreign``: name to the flavor that it fills, from before there were families."""
     life = FamilyLife(config, limits)
-    life.restless, life.forgetful = restless, forgetful
+    life.restless, life.forgetful, life.belated = restless, forgetful, belated
     life.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
         life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)

@@ -40,7 +40,8 @@ from scheduling import groups
 
 class LongLife(Life):
     """``story``: what happened to jobs, as ``(what, name, seconds since noon)``: started, stopped
-    or freed (its quota). ``watch``: looks at every revision."""
+    or freed (its quota). ``watch``: looks at every revision. ``belated``: the variant-controller
+    says nothing before everybody else is done."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.story: list[tuple[str, str, float]] = []
@@ -48,6 +49,7 @@ class LongLife(Life):
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._stored: dict[str, tuple[StoredWorkload | None, int]] = {}
         self._bus: dict[Slot, SetTimer] = {}
+        self.belated = False
         self._limits = limits or Limits()
         self._start_clock()
         self._clock.looking()
@@ -216,16 +218,22 @@ class LongLife(Life):
             soon = self._next_due()
             if soon is not None and soon.want.at <= self.now:
                 self._ring(soon)
-            elif orders := self.parents.orders(self.now):
-                for order in orders:
-                    self._hear(subject_of(order), encode_fact(order))
+            elif not self.belated and self._orders_of_families():
+                continue
             elif self.core.has_work():
                 self.cycle(later=0)
-            elif not self.cycle_of_refusals():
+            elif not self.cycle_of_refusals() and not self._orders_of_families():
                 self.check_usage()
                 self.check_families()
                 return
         raise AssertionError("it does not come to rest")
+
+    def _orders_of_families(self) -> bool:
+        """What the variant-controller orders is heard. True: it did."""
+        orders = self.parents.orders(self.now)
+        for order in orders:
+            self._hear(subject_of(order), encode_fact(order))
+        return bool(orders)
 
     def step(self) -> None:
         """Between any two things that happen at one moment."""

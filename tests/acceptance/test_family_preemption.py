@@ -66,10 +66,32 @@ def test_where_the_better_one_finds_no_victims_the_worse_one_may_look() -> None:
     assert life.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
 
 
+@scenario("D4", "D17")
+def test_who_is_evicted_has_to_wait_for_its_gate_again() -> None:
+    life = a_family_life(TWO, foreign=FULL, preemption=LOWER)
+    life.job(priority=100)
+    assert life.on() == "reservation"
+    holder = life.stored("j").status.preemption_gate
+    assert holder is not None
+    assert (holder.holder, holder.since) == (BETTER, life.now)
+    life.at(100)
+    life.foreigner("p", "reservation", priority=1000)
+    assert life.reason(BETTER, "Evicted") == "True: Preempted"
+    # Nobody may be preempted for it there, so its sibling's gate is the one that opens.
+    assert gates(life) == {"reservation": "Closed", "on-demand": "Open"}
+    assert life.on() == "on-demand"
+    holder = life.stored("j").status.preemption_gate
+    assert holder is not None
+    assert (holder.holder, holder.since) == (WORSE, life.now)
+
+
 @scenario("D28")
+@pytest.mark.parametrize("slow", [False, True], ids=["gates open at once", "gates open late"])
 @pytest.mark.parametrize("mode", ["UpgradeOnly", "NoMigration"])
-def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(mode: str) -> None:
-    life = a_family_life(TWO, mode, foreign={"r1": "reservation"}, preemption=LOWER)
+def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(
+    mode: str, slow: bool
+) -> None:
+    life = a_family_life(TWO, mode, foreign={"r1": "reservation"}, preemption=LOWER, belated=slow)
     life.stubborn.add("r1")
     life.job(priority=100)
     assert life.preempted() == [("r1", BETTER)]

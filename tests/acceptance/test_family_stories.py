@@ -1,6 +1,6 @@
 """The seven stories of concurrent admission, cell by cell; once more with everything restarted
-between any two steps, and once more with every decision lost at first. LIFECYCLE 4.11, 7.4 D8 to
-D14.
+between any two steps, with every decision lost at first, and with a variant-controller that is
+slow. LIFECYCLE 4.11, 7.4 D8 to D14.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MISHAPS = [
     pytest.param({}, id="calm"),
     pytest.param({"restless": True}, id="restarted all the time"),
     pytest.param({"forgetful": True}, id="every decision is lost once"),
+    pytest.param({"belated": True}, id="the variant-controller is slow"),
 ]
 
 
