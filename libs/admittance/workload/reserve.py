@@ -7,7 +7,7 @@ from typing import Final
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.conditions import Conditions, Type, find, put, revoke
+from admittance.workload.conditions import Conditions, Type, find, is_true, put, revoke
 from admittance.workload.families.gating import is_used, others_go, used
 from admittance.workload.leave import evict, release, withdraw
 from admittance.workload.occasion import Occasion
@@ -152,6 +152,16 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
             Type.BLOCKED_ON_PREEMPTION_GATES,
             True,
             "PreemptionGated",
+            refusal.message,
+            now=at.now,
+        )
+    elif is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
+        # Preempting would not help it any more, or not yet again: an open gate would be wasted.
+        conditions = put(
+            conditions,
+            Type.BLOCKED_ON_PREEMPTION_GATES,
+            False,
+            refusal.reason,
             refusal.message,
             now=at.now,
         )

@@ -99,7 +99,7 @@ class StoredWorkload(Kept, frozen=True, kw_only=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class SpecHead(Kept, frozen=True, kw_only=True):
+class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
     """The mutable part of a spec; pod sets are skipped over."""
 
     queue_name: str = ""
@@ -119,10 +119,23 @@ _encoder = msgspec.json.Encoder()
 decode = _stored.decode
 encode = _encoder.encode
 
+HEADS_MAX = 8192
+_heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
+"""By the identity of the bytes, which are kept with it, so that no others can come to have it. A
+fact asks dozens of times for the heads of the same few workloads."""
+
 
 def head(workload: StoredWorkload) -> SpecHead:
     """Queue, priority and activity of a stored workload."""
-    return _head.decode(workload.spec)
+    spec = workload.spec
+    kept = _heads.get(id(spec))
+    if kept is not None and kept[0] is spec:
+        return kept[1]
+    found = _head.decode(spec)
+    if len(_heads) >= HEADS_MAX:
+        _heads.clear()
+    _heads[id(spec)] = spec, found
+    return found
 
 
 class _ClassRef(Kept, frozen=True, kw_only=True):

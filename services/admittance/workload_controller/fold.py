@@ -17,6 +17,7 @@ from admittance.events.subjects import BARRIER, EPOCH, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
 from admittance.workload.change import Change, Outcome, ignored, with_log
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.happening import alone, happened
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import Say, StoredWorkload
@@ -112,7 +113,7 @@ class Folding:
                     self._apply(key, known, Change(known.workload), heard)
                 return True
         change, kin = self._become(key, known, fact, heard)
-        if any(self._is_loud(one) for one in kin):
+        if kin and any(map(self._is_loud, kin)):
             return False
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
@@ -146,7 +147,8 @@ class Folding:
             self._apply(key, known, change, heard)
         for other, made in kin.items():
             self._apply(other, self._known(other), made, heard)
-        self._group([*(one.key for one in givers), key, *kin], heard)
+        if givers or kin:
+            self._group([*(one.key for one in givers), key, *kin], heard)
         return True
 
     def commit(self, rest: list[Heard], through: int) -> Commit:
@@ -198,6 +200,9 @@ class Folding:
         at = self._occasion(fact, heard)
         ref = self._relations.ref(key)
         if ref is None or known.workload is None:
+            return alone(known.workload, fact, at), {}
+        if key != ref.parent and is_true(known.workload, Type.FINISHED):
+            # Held until all of its end is said; its family has gone on without it.
             return alone(known.workload, fact, at), {}
         meta = known.workload.metadata
         made = happened(self._relations.kin(ref), meta.name, fact, at)

@@ -20,7 +20,6 @@ from admittance.workload.families.stopping import reset
 from admittance.workload.families.together import Joint, Kin, Together
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
-from admittance.workload.phase import holds_quota
 from admittance.workload.stored import StoredWorkload, head
 
 LOOKS: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
@@ -41,7 +40,8 @@ def alone(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Change:
         return change
     if workload is None:
         return _told(change, at) if head(after).role == PARENT else change
-    if holds_quota(workload) and not holds_quota(after) and role_now(after, at) == PARENT:
+    released = workload.status.admission is not None and after.status.admission is None
+    if released and role_now(after, at) == PARENT:
         return _told(change._replace(workload=became_parent(after)), at)
     return change
 

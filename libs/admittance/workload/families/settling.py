@@ -157,7 +157,7 @@ def _one_priority(family: Together) -> None:
 
 def _as_policy_wants(family: Together) -> None:
     """4.3: the losers of a race in the commit of the winner, all of them after a reset."""
-    for name, wish in family.wishes().items():
+    for name, wish in list(family.wishes().items()):
         variant = family.variants[name]
         if head(variant).active != wish.active:
             family.put(name, switched(family, variant, active=wish.active, why=str(wish.why)))

@@ -93,7 +93,7 @@ class Together:
         self.at = at
         self.at_parent = at._replace(around=WithoutChecks(at.around))
         self._says: dict[str, list[Say]] = {}
-        self._before: dict[str, StoredWorkload | None] = dict(kin.variants)
+        self._wishes: dict[str, Wish] | None = None
         self.parent_name = kin.parent.metadata.name if kin.parent is not None else ""
         self._rules: FamilyRules | None = None
         if kin.parent is not None:
@@ -129,8 +129,10 @@ class Together:
         """What policy wants of each variant as things are by now."""
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
-        states = [variant_state(one) for one in self.variants.values()]
-        return judged(parent_state(self.parent), states, self._rules, self.now)
+        if self._wishes is None:
+            states = [variant_state(one) for one in self.variants.values()]
+            self._wishes = judged(parent_state(self.parent), states, self._rules, self.now)
+        return self._wishes
 
     def wish(self, name: str) -> Wish | None:
         """Of one of them; None: nothing is to become of it."""
@@ -144,6 +146,7 @@ class Together:
 
     def put(self, name: str, change: Change) -> None:
         """A member is so from now on; None: it is gone."""
+        self._wishes = None
         if name == self.parent_name:
             self.parent = change.workload
             says = change.says
