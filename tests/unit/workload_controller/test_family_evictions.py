@@ -257,3 +257,17 @@ def test_what_takes_the_variant_is_told_of_the_parent() -> None:
         ("j", "VariantEvicted", "Preempted")
     ]
     assert told[0].preempted_by is not None
+
+
+def test_a_variant_that_has_finished_may_be_deleted_when_it_is_read_anew() -> None:
+    house = running("b")
+    commit = house.controller.fold([house.heard(facts.Finished(**J))], house.now)
+    house.write(commit)
+    (put,) = [one for one in commit.puts if one.key.endswith(B)]
+    assert put.workload is not None
+    assert put.workload.status.log.says, "it has something to say of its end"
+    key, revision = put.key, put.expected + 100
+    house.controller.load(key, put.value, revision, {})
+    house.happens(facts.Deleted(namespace="ns", name=B))
+    assert house.outcome == "applied"
+    assert not house.is_there(B)
