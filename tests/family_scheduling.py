@@ -35,6 +35,7 @@ class FamilyStory(Story):
         self.follows = True
         self.decisions: list[Decision] = []
         self.parents: dict[str, list[str]] = {}
+        self._more: Mapping[str, str] = {}
 
     # Configuration. -------------------------------------------------------------------------
 
@@ -88,8 +89,11 @@ class FamilyStory(Story):
         age: float = 0,
         tags: Sequence[str] | None = None,
         parent_first: bool = True,
+        **more: str,
     ) -> None:
-        """A parent and its variants, ``<parent>-<tag>``, or only those of ``tags``."""
+        """A parent and its variants, ``<parent>-<tag>``, or only those of ``tags``. ``more``: what
+        it asks for beside cpu."""
+        self._more = more
         if parent_first:
             self._put_parent(name, queue, cpu, priority, age)
         self.parents[name] = []
@@ -101,7 +105,7 @@ class FamilyStory(Story):
         self.follow()
 
     def _put_parent(self, name: str, queue: str, cpu: str, priority: int, age: float) -> None:
-        spec = _spec(queue, cpu, priority, role="parent")
+        spec = _spec(queue, {"cpu": cpu, **self._more}, priority, role="parent")
         self._write("ns", name, _stored(name, f"uid-{name}", spec, age))
 
     def _put_variant(
@@ -116,7 +120,7 @@ class FamilyStory(Story):
     ) -> None:
         spec = _spec(
             queue,
-            cpu,
+            {"cpu": cpu, **self._more},
             priority,
             role="variant",
             variant=tag,
@@ -333,7 +337,7 @@ def full(story: FamilyStory, queue: str = "cq", **flavors: str) -> None:
     story.settle()
 
 
-def _spec(queue: str, cpu: str, priority: int, **more: Any) -> dict[str, Any]:
+def _spec(queue: str, requests: Mapping[str, str], priority: int, **more: Any) -> dict[str, Any]:
     return {
         "queueName": queue,
         "priority": priority,
@@ -341,7 +345,7 @@ def _spec(queue: str, cpu: str, priority: int, **more: Any) -> dict[str, Any]:
             {
                 "name": "main",
                 "count": 1,
-                "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}},
+                "template": {"spec": {"containers": [{"resources": {"requests": requests}}]}},
             }
         ],
         **more,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduler.facts import PROMISED
 from admittance.scheduler.families import Family
 from admittance.scheduler.picture import Member, Say
 
@@ -33,8 +32,6 @@ def busy(world: World, family: Family) -> str:
     admitted = family.admitted()
     if state.admitted and (admitted is None or admitted.state != "Admitted" or admitted.is_leaving):
         return "The family's job is being stopped"
-    if family.moving is not None or any(one.state == PROMISED for one in family.variants):
-        return "A sibling is about to take over"
     if state.admitted and any(
         one is not admitted and _begins(world, one) for one in family.variants
     ):

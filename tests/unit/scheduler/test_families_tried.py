@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.facts import Refused
+from admittance.events.facts import Preempted, Refused
 from family_scheduling import FamilyStory, full
 
 EXPLICIT: list[dict[str, Any]] = [
@@ -154,11 +154,125 @@ def test_who_is_ready_is_not_confirmed_while_the_job_stops_and_is_afterwards() -
     assert story.admission("a-best") is not None
     story.lose("a-mid", "Preempted")
     story.passes("a-best")
-    story.settle()
-    assert story.admitted("a") == "mid"
+    story.cycle()
+    assert story.decisions == []
     story.stops("a")
     story.settle()
     assert story.admitted("a") == "best"
+
+
+def test_who_is_ready_is_not_confirmed_where_policy_keeps_the_family_where_it_is() -> None:
+    story = FamilyStory()
+    story.follows = False
+    story.check("slow")
+    story.families(mode="NoMigration", checks={"best": ["slow"]})
+    story.family("a")
+    assert story.settle() == ["a-best", "a-mid"]
+    story.passes("a-best")
+    story.cycle()
+    assert story.decisions == []
+
+
+@pytest.mark.parametrize("told", [{"migrating_to": "a-worst"}, {}])
+def test_what_the_parent_says_of_its_job_counts_before_its_variant_says_so(
+    told: dict[str, str],
+) -> None:
+    story = FamilyStory()
+    story.families()
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    evicted = {} if told else {"Evicted": (True, "PodsReadyTimeout")}
+    story.change("a", conditions=evicted, **told)
+    story.finish("r-best")
+    assert story.settle() == []
+
+
+def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:
+    story = FamilyStory()
+    story.check("slow")
+    lower = {"withinClusterQueue": "LowerPriority"}
+    flavors = {"best": "4", "mid": "4"}
+    story.families(flavors=flavors, preemption=lower)
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.families(flavors=flavors, preemption=lower, checks={"best": ["slow"]})
+    story.family("a")
+    story.settle()
+    story.opens("a-best")
+    for _ in range(6):
+        story.cycle(confirm=False)
+        for one in story.decisions:
+            if not isinstance(one, Preempted):
+                story.write(one)
+            else:
+                story.change(one.name, conditions={"Evicted": (True, "Preempted")})
+    assert story.admission("a-best") is not None
+    assert [one.name for one in story.told] == ["r"]
+    assert story.admitted("a") == ""
+    story.evict("r", "Preempted")
+    story.settle()
+    assert story.admitted("a") == "mid", "from now on they race"
+
+
+def test_a_family_that_lost_its_pods_goes_to_the_back_as_a_whole() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story)
+    story.family("a", age=30)
+    story.submit("r", "cq", age=20)
+    story.later(60)
+    story.change("a", conditions={"Evicted": (True, "PodsReadyTimeout")})
+    assert story.tried() == ["r", "a-best", "a-mid", "a-worst"]
+
+
+def test_room_that_comes_free_does_not_wake_who_waits_for_its_family() -> None:
+    story = FamilyStory()
+    story.follows = False
+    story.families(mode="NoMigration")
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    story.core.flush("cq")
+    story.core.rouse(now=story.now)
+    aside = {name: story.core._world.members["ns", name].aside for name in ("a-best", "a-worst")}
+    assert all(one is not None and one.stays for one in aside.values())
+
+
+def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_some() -> None:
+    explicit = [
+        {"name": "first", "allowedResourceFlavors": ["reserved", "cpus"]},
+        {"name": "second", "allowedResourceFlavors": ["on-demand", "cpus"]},
+    ]
+    story = FamilyStory()
+    for name in ("reserved", "on-demand", "cpus"):
+        story.flavor(name)
+    story.families(
+        explicit=explicit,
+        resourceGroups=[
+            {
+                "coveredResources": ["gpu"],
+                "flavors": [
+                    {"name": name, "resources": [{"name": "gpu", "nominalQuota": "4"}]}
+                    for name in ("reserved", "on-demand")
+                ],
+            },
+            {
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "cpus", "resources": [{"name": "cpu", "nominalQuota": "6"}]}],
+            },
+        ],
+    )
+    story.submit("r", "cq", pods=[{"requests": {"gpu": "4"}}], age=99)
+    story.settle()
+    assert story.flavors("r") == [{"gpu": "reserved"}]
+    story.family("a", cpu="4", gpu="4")
+    story.settle()
+    assert story.admitted("a") == "second"
+    story.family("b", cpu="4", gpu="4", age=50)
+    story.settle()
+    story.finish("r")
+    assert story.settle() == ["a-first"], "it has the cpus, for which b waits"
 
 
 def test_without_the_gate_of_the_feature_nobody_of_a_family_is_tried() -> None:
