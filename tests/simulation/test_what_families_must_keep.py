@@ -42,7 +42,7 @@ GONE = [
     condition("Evicted", True, "FlavorMigration"),
 ]
 BLOCKED = [
-    condition("QuotaReserved", False, "WaitingForQuota"),
+    condition("QuotaReserved", False, "AdmissionGated"),
     condition("BlockedOnPreemptionGates", True),
 ]
 OPEN = {"preemptionGates": [{"name": FAMILY_GATE, "position": "Open"}]}
@@ -320,6 +320,7 @@ def the_worse_before_the_better(world: World) -> None:
     contested(world)
     world.regular("w1", PENDING)
     world.variant(1, RESERVED, admission=admission("f1"))
+    world.looks.exclusive.acknowledged(world.number)
 
 
 def the_worse_while_victims_stop(world: World) -> None:
@@ -381,7 +382,9 @@ def a_sibling_as_victim(world: World) -> None:
             a_plan_behind_a_closed_gate, "gate is closed", id="a plan behind a closed gate"
         ),
         pytest.param(
-            the_worse_before_the_better, "no chance", id="the worse one before the better is heard"
+            the_worse_before_the_better,
+            "had no chance",
+            id="the worse one before the better one",
         ),
         pytest.param(
             the_worse_while_victims_stop,
@@ -420,3 +423,15 @@ def test_a_job_that_does_not_stop_in_time_holds_nothing_up() -> None:
     world.parent(GONE)
     world.whole()
     assert world.looks.abandoned == {run}
+
+
+def test_what_was_decided_for_the_better_one_before_may_be_written_after_it() -> None:
+    world = World()
+    contested(world)
+    world.regular("w0", PENDING)
+    world.regular("w1", PENDING)
+    world.number += 9
+    world.variant(1, RESERVED, admission=admission("f1"))
+    before = {"log": {"fact": world.number - 1}}
+    world.variant(0, RESERVED, admission=admission("f0"), **before)
+    world.looks.exclusive.acknowledged(world.number)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.events.subjects import workload_key
@@ -16,11 +16,20 @@ from admittance.family.rules import rules_of
 from admittance.simulation.around import Manifests
 from admittance.simulation.broken import Broken
 from admittance.simulation.siblings import VARIANT, Families
-from admittance.workload.conditions import Type, is_false, is_true
+from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 
 if TYPE_CHECKING:
     from admittance.simulation.seen import Seen
+
+
+class _Suspect(NamedTuple):
+    """By ``fact`` the workload at ``key`` got quota, while a better one was blocked ``since``."""
+
+    key: str
+    better: str
+    since: int
+    fact: int
 
 
 class Exclusive:
@@ -34,6 +43,9 @@ class Exclusive:
         """Key of a variant to those that were evicted for its present attempt."""
         self._blocked: dict[str, int] = {}
         """Key of a variant that its gate blocks, to the fact since which it does."""
+        self._ended: dict[str, tuple[int, int]] = {}
+        """The same of one that it blocks no more, and the fact up to which it did."""
+        self._suspects: list[_Suspect] = []
         self._opened: dict[str, datetime] = {}
         self._closed: dict[str, int] = {}
         """Key of a variant to the revision at which its gate was found closed."""
@@ -55,10 +67,10 @@ class Exclusive:
             self._opened.pop(key, None)
             self._closed.pop(key, None)
             return
-        if not is_true(new, Type.BLOCKED_ON_PREEMPTION_GATES):
-            self._blocked.pop(key, None)
-        else:
+        if is_blocked(new):
             self._blocked.setdefault(key, new.status.log.fact)
+        elif key in self._blocked:
+            self._ended[key] = self._blocked.pop(key), new.status.log.fact
         if is_open(new):
             self._opened.setdefault(key, now)
             self._closed.pop(key, None)
@@ -70,6 +82,18 @@ class Exclusive:
                 raise Broken(f"{key} gets quota, and {wrong}")
             if new.status.pending_preemption is not None and not is_open(new):
                 raise Broken(f"{key} plans whom to preempt, and its gate is closed (4.8)")
+
+    def acknowledged(self, through: int) -> None:
+        """All facts up to there are in what is written."""
+        for one in self._suspects:
+            if one.fact <= through:
+                since, until = self._ended.get(one.better, (0, 0))
+                # What was decided for the better one before may have been written after it.
+                if since != one.since or until > one.fact:
+                    raise Broken(
+                        f"{one.key} gets quota, and {one.better} is better and had no chance"
+                    )
+        self._suspects = [one for one in self._suspects if one.fact > through]
 
     def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
         """Somebody lost its quota to ``by``."""
@@ -127,7 +151,7 @@ class Exclusive:
                 continue
             since = self._blocked.get(name)
             if since is not None and since < fact and not is_open(one) and not anybody:
-                yield f"{name} is better and had no chance to preempt (4.8)"
+                self._suspects.append(_Suspect(key, name, since, fact))
             if is_open(one) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"
 
@@ -154,6 +178,13 @@ def _gets(before: Seen, after: Seen) -> bool:
     now = after.workload.status.promised if after.workload is not None else None
     was = before.workload.status.promised if before.workload is not None else None
     return now is not None and was is None
+
+
+def is_blocked(variant: StoredWorkload) -> bool:
+    """It waits because others would have to go, and its gate is closed."""
+    reserved = find(variant, Type.QUOTA_RESERVED)
+    waits = reserved is not None and reserved.reason == "AdmissionGated"
+    return waits and is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES)
 
 
 def is_open(variant: StoredWorkload) -> bool:

@@ -77,6 +77,7 @@ class World:
         server.log.on_stored.insert(0, self._on_log)
         server.timers.on_stored.insert(0, inv.timed)
         server.on_acknowledged.append(inv.effects.acknowledged)
+        server.on_acknowledged.append(inv.exclusive.acknowledged)
         for at in self.plan.lost_timers:
             self.kernel.at(at, server.lose_timers)
         for name in self.plan.services:
