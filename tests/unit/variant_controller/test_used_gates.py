@@ -6,7 +6,7 @@ import pytest
 
 from admittance.api.workload import GatePosition
 from admittance.events import facts
-from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim
+from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
 from admittance.workload.families.gating import gate_of, others_go, sibling
 from families_at_work import Household
 
@@ -91,3 +91,18 @@ def test_an_eviction_closes_the_gate() -> None:
     house.happens(lost)
     assert gate(house).position == "Closed"
     assert gate(house).used_at is None
+
+
+def test_one_that_others_would_have_to_go_for_is_blocked_only_as_long_as_that_is_why_it_waits() -> (
+    None
+):
+    house = gated(opened=False)
+
+    def refused(reason: str) -> bool:
+        said = Refusal(reason=reason, message=reason)
+        house.happens(facts.Refused(**house.decided(A), refusal=said))
+        return sibling(house.get(A), 0).blocked
+
+    assert refused("AdmissionGated")
+    assert not refused("WaitingForQuota")
+    assert refused("AdmissionGated")
