@@ -23,7 +23,8 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.phase import phase
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
+from family_invariants import FamilyWatch, between
 from lifecycle_invariants import Watch
 
 from processes import Fleet, apply, submit
@@ -31,7 +32,7 @@ from servers import TestServer, within
 
 API = "kueue.x-k8s.io/v1beta2"
 NS = "ns"
-SERVICES = ("workload-controller", "scheduler", "retry-timer", "runner")
+SERVICES = ("workload-controller", "scheduler", "retry-timer", "variant-controller", "runner")
 JOB = """
 trap 'while [ -e {hold} ]; do sleep 0.05; done
   echo stopped {name} >> {trail}; kill $!; exit 143' TERM
@@ -52,6 +53,7 @@ class Stage:
         self.said: list[Fact] = []
         self.broken: list[str] = []
         self.trail = folder / "trail"
+        self.families = FamilyWatch()
         self._watch = Watch()
         self._moved = asyncio.Event()
         self._mine: dict[str, None] = {}
@@ -79,6 +81,17 @@ class Stage:
             await self.say("deleted", name)
         self._mine.clear()
 
+    async def kill(self, *services: str) -> None:
+        """kill -9 of these, or of all services, at once."""
+        found = [one for one in self.fleet.processes if one.service in (services or SERVICES)]
+        await asyncio.gather(*(one.kill() for one in found))
+
+    async def start_again(self, *services: str) -> None:
+        """Starts these, or all services, that were killed."""
+        for one in self.fleet.processes:
+            if one.service in (services or SERVICES):
+                await one.start()
+
     async def stop(self) -> None:
         await self.fleet.stop()
         await self.bus.close()
@@ -92,6 +105,7 @@ class Stage:
         workload = stored.decode(message.data) if message.data else None
         try:
             self._watch.saw(key, workload, clock.now())
+            self.families.saw(key, workload)
         except AssertionError as error:
             self.broken.append(str(error))
         if workload is not None:
@@ -106,6 +120,8 @@ class Stage:
         except Undecodable:
             return
         (self.asked if message.subject.startswith("admit.check.") else self.said).append(fact)
+        if isinstance(fact, facts.Admitted | facts.Evicted) and fact.name in self.families.names:
+            self.broken.append(f"a runner hears of the variant {fact.name}")
         self._moved.set()
 
     async def until(self, claim: Callable[[], bool], what: str = "") -> None:
@@ -189,11 +205,15 @@ class Stage:
         """While this file is there, the job does not stop."""
         return self.folder / f"hold-{name}"
 
+    def script(self, name: str) -> str:
+        """Of a process that leaves a trail under that name, and runs until it is stopped."""
+        return JOB.format(hold=self.hold(name), name=name, trail=self.trail)
+
     async def submit(self, name: str, queue: str, cpu: int = 8, **spec: Any) -> None:
         """A workload that runs until it is stopped, and leaves a trail."""
         self.revisions.pop(name, None)
         self._mine[name] = None
-        script = JOB.format(hold=self.hold(name), name=name, trail=self.trail)
+        script = self.script(name)
         container = {
             "name": "main",
             "image": "none",
@@ -330,6 +350,12 @@ class Stage:
         admission = self.now(name).status.admission
         return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
 
+    def places(self, name: str) -> dict[str, dict[str, str]]:
+        """Pod set to flavor by resource."""
+        admission = self.now(name).status.admission
+        rows = admission.pod_set_assignments if admission is not None else ()
+        return {row.name: dict(row.flavors) for row in rows}
+
     def was(self, name: str) -> list[str]:
         """The phases that it was in, each once in a row."""
         found: list[str] = []
@@ -350,6 +376,27 @@ class Stage:
         """What its jobs left: started, stopped."""
         lines = self.trail.read_text().splitlines()
         return [what for what, _, who in (line.partition(" ") for line in lines) if who == name]
+
+    async def is_on(self, parent: str, flavor: str, starts: int) -> None:
+        """Waits until the family is admitted there, and its job was started so often; then looks
+        whether everybody of it agrees."""
+        await self.runs(parent, starts)
+        await self.until(
+            lambda: self.flavor(parent) == flavor and self.phase(parent) in ("Admitted", "Running"),
+            f"{parent} is on {flavor}",
+        )
+        found = list(between(self.now(parent), self.variants(parent)))
+        assert not found, found
+        trail = self.trail_of(parent)
+        assert trail == ["started", "stopped"] * (starts - 1) + ["started"], trail
+
+    def variants(self, parent: str) -> dict[str, StoredWorkload]:
+        """Its variants, by name."""
+        return self.families.variants.get(self.now(parent).metadata.uid, {})
+
+    def active(self, parent: str) -> set[str]:
+        """The tags of its active variants."""
+        return {head(one).variant for one in self.variants(parent).values() if head(one).active}
 
     async def runs(self, name: str, times: int = 1) -> None:
         """Waits until its job was started so often."""
