@@ -130,6 +130,9 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Chang
 PREEMPTION_GATED: Final = "AdmissionGated"
 """Reason of a refusal: others would have to go, and a gate on preemption is closed."""
 
+VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
+"""Reason of a refusal: its gate is open, and others are going for it."""
+
 
 def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Change:
     """The scheduler looked at it, and this is why it waits."""
@@ -155,7 +158,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
             refusal.message,
             now=at.now,
         )
-    elif is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
+    elif refusal.reason != VICTIMS_STOP and is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
         # Preempting would not help it any more, or not yet again: an open gate would be wasted.
         conditions = put(
             conditions,
