@@ -24,6 +24,8 @@ from admittance.workload.stored import StoredWorkload, head
 PATIENCE: Final = timedelta(seconds=5)
 """After an act was stated and had no effect, until it is stated again; doubled each time."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
+BEHIND_MAX: Final = timedelta(seconds=30)
+"""The writer may be so far behind with what was stated: said again meanwhile it is even further."""
 COALESCE: Final = timedelta(milliseconds=100)
 """Between two nudges of one parent, while its variants move."""
 GATHER: Final = timedelta(milliseconds=100)
@@ -38,12 +40,15 @@ CROWD: Final = 1000
 
 
 class _Said(NamedTuple):
-    """``due``: when it is said again, if it is still wanted then."""
+    """``due``: when it is said again, if it is still wanted then. ``sequence``: its place on the
+    log; 0: nobody knows. ``until``: when it is said again even if the writer has not come there."""
 
     mark: object
     revision: int
     due: datetime
     tries: int
+    until: datetime
+    sequence: int = 0
 
 
 _Key = tuple[type[Fact], str]
@@ -71,6 +76,7 @@ class Families:
         self._said: dict[Name, dict[_Key, _Said]] = {}
         self._nudged: dict[Name, datetime] = {}
         self._unlike: dict[Name, datetime] = {}
+        self._through = 0
         self._awaited: dict[Name, set[Name]] = {}
         self._awaits: dict[Name, tuple[Name, ...]] = {}
         self._dirty: dict[Name, None] = {}
@@ -87,7 +93,9 @@ class Families:
         Raises ValueError for the key of something else."""
         name = name_of(key)
         self._moved(name, stored, family_of(stored) if stored is not None else None, revision)
-        if stored is None:
+        if stored is not None:
+            self._through = max(self._through, stored.status.log.fact)
+        else:
             self._whose.pop(name, None)
 
     def regular(self, key: str) -> None:
@@ -166,6 +174,14 @@ class Families:
             if family is not None:
                 found += self._acts_of(family, now)
         return found
+
+    def stated(self, fact: Fact, sequence: int) -> None:
+        """It is on the log, there: until the writer is through with that it is not said again."""
+        name = self.family_of(fact)
+        said = self._said.get(name) if name is not None else None
+        key = type(fact), fact.name
+        if said is not None and key in said:
+            said[key] = said[key]._replace(sequence=sequence)
 
     def failed(self, fact: Fact, now: datetime) -> None:
         """It was not stated, or nobody knows: it is given again a little later, if still wanted."""
@@ -247,6 +263,9 @@ class Families:
             if last is not None and last.mark != mark:
                 last = None
             wait = last.due if last is not None else self._nudge_after(name, act, now)
+            if last is not None and last.due <= now < last.until and self._through < last.sequence:
+                wait = min(now + PATIENCE, last.until)
+                last = last._replace(due=wait)
             # Further away than that it is only when the clock was set back.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
                 if last is not None:
@@ -255,7 +274,7 @@ class Families:
                 continue
             tries = last.tries + 1 if last is not None and last.revision == act.revision else 0
             due = now + min(PATIENCE * 2 ** min(tries, 10), PATIENCE_MAX)
-            said[key] = _Said(mark, act.revision, due, tries)
+            said[key] = _Said(mark, act.revision, due, tries, max(due, now + BEHIND_MAX))
             looks.append(due)
             found.append(act._replace(tries=tries) if tries else act)
             if isinstance(act.fact, facts.Aggregated):

@@ -180,6 +180,7 @@ class Keeper:
         for act, outcome in zip(acts, outcomes, strict=True):
             if isinstance(outcome, int):
                 self.stated += 1
+                self.core.stated(act.fact, outcome)
                 continue
             self.core.failed(act.fact, now)
             failed[str(outcome)] = failed.get(str(outcome), 0) + 1

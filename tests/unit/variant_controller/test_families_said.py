@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variant_controller.decide import AGAIN, PATIENCE, PATIENCE_MAX, Families
+from admittance.variant_controller.decide import (
+    AGAIN,
+    BEHIND_MAX,
+    PATIENCE,
+    PATIENCE_MAX,
+    Families,
+)
+from admittance.workload.stored import LogPosition
 from family_table import NS, FamilyTable, a_family, condition
 
 from builders import NOON
@@ -32,6 +39,27 @@ def test_what_had_no_effect_is_said_again_ever_less_often() -> None:
     waits = [after - before for before, after in pairwise(moments)]
     assert waits[:3] == [PATIENCE, 2 * PATIENCE, 4 * PATIENCE]
     assert waits[-1] == PATIENCE_MAX
+
+
+def test_what_the_writer_has_not_come_to_is_not_said_again_before_it_has() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.orders()
+    table.core.stated(table.log[0], 70)
+    table.later(PATIENCE.total_seconds())
+    table.status("j", log=LogPosition(fact=69))  # it writes, and is behind
+    assert table.orders() == []
+    table.later(PATIENCE.total_seconds())
+    table.status("j", log=LogPosition(fact=70))
+    assert table.orders() == ["submitted j-variant-a"]
+
+
+def test_what_the_writer_never_comes_to_is_said_again_all_the_same() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.orders()
+    table.core.stated(table.log[0], 70)
+    assert table.later(BEHIND_MAX.total_seconds() - 1).orders() == []
+    assert table.core.wake() == NOON + BEHIND_MAX
+    assert table.later(1).orders() == ["submitted j-variant-a"]
 
 
 def test_what_could_not_be_said_is_said_a_little_later() -> None:
