@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.api.workload import FAMILY_GATE
+from admittance.events.base import Fact
+from admittance.events.facts import Refused
 from admittance.events.subjects import workload_key
 from admittance.family.gates import PREEMPTION_TIMEOUT
 from admittance.family.rules import rules_of
@@ -21,6 +23,9 @@ from admittance.workload.stored import StoredWorkload, head
 
 if TYPE_CHECKING:
     from admittance.simulation.seen import Seen
+
+
+GATED: Final = "AdmissionGated"
 
 
 class _Suspect(NamedTuple):
@@ -46,6 +51,8 @@ class Exclusive:
         self._ended: dict[str, tuple[int, int]] = {}
         """The same of one that it blocks no more, and the fact up to which it did."""
         self._suspects: list[_Suspect] = []
+        self._judged: dict[str, list[int]] = {}
+        """Key of a workload to the decisions that it is not, or no more, blocked by a gate."""
         self._opened: dict[str, datetime] = {}
         self._closed: dict[str, int] = {}
         """Key of a variant to the revision at which its gate was found closed."""
@@ -83,13 +90,21 @@ class Exclusive:
             if new.status.pending_preemption is not None and not is_open(new):
                 raise Broken(f"{key} plans whom to preempt, and its gate is closed (4.8)")
 
+    def decided(self, key: str, decision: Fact, sequence: int) -> None:
+        """A scheduler has stated it."""
+        if isinstance(decision, Refused) and decision.refusal.reason == GATED:
+            return
+        self._judged.setdefault(key, []).append(sequence)
+
     def acknowledged(self, through: int) -> None:
         """All facts up to there are in what is written."""
         for one in self._suspects:
             if one.fact <= through:
                 since, until = self._ended.get(one.better, (0, 0))
-                # What was decided for the better one before may have been written after it.
-                if since != one.since or until > one.fact:
+                # What was decided for the better one before may be written after it, or be void.
+                judged = self._judged.get(one.better, ())
+                first = any(one.since < sequence < one.fact for sequence in judged)
+                if not first and (since != one.since or until > one.fact):
                     raise Broken(
                         f"{one.key} gets quota, and {one.better} is better and had no chance"
                     )
@@ -183,7 +198,7 @@ def _gets(before: Seen, after: Seen) -> bool:
 def is_blocked(variant: StoredWorkload) -> bool:
     """It waits because others would have to go, and its gate is closed."""
     reserved = find(variant, Type.QUOTA_RESERVED)
-    waits = reserved is not None and reserved.reason == "AdmissionGated"
+    waits = reserved is not None and reserved.reason == GATED
     return waits and is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES)
 
 

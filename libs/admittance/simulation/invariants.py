@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.manifest import decode_object
+from admittance.events.codec import decode
 from admittance.events.subjects import DEADLETTER, OUTPUTS
 from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption, rows
 from admittance.simulation.accounts import Accounts
@@ -243,6 +244,9 @@ class Invariants:
             return
         _, thing, what, rest = stored.subject.split(".", 3)
         self.effects.logged(stored)
+        if what in ("assigned", "refused"):
+            decision = decode(stored.subject, stored.data)
+            self.exclusive.decided(f"workload.{rest}", decision, stored.sequence)
         if what == "planned":
             self.replans.logged(f"workload.{rest}", stored.sequence)
         if thing == "object":
