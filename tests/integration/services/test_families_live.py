@@ -263,6 +263,51 @@ async def test_a_standby_takes_over_and_goes_on(place: Place) -> None:
     await place.rest()
 
 
+async def test_one_that_comes_back_from_a_pause_and_thinks_that_it_leads_does_no_harm(
+    place: Place,
+) -> None:
+    both = await place.start("variant-controller", "variant-controller")
+    await apply(place.bus, *objects())
+    await place.submit("first")
+    await place.until(lambda found: len(found.get("first", [])) == 3)
+    leader = await place.leader(*both)
+    leader.pause()
+    names = [f"j{number}" for number in range(20)]
+    await place.submit(*names)
+    await place.until(lambda found: all(len(found.get(name, [])) == 3 for name in names))
+    leader.resume()
+    # It says what the other one has said long ago, and hears then that it leads no more.
+    (other,) = (one for one in both if one is not leader)
+
+    async def only_the_other_leads() -> bool:
+        answers = [one for one in await health(place.bus) if one.service == "variant-controller"]
+        leads = [one.instance for one in answers if one.leads]
+        return len(answers) == 2 and leads == [other.instance]
+
+    await eventually(only_the_other_leads)
+    await place.rest()
+    families = await place.families()
+    assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
+
+
+async def test_a_name_that_somebody_else_has_is_left_to_them(place: Place) -> None:
+    await apply(place.bus, *objects())
+    await place.submit("j-variant-spot")
+    await place.submit("j")
+    await place.start("variant-controller")
+    await place.until(
+        lambda found: len(found) == 2 and all(len(one) == 3 for one in found.values())
+    )
+    await place.rest()
+    families = await place.families()
+    (*_, spot) = families["j"]
+    assert spot.metadata.name.startswith("j-variant-spot-")
+    assert "variant-spot-variant" not in spot.metadata.name
+    assert [one.metadata.name for one in families["j-variant-spot"]] == [
+        f"j-variant-spot-variant-{tag}" for tag in FLAVORS
+    ]
+
+
 async def test_one_that_is_killed_in_the_middle_leaves_no_family_half_made(place: Place) -> None:
     """kill -9 while hundreds of families are made: the next one makes what is lacking, once."""
     await apply(place.bus, *objects())

@@ -40,6 +40,11 @@ WAITING = Slot("requeue", "ns", "w")
         ),
         pytest.param(judged(0, "slow"), {"checks": 90}, id="a check may judge for so long"),
         pytest.param(judged(0, "slow", "quick"), {"checks": 20}, id="the first timeout counts"),
+        pytest.param(
+            a_workload(next_change_at=seconds(7200)),
+            {"family": 7200},
+            id="a family is looked at when time alone changes who may try",
+        ),
         pytest.param(judged(0, "unknown"), {}, id="a check without a timeout judges for ever"),
     ],
 )
