@@ -13,11 +13,12 @@ from admittance.api.quantity import amount
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Queues
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduler.config import Config
 from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import encode as encode_workload
 from family_invariants import charged
 from long_living import LongLife
 
@@ -45,13 +46,17 @@ class FamilyLife(LongLife):
     """``levels``: what was held of each flavor and resource, a family counted once, from which
     second on. ``actives``: of each family, which variants were active, from which second on.
     ``restless``: everything starts anew between any two steps. ``forgetful``: every decision is
-    lost once, and with it the scheduler that made it."""
+    lost once, and with it the scheduler that made it. ``laggard``: decisions are written when the
+    scheduler has nothing more to decide."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.levels: list[tuple[float, dict[tuple[str, str], int]]] = []
         self.actives: dict[str, list[tuple[float, str]]] = {}
         self.restless = False
         self.forgetful = False
+        self.laggard = False
+        self._heard_of: dict[int, str] = {}
+        self._late: list[facts.Decision] = []
         self.offered: dict[str, Any] = {}
         self._cycles = 0
         self._restarted = 0
@@ -156,6 +161,13 @@ class FamilyLife(LongLife):
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
         self._cycles += 1
+        if self.laggard:
+            self._late += super().cycle(apply=False, later=later)
+            if not self.core.has_work():
+                late, self._late = self._late, []
+                for one in late:
+                    self.apply(one)
+            return []
         if not self.forgetful:
             return super().cycle(apply=apply, later=later)
         decisions = super().cycle(apply=False, later=later)
@@ -168,14 +180,33 @@ class FamilyLife(LongLife):
             self.apply(one)
         return decisions
 
+    def in_vain(self) -> list[str]:
+        """Of how many decisions nothing came, each told by its name and why."""
+        return [
+            f"{name}: {self.settled[sequence].reason}"
+            for sequence, name in self._heard_of.items()
+            if sequence in self.settled
+        ]
+
+    def by_hand(self, name: str, workload: StoredWorkload | None) -> None:
+        """Somebody writes to the bucket past everybody. None: takes it away."""
+        key = workload_key(self.namespace, name)
+        self.revision += 1
+        self.saw(key, workload)
+        value = None if workload is None else encode_workload(workload)
+        self.controller.load(key, value, self.revision, {})
+        self.core.apply_workload(self.namespace, name, workload, self.revision, now=self.now)
+
     @property
     def is_calm(self) -> bool:
         """Nothing is lost and nobody starts anew, so that attempts can be counted."""
-        return not self.restless and not self.forgetful and not self.belated
+        return not (self.restless or self.forgetful or self.belated or self.laggard)
 
     def apply(self, decision: facts.Decision) -> None:
         if isinstance(decision, facts.Assigned):
             self._tried.setdefault(decision.name, []).append(self._cycles)
+        if not isinstance(decision, facts.Refused):
+            self._heard_of[self.sequence + 1] = decision.name
         super().apply(decision)
 
     def attempts(self) -> int:
@@ -307,11 +338,13 @@ def a_family_life(
     restless: bool = False,
     forgetful: bool = False,
     belated: bool = False,
+    laggard: bool = False,
     **spec: Any,
 ) -> FamilyLife:
     """``foreign``: name to the flavor that it fills, from before there were families."""
     life = FamilyLife(config, limits)
-    life.restless, life.forgetful, life.belated = restless, forgetful, belated
+    life.restless, life.forgetful = restless, forgetful
+    life.belated, life.laggard = belated, laggard
     life.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
         life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)

@@ -623,6 +623,18 @@ def test_what_only_parents_may_be_told_does_a_variant_no_harm(fact: Any, tag: st
 
 
 @scenario("D22")
+def test_variants_whose_parent_was_taken_away_past_everybody_go_too() -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
+    life.job()
+    life.by_hand("j", None)
+    life.go()
+    assert not any(map(life.has, ("j-variant-reservation", "j-variant-on-demand")))
+    life.job()
+    life.done("o1")
+    assert life.on() == "on-demand"
+
+
+@scenario("D22")
 def test_nobody_makes_a_variant_of_a_parent_that_is_not_there() -> None:
     life = a_family_life(TWO)
     life.job("v", role="variant", variant="reservation")
@@ -655,6 +667,22 @@ def test_a_family_counts_as_one() -> None:
         if workload is not None:
             tally.written(life.controller, None, workload)
     assert sum(tally.admitted.values.values()) == 1
+
+
+@scenario("D24")
+def test_a_family_of_which_several_hold_reservations_counts_as_one_that_waits() -> None:
+    checks = {name: [f"check-{name}"] for name in ONE}
+    life = a_family_life(ONE, checks=checks)
+    life.job()
+    assert life.reserved() == "reservation on-demand spot"
+    reply = life.core.queues(Queues())
+    for row in (*reply.cluster_queues, *reply.local_queues):
+        assert (row.pending, row.reserving, row.admitted) == (1, 0, 0)
+    life.judge("j-variant-spot", "check-spot", "Ready")
+    assert life.reserved() == "reservation on-demand"
+    reply = life.core.queues(Queues())
+    for row in (*reply.cluster_queues, *reply.local_queues):
+        assert (row.pending, row.reserving, row.admitted) == (0, 1, 1)
 
 
 @scenario("D26")

@@ -110,6 +110,28 @@ def test_who_was_to_take_over_lost_its_place_and_the_family_starts_over() -> Non
     assert life.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
 
 
+@scenario("D6", "D17")
+@pytest.mark.parametrize("checked", [True, False], ids=["reserved", "promised"])
+def test_who_was_to_take_over_was_turned_off_and_the_family_starts_over(checked: bool) -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation"}, checks=SLOW if checked else {})
+    if checked:
+        life.judge("r1", "slow", "Ready")
+    life.job()
+    life.stubborn.add("j")
+    life.at(100)
+    life.done("r1")
+    if checked:
+        life.judge(BETTER, "slow", "Ready")
+    assert life.phase("j") == "Evicting"
+    life.say(facts.Deactivated, BETTER)
+    life.go()
+    life.at(130)
+    life.stop("j")
+    life.go()
+    assert life.row() == Row("on-demand", "on-demand", 1, 2, "0/4")
+    assert life.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
+
+
 @scenario("D6", "D22")
 def test_a_parent_deleted_in_the_middle_of_a_swap_leaves_nobody() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})

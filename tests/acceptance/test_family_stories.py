@@ -1,18 +1,20 @@
 """The seven stories of concurrent admission, cell by cell; once more with everything restarted
-between any two steps, with every decision lost at first, and with a variant-controller that is
-slow. LIFECYCLE 4.11, 7.4 D8 to D14.
+between any two steps, with every decision lost at first, with a variant-controller that is slow,
+and with a workload-controller that is. LIFECYCLE 4.11, 7.4 D8 to D14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from admittance.workload.conditions import is_true
 from family_living import GPU, LOWER, FamilyLife, Row, a_family_life
+
+from builders import NOON
 
 scenario = pytest.mark.scenario
 Begin = Callable[..., FamilyLife]
@@ -24,13 +26,23 @@ MISHAPS = [
     pytest.param({"restless": True}, id="restarted all the time"),
     pytest.param({"forgetful": True}, id="every decision is lost once"),
     pytest.param({"belated": True}, id="the variant-controller is slow"),
+    pytest.param({"laggard": True}, id="the workload-controller is slow"),
 ]
 
 
 @pytest.fixture(params=MISHAPS)
-def begin(request: pytest.FixtureRequest) -> Begin:
-    """A life with families, see `a_family_life`."""
-    return partial(a_family_life, **request.param)
+def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
+    """A life with families, see `a_family_life`. No decision is to be in vain."""
+    lives: list[FamilyLife] = []
+
+    def made(*args: Any, **spec: Any) -> FamilyLife:
+        spec |= request.param
+        lives.append(a_family_life(*args, **spec))
+        return lives[-1]
+
+    yield made
+    for life in lives:
+        assert life.in_vain() == []
 
 
 def preempted_by(life: FamilyLife, flavor: str, gpu: int = 4) -> None:
@@ -227,6 +239,7 @@ def test_the_fallback_comes_after_its_delay(begin: Begin) -> None:
         assert life.row() == Row("", "reservation", 0, 0, "4/0")
         assert life.why() == {"reservation": "race", "on-demand": "createDelay"}
         assert life.phase("j") == "Pending"
+        assert life.timers("j") == {"family": NOON + timedelta(seconds=7200)}
     assert "j-variant-on-demand" not in life.considered()
     before = life.attempts()
     life.at(7200)
@@ -327,6 +340,22 @@ def test_preempted_its_time_starts_anew_with_the_next_admission(begin: Begin) ->
     assert life.row() == Row("on-demand", "reservation on-demand", 0, 2, "4/4")
     life.at(100_100 + DAY)
     assert life.row() == Row("on-demand", "on-demand", 0, 2, "4/4")
+
+
+@scenario("D13")
+def test_a_move_between_others_gives_the_better_place_no_more_time(begin: Begin) -> None:
+    flavors = {**TWO, "spot": 4}
+    explicit = [*PATIENT, variant("spot")]
+    life = begin(flavors, explicit=explicit, foreign={"r1": "reservation", "o1": "on-demand"})
+    life.at(10)
+    life.job()
+    life.at(50_000)
+    life.done("o1")
+    assert life.row() == Row("on-demand", "reservation on-demand", 1, 2, "4/4/0")
+    life.at(86_409)
+    assert life.active() == "reservation on-demand"
+    life.at(86_410)
+    assert life.active() == "on-demand"
 
 
 # Story 7: several pod sets. -----------------------------------------------------------------
