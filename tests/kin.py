@@ -12,11 +12,12 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.quantity import amount, render
-from admittance.api.workload import FAMILY_GATE, GatePosition, ReclaimablePod
-from admittance.events.facts import Assigned, Confirmed, Preempted, Refused, Revoked
+from admittance.api.workload import FAMILY_GATE, CheckState, GatePosition, ReclaimablePod
+from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.scheduler.picture import Member
 from admittance.scheduler.queue import Queue
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from scheduling import API, NOON, Story
@@ -53,13 +54,15 @@ def explicit(*tags: str, shared: str = "cpu-only", mode: str = "UpgradeOnly") ->
 
 
 class Kin(Story):
-    """Variants are named ``parent.tag``. ``checked``: who has quota stays reserved until its checks
-    have passed (`pass_checks`); else it is admitted at once, or takes over. ``revoked``: those
-    whose reservation was taken back; ``confirmed``: those that may be admitted."""
+    """Variants are named ``parent.tag``. Whoever has checks to pass stays reserved until they are
+    Ready (`says_ready`) and the scheduler confirms it; everybody else is admitted at once, or takes
+    over. ``stubborn``: told to go, jobs stop only when it is said (`stops`). ``revoked``: those
+    whose reservation was taken back; ``confirmed``: those that were let on."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.checked = False
+        self.stubborn = False
+        self.decisions: list[Any] = []
         self.revoked: list[str] = []
         self.confirmed: list[str] = []
 
@@ -229,6 +232,8 @@ class Kin(Story):
             },
             admission=None,
             promised=None,
+            admission_checks=(),
+            pending_preemption=None,
         )
 
     def reset(self, parent: str, reason: str = "Preempted") -> None:
@@ -245,14 +250,21 @@ class Kin(Story):
                 "Requeued": (True, "Preempted"),
             },
             admission=None,
+            preemption_gate=None,
             admitted_variant="",
             first_admitted_at=None,
             migrating_to="",
             family_start=self.now,
         )
 
-    def pass_checks(self, name: str) -> None:
-        """It has passed; if another one of its family runs, that is stopped first."""
+    def says_ready(self, name: str) -> None:
+        """All its checks do."""
+        rows = self.stored[name].status.admission_checks
+        ready = tuple(msgspec.structs.replace(one, state="Ready") for one in rows)
+        self.change(name, admission_checks=ready)
+
+    def go_on(self, name: str) -> None:
+        """It is confirmed; if another one of its family runs, that is stopped first."""
         parent = self.parent_of(name)
         running = self.stored[parent].status.admitted_variant if parent else ""
         if running and running != name:
@@ -274,7 +286,7 @@ class Kin(Story):
 
     def cycle(self, *, confirm: bool = True) -> list[str]:
         """One cycle, and what a controller makes of it: the names of those that got quota."""
-        decisions = self.core.cycle(now=self.now)
+        decisions = self.decisions = self.core.cycle(now=self.now)
         self.decided = [one for one in decisions if isinstance(one, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
         self.told += self.preempted
@@ -292,17 +304,33 @@ class Kin(Story):
             self.taken(one)
         elif isinstance(one, Confirmed):
             self.confirmed.append(one.name)
-            self.pass_checks(one.name)
+            self.go_on(one.name)
         elif isinstance(one, Preempted):
             self.told_to_go(one.name)
+        elif isinstance(one, Planned):
+            self.change(one.name, pending_preemption=one.pending_preemption)
         elif isinstance(one, Revoked):
             self.revoked.append(one.name)
             self.told_to_go(one.name)
 
     def told_to_go(self, name: str) -> None:
-        """It stops at once, and its family begins anew if it was the one that ran."""
+        """It stops, and its family begins anew if it was the one that ran."""
         parent = self.parent_of(name)
-        if parent and self.stored[parent].status.admitted_variant == name:
+        if not is_true(self.stored[name], Type.ADMITTED):
+            self.lose(name, "Preempted")
+            return
+        self.change(name, conditions={"Evicted": (True, "Preempted")})
+        if parent:
+            self.change(parent, conditions={"Evicted": (True, "VariantEvicted")}, migrating_to="")
+        if not self.stubborn:
+            self.stops(name)
+
+    def stops(self, name: str) -> None:
+        """Its job, which was told to, has stopped."""
+        parent = self.parent_of(name)
+        if parent and self.stored[parent].status.migrating_to:
+            self.end_swap(parent)
+        elif parent:
             self.reset(parent)
         else:
             self.lose(name, "Preempted")
@@ -314,6 +342,7 @@ class Kin(Story):
         if one.migrates_from is not None:
             self.begin_swap(one.name, one.migrates_from.name, one.admission)
             return
+        names = self.core.catalog.checks_to_pass(one.admission.cluster_queue, one.admission)
         self.change(
             one.name,
             conditions={
@@ -323,8 +352,9 @@ class Kin(Story):
             },
             admission=one.admission,
             pending_preemption=one.pending_preemption,
+            admission_checks=tuple(CheckState(name=each, state="Pending") for each in names),
         )
-        if not self.checked:
+        if not names:
             self.admit(one.name)
 
     # Looking. -------------------------------------------------------------------------------

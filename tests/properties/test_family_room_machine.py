@@ -1,0 +1,292 @@
+"""Families and regular workloads after the same quota: the scheduler decides, checks pass late or
+never, jobs stop when they like, and somebody plans to preempt.
+
+However that goes, of a family only the largest of its variants counts, per flavor and resource; so
+counted nobody is ever given more than there is. No sibling goes for a sibling, and nobody for whom
+quota is only kept. And everything comes to rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from admittance.events.facts import Assigned, Preempted
+from admittance.scheduler.config import Config, FairSharing
+from admittance.simulation import naive
+from admittance.workload.conditions import Type, is_true
+from kin import Kin, both, explicit
+
+QUEUES = ("a", "b")
+TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c")}
+FAMILIES = ("f0", "f1", "f2")
+JOBS = ("w0", "w1", "w2", "w3")
+NAMES = [*(f"{family}.{tag}" for family in FAMILIES for tag in TAGS), *JOBS]
+CHECKS = st.sampled_from(((), (), ("late",), ("late", "defers"), ("defers",)))
+POLICIES = st.fixed_dictionaries(
+    {
+        "withinClusterQueue": st.sampled_from(("LowerPriority", "LowerOrNewerEqualPriority")),
+        "reclaimWithinCohort": st.sampled_from(("Any", "LowerPriority", "Never")),
+    }
+)
+PODS = st.lists(
+    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 3)), min_size=1, max_size=2
+)
+
+
+class Room(RuleBasedStateMachine):
+    """``cut``: quota has been cut, so that more may be in use than there is."""
+
+    @initialize(
+        fair=st.booleans(),
+        gpus=st.tuples(st.integers(1, 4), st.integers(1, 3)),
+        cpus=st.tuples(st.integers(2, 7), st.integers(0, 5)),
+        checks=st.tuples(CHECKS, CHECKS),
+        policies=st.tuples(POLICIES, POLICIES),
+        first=st.lists(PODS, min_size=2, max_size=2),
+    )
+    def begin(
+        self,
+        fair: bool,
+        gpus: tuple[int, int],
+        cpus: tuple[int, int],
+        checks: tuple[tuple[str, ...], tuple[str, ...]],
+        policies: tuple[dict[str, str], dict[str, str]],
+        first: list[list[tuple[int, int, int]]],
+    ) -> None:
+        self.kin = Kin(Config(fair_sharing=FairSharing() if fair else None))
+        self.kin.stubborn = True
+        self.cut = False
+        for flavor in ("r", "o", "s", "c"):
+            self.kin.flavor(flavor)
+        self.kin.put("AdmissionCheck", "late", {"controllerName": "ctl"})
+        deferred = {"controllerName": "ctl", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
+        self.kin.put("AdmissionCheck", "defers", {**deferred, "controllerName": "other"})
+        self.kin.put("Cohort", "co", {})
+        self.gpus = dict(zip(QUEUES, gpus, strict=True))
+        self.cpus = dict(zip(QUEUES, cpus, strict=True))
+        self.policies = dict(zip(QUEUES, policies, strict=True))
+        self.checks = dict(zip(QUEUES, checks, strict=True))
+        for name in QUEUES:
+            self._queue(name)
+        for family, queue, pods in zip(FAMILIES, QUEUES, first, strict=False):
+            self.a_family_comes(family, queue, pods, 0)
+
+    def _queue(self, name: str) -> None:
+        gpus = dict.fromkeys(("r", "o", "s"), str(self.gpus[name]))
+        self.kin.queue(
+            name,
+            "co",
+            resourceGroups=both(gpus, str(self.cpus[name]), shared="c"),
+            concurrentAdmission=explicit("r", "o", "s", shared="c"),
+            preemption=self.policies[name],
+            admissionChecks=list(self.checks[name]),
+        )
+
+    # What happens. ----------------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from(FAMILIES),
+        queue=st.sampled_from(QUEUES),
+        pods=PODS,
+        priority=st.integers(-2, 2),
+    )
+    def a_family_comes(
+        self, name: str, queue: str, pods: list[tuple[int, int, int]], priority: int
+    ) -> None:
+        """Its pods: how many, and gpus and cpus of each."""
+        if name not in self.kin.stored:
+            asked = [(count, {"gpu": str(gpu), "cpu": str(cpu)}) for count, gpu, cpu in pods]
+            self.kin.family(name, queue, TAGS, asked, priority=priority)
+            self.cycle(len(pods))
+
+    @rule(
+        name=st.sampled_from(JOBS),
+        queue=st.sampled_from(QUEUES),
+        gpu=st.integers(0, 3),
+        cpu=st.integers(0, 5),
+        priority=st.sampled_from((-2, 0, 1, 2, 3)),
+    )
+    def a_job_comes(self, name: str, queue: str, gpu: int, cpu: int, priority: int) -> None:
+        if name not in self.kin.stored:
+            pods = [(1, {"gpu": str(gpu), "cpu": str(cpu)})]
+            self.kin.job(name, queue, pods, priority=priority)
+            self.cycle(gpu)
+
+    @rule(times=st.integers(1, 4))
+    def cycle(self, times: int) -> None:
+        for _ in range(times):
+            if self.kin.core.has_work():
+                self._cycle()
+
+    @rule(name=st.sampled_from(NAMES))
+    def passes(self, name: str) -> None:
+        if name in self.kin.stored and self.kin.stored[name].status.admission is not None:
+            self.kin.says_ready(name)
+            self.cycle(1)
+
+    @rule(name=st.sampled_from(NAMES))
+    def stops(self, name: str) -> None:
+        if self._is_stopping(name):
+            self.kin.stops(name)
+
+    @rule(name=st.sampled_from(JOBS))
+    def ends(self, name: str) -> None:
+        if name in self.kin.stored:
+            self.kin.finish(name)
+            del self.kin.stored[name]
+
+    @rule(name=st.sampled_from(FAMILIES))
+    def a_family_ends(self, name: str) -> None:
+        if name in self.kin.stored:
+            for one in (name, *(f"{name}.{tag}" for tag in TAGS)):
+                self.kin.gone(one)
+
+    @rule(name=st.sampled_from(QUEUES), gpus=st.integers(1, 4), cpus=st.integers(0, 8))
+    def a_queue_is_edited(self, name: str, gpus: int, cpus: int) -> None:
+        self.cut = self.cut or gpus < self.gpus[name] or cpus < self.cpus[name]
+        self.gpus[name], self.cpus[name] = gpus, cpus
+        self._queue(name)
+
+    @rule()
+    def somebody_else_takes_over(self) -> None:
+        """Whoever reads what is written sees the same."""
+        mine = {name: self.kin.used(name) for name in QUEUES}
+        if not self._plans():
+            assert mine == {name: self.kin.should_be_used().get(name, {}) for name in QUEUES}
+
+    # What holds. ------------------------------------------------------------------------------
+
+    @invariant()
+    def nobody_has_more_than_there_is(self) -> None:
+        if not hasattr(self, "kin") or self.cut:
+            return
+        for without in self._outcomes():
+            for queue, fr, free in self._free(without):
+                assert free >= 0, f"{queue} is over by {-free} of {fr} without {sorted(without)}"
+
+    @invariant()
+    def what_counts_is_the_largest_of_a_family(self) -> None:
+        if hasattr(self, "kin") and not self._plans():
+            wanted = self.kin.should_be_used()
+            for name in QUEUES:
+                assert self.kin.used(name) == wanted.get(name, {})
+
+    def teardown(self) -> None:
+        """In the end every check passes and every job stops and ends."""
+        if not hasattr(self, "kin"):
+            return
+        for _ in range(300):
+            self._settle()
+            for name in NAMES:
+                if name not in self.kin.stored:
+                    continue
+                if self._is_stopping(name):
+                    self.kin.stops(name)
+                elif is_true(self.kin.stored[name], Type.ADMITTED):
+                    self._end(name)
+                elif self._awaits_checks(name):
+                    self.kin.says_ready(name)
+            if not any(self.kin.holds(one) for one in NAMES if one in self.kin.stored):
+                break
+        else:
+            raise AssertionError("it does not come to an end")
+        for cells in self.kin.core.catalog.tree.queues.values():
+            assert not any(cell.usage for cell in cells.cells.values())
+        world = self.kin.core._world
+        assert not (world.planned or world.planning or world.joints)
+
+    # Help. ------------------------------------------------------------------------------------
+
+    def _cycle(self) -> None:
+        admitted = {
+            one: self.kin.stored[one].status.admitted_variant
+            for one in FAMILIES
+            if one in self.kin.stored
+        }
+        self.kin.cycle(confirm=False)
+        for one in self.kin.decisions:
+            if isinstance(one, Preempted):
+                self._is_fair_game(one.by.partition("/")[2], one.name)
+            elif isinstance(one, Assigned):
+                for giver in one.preempts:
+                    self._is_fair_game(one.name, giver.name)
+        for one in self.kin.decisions:
+            self.kin.take_in(one)
+        for name, before in admitted.items():
+            running = [
+                f"{name}.{tag}"
+                for tag in TAGS
+                if is_true(self.kin.stored[f"{name}.{tag}"], Type.ADMITTED)
+            ]
+            assert len(running) <= 1, f"{running} are admitted, and {before} was"
+
+    def _is_fair_game(self, preemptor: str, victim: str) -> None:
+        theirs = self.kin.parent_of(victim)
+        assert not theirs or theirs != self.kin.parent_of(preemptor), "a sibling goes for a sibling"
+        assert self.kin.stored[victim].status.promised is None, "what is kept is taken"
+
+    def _settle(self) -> None:
+        for _ in range(300):
+            if not self.kin.core.has_work():
+                return
+            self._cycle()
+        raise AssertionError("it does not come to rest")
+
+    def _end(self, name: str) -> None:
+        parent = self.kin.parent_of(name)
+        gone = [parent, *(f"{parent}.{tag}" for tag in TAGS)] if parent else [name]
+        for one in gone:
+            self.kin.gone(one)
+
+    def _is_stopping(self, name: str) -> bool:
+        if name not in self.kin.stored:
+            return False
+        stored = self.kin.stored[name]
+        return is_true(stored, Type.EVICTED) and is_true(stored, Type.ADMITTED)
+
+    def _awaits_checks(self, name: str) -> bool:
+        rows = self.kin.stored[name].status.admission_checks
+        return any(one.state != "Ready" for one in rows)
+
+    def _plans(self) -> dict[str, list[str]]:
+        found = {}
+        for name in NAMES:
+            stored = self.kin.stored.get(name)
+            if stored is None or stored.status.admission is None:
+                continue
+            pending = stored.status.pending_preemption
+            victims = [
+                one.name
+                for one in (pending.victims if pending is not None else ())
+                if one.name in self.kin.stored
+                and self.kin.stored[one.name].status.admission is not None
+                and self.kin.member(one.name).reserved_at == one.since
+            ]
+            if victims:
+                found[name] = victims
+        return found
+
+    def _outcomes(self) -> Iterator[set[str]]:
+        """Who is not there, for each way in which plans may go."""
+        plans = self._plans()
+        for count in range(len(plans) + 1):
+            for true in combinations(plans, count):
+                gone = {victim for name in true for victim in plans[name]}
+                yield gone | (set(plans) - set(true))
+
+    def _free(self, without: set[str]) -> Iterator[tuple[str, tuple[str, str], int]]:
+        catalog = self.kin.core.catalog
+        usage = self.kin.should_be_used(sorted(without))
+        for queue in QUEUES:
+            for fr in (*((flavor, "gpu") for flavor in ("r", "o", "s")), ("c", "cpu")):
+                found = naive.available(queue, fr, catalog.cluster_queues, catalog.cohorts, usage)
+                yield queue, fr, found
+
+
+TestRoom = Room.TestCase
+TestRoom.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
