@@ -17,7 +17,8 @@ from admittance.cli.errors import BadInput
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Commits, Committed
 from admittance.events.system import Epoch
-from admittance.replaying.past import CannotRebuild, Entry, Past, Start
+from admittance.replaying.past import Past, Start
+from admittance.replaying.pieces import CannotRebuild, Entry
 from admittance.replaying.repeat import Said, needed, said
 from admittance.runtime import clock
 from admittance.runtime.bucket import NO_MESSAGE

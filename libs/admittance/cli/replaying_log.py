@@ -14,7 +14,7 @@ from admittance.cli.options import Call, Output
 from admittance.cli.rebuilding import Source, gather
 from admittance.events import subjects
 from admittance.events.system import Epoch
-from admittance.replaying.past import CannotRebuild
+from admittance.replaying.pieces import CannotRebuild
 from admittance.replaying.repeat import Answer, Said, needed, repeat, said
 from admittance.runtime import clock
 from admittance.runtime.bucket import NO_MESSAGE

@@ -10,40 +10,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
-from admittance.events.facts import Decision
-from admittance.events.names import plain
-from admittance.events.subjects import FENCED
-from admittance.events.system import ObjectApplied
+from admittance.replaying.adopting import Adoption, Span, fact_of, families, restamped
+from admittance.replaying.pieces import (
+    OBJECTS,
+    WORKLOAD,
+    Entry,
+    called,
+    decided_at,
+    ended,
+    manifest_of,
+    oldest_of,
+)
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits
-from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload_controller.commit import Heard, Put
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.known import Known
-
-WORKLOAD: Final = "workload."
-OBJECTS: Final = "admit.object."
-_applied = msgspec.json.Decoder(ObjectApplied)
-_decision = msgspec.json.Decoder(Decision)
-
-
-class CannotRebuild(Exception):
-    """Something that is needed is not kept any more, or was never told; the text says what."""
-
-
-class Entry(NamedTuple):
-    """What a key of the bucket held. ``value`` None: it had been deleted."""
-
-    key: str
-    revision: int
-    value: bytes | None
 
 
 class Start(NamedTuple):
@@ -75,6 +61,8 @@ class Past:
         self._facts: deque[Heard] = deque()
         self._picture: dict[str, Entry] = {}
         self._ended: dict[str, Known] = {}
+        self._guessed: dict[str, Span] = {}
+        """Of workloads that were adopted: in which writes they were admitted or evicted."""
         for row in rows:
             self._load(row)
         written = {one.revision: one for one in map(manifest_of, objects)}
@@ -86,7 +74,7 @@ class Past:
         key = row.key
         if row.kind is RowKind.FINISHED:
             # Of what it was, only that it has ended means anything to a fact.
-            self._controller.workloads.keep(key, Known(_ended(key), row.revision, row.fact))
+            self._controller.workloads.keep(key, Known(ended(key), row.revision, row.fact))
             return
         value = row.value if row.kind is RowKind.VALUE else None
         self._picture[key] = Entry(key, row.revision, value)
@@ -109,7 +97,7 @@ class Past:
         """One commit, by a leader with these limits (None: as by default). False: it is newer than
         ``seen``, so this was the last one that counts."""
         self._controller.around.limits = limits or Limits()
-        oldest = _oldest(commit)
+        oldest = oldest_of(commit)
         if oldest > self.seen:
             return False
         self._controller.manifests_floor = max(self._controller.manifests_floor, floor)
@@ -122,8 +110,7 @@ class Past:
             self._write_manifests(min(oldest, self.seen + 1))
         batch = [heard for heard in self._facts if heard.sequence <= commit.through]
         self._fold(batch, commit.now, written)
-        for one in commit.adopted:
-            self._adopt(one, commit.now)
+        self._adopt_all(commit.adopted, commit.now)
         if not commit.unsure:
             while self._facts and self._facts[0].sequence <= commit.through:
                 self._facts.popleft()
@@ -134,13 +121,14 @@ class Past:
     def _fold(self, batch: list[Heard], now: datetime, written: dict[str, int]) -> None:
         controller = self._controller
         missing = set(written)
+        looked_at: set[str] = set()
         rest = batch
+        for heard in batch:
+            self._restamp(heard)
         while rest:
             for key in controller.missing(rest):
-                known = self._ended.get(key)
-                if known is None:
-                    known = Known(_ended(key), 0, controller.workloads.ended_by(key))
-                controller.workloads.load(key, known)
+                controller.workloads.load(key, self._as_ended(key, called(key, rest)))
+                looked_at.add(key)
             made = controller.fold(rest, now)
             for put in made.puts:
                 revision = written.get(put.key)
@@ -148,8 +136,22 @@ class Past:
                     missing.discard(put.key)
                     self._keep(put, revision)
             rest = made.rest
+        for key in looked_at:
+            controller.workloads.let_go(key)
         # Such as one that came anew after it had expired, of which the log says nothing.
         self.unknown |= missing
+
+    def _restamp(self, heard: Heard) -> None:
+        parts = heard.subject.split(".")
+        key = f"{WORKLOAD}{'.'.join(parts[-2:])}"
+        span = self._guessed.get(key)
+        fact = fact_of(heard) if span is not None else None
+        if span is None or fact is None:
+            return
+        known = self._controller.workloads.get(key)
+        told = restamped(known, fact, span)
+        if told is not known:
+            self._controller.workloads.keep(key, told)
 
     def _keep(self, put: Put, revision: int) -> None:
         known = Known(put.workload, revision, put.fact, put.trace)
@@ -163,12 +165,43 @@ class Past:
             self.unknown.discard(put.key)
             self._picture[put.key] = Entry(put.key, revision, put.value)
 
+    def _as_ended(self, key: str, uid: str) -> Known:
+        """A workload that has ended. ``uid``: how it is called, which counts where nothing else is
+        known: if it moves once more, it was that one."""
+        known = self._ended.get(key)
+        if known is None:
+            return Known(ended(key, uid), 0, self._controller.workloads.ended_by(key))
+        return known
+
+    def _adopt_all(self, adopted: Iterable[Adopted], now: datetime) -> None:
+        new = {
+            key: one
+            for one in adopted
+            if one.revision
+            > max(
+                self._start.revision,
+                self._controller.workloads.get(key := f"{WORKLOAD}{one.key}").revision,
+            )
+        }
+        for key, one in new.items():
+            self._guessed[key] = Span(self._controller.workloads.get(key).revision, one.revision)
+        for family in families(self._controller, new, self._facts).values():
+            adoption = Adoption(self._controller, family, self._as_ended)
+            adoption.fold(self._facts)
+            for key, one in family.items():
+                new.pop(key, None)
+                put = adoption.puts.get(key)
+                if put is None:
+                    self.unknown.add(key)
+                else:
+                    self._keep(put, one.revision)
+        for one in new.values():
+            self._adopt(one, now)
+
     def _adopt(self, one: Adopted, now: datetime) -> None:
         """A write that its author could not tell of: the facts up to its last one, of this workload
         alone, at the time at which they were said."""
         key = f"{WORKLOAD}{one.key}"
-        if one.revision <= max(self._start.revision, self._controller.workloads.get(key).revision):
-            return
         tail = f".{one.key}"
         own: list[Heard] = []
         for heard in self._facts:
@@ -176,7 +209,7 @@ class Past:
                 break
             if not heard.subject.endswith(tail) and not heard.subject.startswith(OBJECTS):
                 continue
-            before = _decided_at(heard)
+            before = decided_at(heard)
             if own and self._controller.workloads.get(key).revision < before < one.revision:
                 # It was written in between: a decision names what it was made for.
                 self._fold(own, own[-1].time, {key: before})
@@ -191,43 +224,3 @@ class Past:
             written = self._manifests.popleft()
             self._controller.load(written.key, written.value, written.revision, {})
             self._picture[written.key] = written
-
-
-def manifest_of(heard: Heard) -> Entry:
-    """The write that an ``admit.object.…`` tells of. Raises CannotRebuild."""
-    try:
-        said = _applied.decode(heard.data)
-        _, _, what, kind, namespace, name = heard.subject.split(".")
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise CannotRebuild(f"message {heard.sequence} tells of no object: {error}") from None
-    key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
-    return Entry(key, said.revision, None if what == "deleted" else bytes(said.object))
-
-
-def _decided_at(heard: Heard) -> int:
-    """The revision of the workload that a decision was made for; 0: it is no decision."""
-    parts = heard.subject.split(".", 3)
-    if parts[1] != "workload" or parts[2] not in FENCED:
-        return 0
-    try:
-        return _decision.decode(heard.data).revision
-    except msgspec.MsgspecError:
-        return 0
-
-
-def _oldest(commit: Committed) -> int:
-    """The oldest revision that a commit tells of; 0: it tells of none."""
-    found = [*commit.runs[::2], *(one.revision for one in commit.adopted)]
-    return min(found, default=0)
-
-
-def _ended(key: str) -> StoredWorkload:
-    """A workload that has ended, of which nothing else is known."""
-    _, namespace, name = key.split(".")
-    finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
-    return StoredWorkload(
-        api_version="kueue.x-k8s.io/v1beta2",
-        kind="Workload",
-        metadata=ObjectMeta(name=plain(name), namespace=plain(namespace)),
-        status=WorkloadStatus(conditions=(finished,)),
-    )

@@ -15,7 +15,7 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
 from admittance.events.names import plain, token
 from admittance.events.subjects import EPOCH
-from admittance.replaying.past import Entry
+from admittance.replaying.pieces import Entry
 from admittance.scheduler.again import (
     Again,
     Turn,

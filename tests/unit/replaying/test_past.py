@@ -17,12 +17,13 @@ from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs
 from admittance.events.names import token
 from admittance.events.subjects import EPOCH, subject_of
 from admittance.events.system import ObjectApplied
-from admittance.replaying.past import CannotRebuild, Entry, Past, Start, manifest_of
+from admittance.replaying.past import Past, Start
+from admittance.replaying.pieces import CannotRebuild, Entry, manifest_of
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
 from admittance.workload_controller.checkpoint import Snapshot, rows, snapshot
-from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.commit import Heard, Put
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
 from admittance.workload_controller.known import revised
@@ -154,14 +155,15 @@ class House:
                 self.core.load(key, entry.value, entry.revision, {})
             made = self.core.fold(rest, self.now)
             written: list[tuple[str, int]] = []
-            unsure = False
+            refused = self.refused(made.puts) if fails else set()
+            unsure = bool(refused)
             for put in made.puts:
-                if fails and self.chance.random() < 0.5:
-                    unsure = True
+                if put.key in refused:
                     continue
                 self.revision += 1
                 self.core.committed(put, self.revision, self.now)
                 self.core.said(put.key)
+                self.wrote(put)
                 written.append((put.key, self.revision))
                 self.history.append(Entry(put.key, self.revision, put.value))
                 if falls:
@@ -178,6 +180,18 @@ class House:
         self.unread = [one for one in self.unread if one.sequence > self.through]
         if self.chance.random() < 0.1:
             self.checkpoints.append(snapshot(self.core, self.through, self.revision))
+
+    def refused(self, puts: Sequence[Put]) -> set[str]:
+        """Some of them, those of one group all or none."""
+        lots: dict[int, bool] = {}
+        return {
+            put.key
+            for put in puts
+            if lots.setdefault(put.group or -len(lots) - 1, self.chance.random() < 0.5)
+        }
+
+    def wrote(self, put: Put) -> None:
+        """The put went through."""
 
     def _tell(self, through: int, written: Sequence[tuple[str, int]], *, unsure: bool) -> None:
         adopted, self.lost = tuple(self.lost.values()), {}

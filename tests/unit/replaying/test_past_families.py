@@ -1,0 +1,218 @@
+"""The bucket is rebuilt exactly also where parents and variants move together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from test_past import API, DOMAIN, House, known, living, rebuilt
+
+from admittance.api.manifest import decode_object
+from admittance.events import facts
+from admittance.events.shapes import HandedOn
+from admittance.replaying.pieces import Entry
+from admittance.variant_controller.decide import Families
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload_controller.commit import Put
+from admittance.workload_controller.known import Known
+
+from builders import a_manifest, an_admission
+
+FLAVORS = ("reservation", "on-demand", "spot")
+
+
+def a_queue(*flavors: str, families: bool = True) -> dict[str, Any]:
+    offered = [{"name": f, "resources": [{"name": "cpu", "nominalQuota": 9}]} for f in flavors]
+    policy = {"concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnly"}}}
+    return {
+        "apiVersion": API,
+        "kind": "ClusterQueue",
+        "metadata": {"name": "cq"},
+        "spec": {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": offered}],
+            **(policy if families else {}),
+        },
+    }
+
+
+class FamilyHouse(House):
+    """A house whose queue has families, and a variant-controller that sees to them."""
+
+    def __init__(self, seed: int) -> None:
+        self.families = Families(coalesce=timedelta(0))
+        super().__init__(seed)
+        self.write_object(a_queue(*FLAVORS))
+
+    def write_object(self, value: dict[str, Any]) -> None:
+        super().write_object(value)
+        meta = value["metadata"]
+        self.families.apply_object(
+            value["kind"],
+            meta.get("namespace", ""),
+            meta["name"],
+            decode_object(value).manifest,
+            self.now,
+        )
+
+    def wrote(self, put: Put) -> None:
+        self.families.apply(put.key, put.workload, self.revision, self.now)
+
+    def order(self) -> None:
+        """The variant-controller says what is lacking."""
+        for fact in self.families.orders(self.now):
+            self.say(fact)
+
+    def something(self) -> None:
+        """One of the things that happen to families."""
+        common: dict[str, Any] = {"namespace": "ns", "name": f"w{self.chance.randint(0, 4)}"}
+        parent = self.core.workloads.get(f"workload.ns.{common['name']}").workload
+        match self.chance.randint(0, 9):
+            case 0 | 1:
+                raw = json.dumps(a_manifest(common["name"])).encode()
+                self.say(facts.Submitted(**common, workload=msgspec.Raw(raw)))
+            case 2 | 3 | 4 | 5:
+                self._decide()
+            case 6 if parent is not None and self.chance.random() < 0.4:
+                revision = parent.status.admitted_revision
+                self.say(facts.Finished(**common, revision=revision))
+            case 7 | 8 if parent is not None and is_stopping(parent):
+                self.say(facts.Stopped(**common, revision=parent.status.evicted_revision))
+            case 9 if self.chance.random() < 0.3:
+                kinds = (facts.Deleted, facts.Held, facts.Released, facts.Deactivated)
+                self.say(self.chance.choice((*kinds, facts.Activated))(**common))
+
+    def _decide(self) -> None:
+        """Something that a scheduler might decide about a variant."""
+        variants = sorted(
+            (key, one)
+            for key, one in self.core.workloads.items()
+            if one.workload is not None and head(one.workload).role == VARIANT
+        )
+        if not variants:
+            return
+        _, found = self.chance.choice(variants)
+        variant = found.workload
+        assert variant is not None
+        common: dict[str, Any] = {
+            "namespace": "ns",
+            "name": variant.metadata.name,
+            "revision": found.revision,
+            "seen": self.revision,
+            "domain": DOMAIN,
+        }
+        if holds_quota(variant):
+            if not is_stopping(variant) and self.chance.random() < 0.5:
+                self.say(facts.Preempted(**common, reason="InClusterQueue"))
+            return
+        admission = an_admission("cq", head(variant).variant)
+        self.say(
+            facts.Assigned(**common, admission=admission, migrates_from=self._admitted(variant))
+        )
+
+    def _admitted(self, variant: StoredWorkload) -> HandedOn | None:
+        owner, _ = owner_of(variant)
+        parent: Known = self.core.workloads.get(f"workload.ns.{owner}")
+        if parent.workload is None or not parent.workload.status.admitted_variant:
+            return None
+        name = parent.workload.status.admitted_variant
+        left = self.core.workloads.get(f"workload.ns.{name}")
+        if left.workload is None or not is_true(left.workload, Type.ADMITTED):
+            return None
+        return HandedOn(
+            namespace="ns",
+            name=name,
+            uid=left.workload.metadata.uid,
+            revision=left.revision,
+            reason="FlavorMigration",
+        )
+
+
+def a_life(seed: int, *, falls: float = 0.0) -> FamilyHouse:
+    house = FamilyHouse(seed)
+    for _ in range(200):
+        house.something()
+        if house.chance.random() < 0.02:
+            count = house.chance.randint(1, 3)
+            house.write_object(a_queue(*FLAVORS[:count], families=house.chance.random() < 0.9))
+        if house.chance.random() < 0.5:
+            house.commit(fails=house.chance.random() < 0.2, falls=house.chance.random() < falls)
+            house.order()
+    house.say(facts.Held(namespace="ns", name="nobody"))
+    while house.unread:
+        house.commit()
+    return house
+
+
+def events(house: FamilyHouse) -> set[tuple[str, str]]:
+    """What happened to parents in that life: types and reasons of their conditions."""
+    found = set()
+    for one in house.history:
+        if not one.key.startswith("workload.") or one.value is None:
+            continue
+        value = json.loads(one.value)
+        if value["spec"].get("role") == "parent":
+            rows = value["status"].get("conditions", ())
+            found |= {(row["type"], row["reason"]) for row in rows if row["status"] == "True"}
+    return found
+
+
+def test_in_these_lives_families_are_admitted_move_and_are_evicted() -> None:
+    found = set().union(*(events(a_life(seed)) for seed in range(4)))
+    assert {("Admitted", "Admitted"), ("Evicted", "VariantEvicted")} <= found
+    assert any(
+        fact.subject.startswith("admit.workload.assigned.") and b"migratesFrom" in fact.data
+        for seed in range(4)
+        for fact in a_life(seed).log
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_families_at_any_revision_come_out_as_they_were(seed: int) -> None:
+    house = a_life(seed)
+    for seen in range(2, house.revision + 1, 11):
+        past = rebuilt(house, seen)
+        assert living(past.entries()) == living(list(house.at(seen).values()))
+        assert not past.unknown
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_families_come_out_the_same_from_any_checkpoint(seed: int) -> None:
+    house = a_life(seed)
+    assert house.checkpoints
+    for taken in house.checkpoints:
+        for seen in range(taken.revision, house.revision + 1, 17):
+            past = rebuilt(house, seen, taken)
+            assert known(past.entries()) == known(list(house.at(seen).values()))
+
+
+def shape(entries: Sequence[Entry]) -> dict[str, tuple[int, Any]]:
+    """Times apart: of a commit that nobody told of it is not known when it was."""
+    found = {}
+    for one in living(entries).values():
+        value = json.loads(one.value or b"null")
+        if one.key.startswith("workload."):
+            status = value["status"]
+            kinds = {(c["type"], c["status"]) for c in status.get("conditions", ())}
+            admitted = status.get("admittedVariant"), status.get("stoppedBy")
+            value = (kinds, status.get("admission"), admitted, status["log"]["fact"])
+        found[one.key] = (one.revision, value)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_leader_could_not_tell_of_families_is_found_by_its_heir(seed: int) -> None:
+    house = a_life(seed, falls=0.2)
+    past = rebuilt(house, house.revision)
+    want, got = shape(list(house.at(house.revision).values())), shape(past.entries())
+    assert {k: v for k, v in got.items() if k not in past.unknown} == {
+        k: v for k, v in want.items() if k not in past.unknown
+    }
+    assert len(past.unknown) <= 1
