@@ -13,6 +13,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.variant_controller.known import Family, Name, family_of, kin, name_of, parent
@@ -83,6 +85,8 @@ class Families:
         self._looks: dict[Name, datetime] = {}
         self._heap: list[tuple[datetime, Name]] = []
         self._open: dict[Name, str] = {}
+        self.unreadable: dict[Name, str] = {}
+        """Families of which nobody can be made, and why: written by hand, or by a newer version."""
 
     # What changes. ------------------------------------------------------------------
 
@@ -153,6 +157,7 @@ class Families:
             self._looks,
             self._open,
             self._dirty,
+            self.unreadable,
         ):
             kept.pop(name, None)
 
@@ -245,7 +250,13 @@ class Families:
             if family.parent is not None
             else NOWHERE
         )
-        result = wanted(family, around, partial(self._taken, name.namespace), now)
+        try:
+            result = wanted(family, around, partial(self._taken, name.namespace), now)
+        except (msgspec.MsgspecError, OverflowError, TypeError) as error:
+            # One object that is so must not keep all others from what they lack.
+            self.unreadable[name] = str(error)
+            return []
+        self.unreadable.pop(name, None)
         if result.gate_open:
             self._open[name] = around.queue
         else:

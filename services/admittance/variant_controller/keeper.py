@@ -27,7 +27,7 @@ from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
 from admittance.variant_controller.decide import STUCK, Families
-from admittance.variant_controller.known import name_of
+from admittance.variant_controller.known import Name, name_of
 from admittance.variant_controller.wanted import Act
 from admittance.workload import stored
 
@@ -61,6 +61,7 @@ class Keeper:
         self._epoch = epoch
         self._serial = 0
         self._traces: dict[tuple[str, str], str] = {}
+        self._complained: set[Name] = set()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
@@ -149,10 +150,22 @@ class Keeper:
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
                 await self._state(acts, secret)
+            self._complain()
             if self._serving is None:
                 await self._serve()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _until(self.core.wake()))
+
+    def _complain(self) -> None:
+        unreadable = self.core.unreadable
+        for name in unreadable.keys() - self._complained:
+            log.warning(
+                "family_unreadable",
+                namespace=name.namespace,
+                family=name.name,
+                error=unreadable[name],
+            )
+        self._complained = set(unreadable)
 
     async def _secret(self) -> bytes:
         while True:

@@ -166,6 +166,14 @@ def test_a_parent_that_became_a_regular_workload_is_a_parent_no_more() -> None:
     assert table.orders()[0].startswith("submitted k-variant-a-")
 
 
+def test_a_parent_that_nobody_can_read_keeps_no_other_from_what_it_lacks() -> None:
+    table = FamilyTable().offer("a").workload("strange", frobs=1).workload()
+    assert table.orders() == ["submitted j-variant-a"]
+    assert list(table.core.unreadable) == [(NS, "strange")]
+    table.put("strange", None).orders()
+    assert not table.core.unreadable
+
+
 def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
     table = a_family("a", "b")
     for name in list(table.stored):
