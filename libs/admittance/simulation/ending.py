@@ -101,7 +101,9 @@ class Ending:
         said = self._users.acknowledged
         deleted = {(fact.namespace, fact.name) for fact in said if isinstance(fact, Deleted)}
         for fact in said:
-            if isinstance(fact, Submitted) and (fact.namespace, fact.name) not in deleted:
+            if not isinstance(fact, Submitted) or b'"role": "variant"' in bytes(fact.workload):
+                continue  # Nobody but its parent's makes a variant.
+            if (fact.namespace, fact.name) not in deleted:
                 seen = self._inv.seen.get(workload_key(fact.namespace, fact.name))
                 if seen is None or seen.workload is None:
                     raise Broken(f"{fact.name} was submitted and is lost")

@@ -17,7 +17,7 @@ from admittance.family.naming import variant_name
 from admittance.scheduler.config import Config, FairSharing
 from admittance.simulation.actors.checks import Outage, Tempers
 from admittance.simulation.checked import healing, meddling, reviving
-from admittance.simulation.configuration import NAMESPACE
+from admittance.simulation.configuration import API, NAMESPACE
 from admittance.simulation.courses import Courses
 from admittance.simulation.family_queues import SHARED, FamilyQueues
 from admittance.simulation.scenario import (
@@ -189,8 +189,21 @@ def _meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:
         facts.Finished(**me),
         facts.Held(**me),
         facts.Reprioritized(**me, priority=rng.randint(-2, 3)),
+        _forged(rng, name, me["name"]),
     )
     yield Saying(at, rng.choice(kinds))
+
+
+def _forged(rng: Random, parent: str, name: str) -> Fact:
+    """A variant that its user has written, of a parent that is not there."""
+    owner = {"apiVersion": API, "kind": "Workload", "name": parent, "uid": "nobody's"}
+    made = json.loads(bytes(workload_of(rng, name, "l0")))
+    made["metadata"]["ownerReferences"] = [owner]
+    made["spec"] |= {"role": "variant", "variant": "f0", "siblingIndex": 0}
+    for pod_set in made["spec"]["podSets"]:
+        pod_set.pop("minCount", None)
+    raw = msgspec.Raw(json.dumps(made).encode())
+    return facts.Submitted(namespace=NAMESPACE, name=name, workload=raw)
 
 
 def _variant(name: str, tag: str) -> str:
