@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.quantity import render
@@ -30,7 +30,7 @@ from admittance.scheduler.assign import Assignment, Cursor
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import admission_of
-from admittance.scheduler.picture import Member, Say
+from admittance.scheduler.picture import Key, Member, Say
 from admittance.scheduler.planned import keep, plan_of
 from admittance.scheduler.promises import WAITING
 from admittance.scheduler.queue import Queue
@@ -247,15 +247,23 @@ def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
 
 
 def named(victims: Sequence[Victim]) -> str:
-    """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``."""
+    """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``. A
+    family is one, whichever of its variants go."""
+    going = {_household(one.member): one.member.priority for one in victims}
     names = [
-        f"{one.member.key[0]}/{one.member.key[1]} at priority {one.member.priority}"
-        for one in victims[:NAMED_MAX]
+        f"{namespace}/{name} at priority {priority}"
+        for (namespace, name), priority in islice(going.items(), NAMED_MAX)
     ]
-    if len(victims) > NAMED_MAX:
-        names.append(f"and {len(victims) - NAMED_MAX} more")
-    number = "1 workload" if len(victims) == 1 else f"{len(victims)} workloads"
+    if len(going) > NAMED_MAX:
+        names.append(f"and {len(going) - NAMED_MAX} more")
+    number = "1 workload" if len(going) == 1 else f"{len(going)} workloads"
     return f"{number} ({', '.join(names)})"
+
+
+def _household(member: Member) -> Key:
+    """The name that people know it by: of a variant, its parent's."""
+    family = member.family
+    return family.parent.key if family is not None and family.parent is not None else member.key
 
 
 def _lacking(one: Taken) -> str:

@@ -112,7 +112,7 @@ def due(
         if member.family is not None and not siblings.may_be_admitted(world, member):
             # Whatever changes that lets it be looked at again.
             continue
-        if cuts.offered_no_more(member) or _is_too_much(member):
+        if cuts.offered_no_more(member) or is_too_much(member):
             unsure = True
             waiting.append(member)
         else:
@@ -142,7 +142,7 @@ def _best_first(members: Iterable[Member]) -> list[Member]:
     return found
 
 
-def _is_too_much(member: Member) -> bool:
+def is_too_much(member: Member) -> bool:
     """With it there is more in use than there may be. Siblings that are merely reserved are no
     excuse for that: they go once it is admitted."""
     rivals: list[Member] = []

@@ -1,0 +1,357 @@
+"""What a family is charged, and what that means to its other variants and to strangers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from admittance.events.requests import Queues
+from admittance.quota.shares import share_of
+from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduler.outcomes import named
+from admittance.scheduler.recheck import is_too_much
+from admittance.scheduler.victims import Victim
+from kin import Kin, both, explicit
+
+from scheduling import groups
+
+ON_DEMAND = {"gpu": "on-demand", "cpu": "cpu-only"}
+RESERVATION = {"gpu": "reservation", "cpu": "cpu-only"}
+TAGS = {"reservation": ("reservation", "cpu-only"), "on-demand": ("on-demand", "cpu-only")}
+PODS = [(1, {"cpu": "4"}), (4, {"gpu": "2", "cpu": "4"})]
+"""Story 7: 8 gpus and 20 cpus."""
+
+
+def story_7(cpu: str = "30", config: Config | None = None, **spec: Any) -> Kin:
+    """Two gpu flavors of 8 each, and the cpus that both variants share."""
+    kin = Kin(config)
+    for flavor in ("reservation", "on-demand", "cpu-only"):
+        kin.flavor(flavor)
+    kin.put("AdmissionCheck", "slow", {"controllerName": "ctl"})
+    kin.queue(
+        "q",
+        resourceGroups=both({"reservation": "8", "on-demand": "8"}, cpu),
+        concurrentAdmission=explicit("reservation", "on-demand"),
+        **spec,
+    )
+    return kin
+
+
+def with_slow_reservation(cpu: str = "30", config: Config | None = None, **spec: Any) -> Kin:
+    """The same, and the reservation brings a check."""
+    strategy = {"admissionChecks": [{"name": "slow", "onFlavors": ["reservation"]}]}
+    return story_7(cpu, config, admissionChecksStrategy=strategy, **spec)
+
+
+def runs_on_demand_and_reserved_better(kin: Kin, **spec: Any) -> None:
+    """``j`` runs on demand, and its reservation waits for a check."""
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
+    kin.settle()
+    if kin.admission("r1") is not None and not kin.confirmed:
+        kin.says_ready("r1")
+        kin.settle()
+    kin.family("j", "q", TAGS, PODS, **spec)
+    kin.settle()
+    assert kin.stored["j"].status.admitted_variant == "j.on-demand"
+    kin.gone("r1")
+    kin.settle()
+    assert kin.holds("j.reservation")
+
+
+def test_an_upgrade_needs_only_what_the_family_has_not() -> None:
+    kin = story_7()
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
+    kin.settle()
+    kin.family("j", "q", TAGS, PODS)
+    assert kin.settle() == ["j.on-demand"]
+    kin.gone("r1")
+    # Of the 30 cpus only 10 are free, and it asks for 20.
+    assert kin.settle() == ["j.reservation"]
+    assert kin.used("q") == {
+        ("reservation", "gpu"): 8,
+        ("on-demand", "gpu"): 8,
+        ("cpu-only", "cpu"): 20_000,
+    }
+    kin.end_swap("j")
+    assert kin.used("q") == {("reservation", "gpu"): 8, ("cpu-only", "cpu"): 20_000}
+
+
+def test_a_decision_tells_what_it_takes_beyond_what_the_family_has() -> None:
+    kin = story_7()
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
+    kin.settle()
+    kin.family("j", "q", TAGS, PODS)
+    kin.settle()
+    kin.gone("r1")
+    kin.cycle()
+    (told,) = kin.decided
+    assert [(one.flavor, one.resource, one.amount) for one in told.taken] == [
+        ("reservation", "gpu", 8)
+    ]
+    booked = [one.resource_usage for one in told.admission.pod_set_assignments]
+    assert booked == [{"cpu": "4"}, {"cpu": "16", "gpu": "8"}], "and is booked as a whole"
+
+
+def test_room_for_a_family_is_no_room_for_others() -> None:
+    kin = with_slow_reservation()
+    runs_on_demand_and_reserved_better(kin)
+    kin.job("stranger", "q", [(1, {"cpu": "11"})], age=50)
+    assert kin.settle() == []
+    assert kin.parked() == ["stranger"]
+    kin.job("small", "q", [(1, {"cpu": "10"})])
+    assert kin.settle() == ["small"]
+
+
+def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something() -> None:
+    kin = with_slow_reservation(cpu="20")
+    kin.job("x", "q", [(1, {"cpu": "1"})], age=100)
+    kin.settle()
+    kin.family("j", "q", TAGS, PODS, age=10)
+    kin.family("k", "q", TAGS, PODS)
+    kin.settle()
+    assert kin.parked() == ["j", "k"]
+    # Written by whoever led before: 20 cpus of which one is too much.
+    kin.reserve("j.on-demand", "q", ON_DEMAND)
+    kin.admit("j.on-demand")
+    assert kin.settle() == ["j.reservation"]
+    assert kin.parked() == ["k"], "that was room for nobody else"
+
+
+def test_queues_tell_a_family_once_and_no_promise() -> None:
+    kin = story_7()
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
+    kin.settle()
+    kin.family("j", "q", TAGS, PODS)
+    kin.settle()
+    kin.gone("r1")
+    kin.settle()
+    reply = kin.core.queues(Queues(cluster_queue="q"))
+    for status in (*reply.cluster_queues, *reply.local_queues):
+        rows = {(row.flavor, row.resource): (row.reserved, row.admitted) for row in status.usage}
+        assert rows == {
+            ("reservation", "gpu"): (0, 0),
+            ("on-demand", "gpu"): (8, 8),
+            ("cpu-only", "cpu"): (20_000, 20_000),
+        }
+        assert (status.reserving, status.admitted, status.pending) == (1, 1, 0)
+
+
+def test_both_are_shown_where_the_better_one_is_reserved() -> None:
+    kin = with_slow_reservation()
+    runs_on_demand_and_reserved_better(kin)
+    reply = kin.core.queues(Queues(cluster_queue="q"))
+    for status in (*reply.cluster_queues, *reply.local_queues):
+        rows = {(row.flavor, row.resource): (row.reserved, row.admitted) for row in status.usage}
+        assert rows == {
+            ("reservation", "gpu"): (8, 0),
+            ("on-demand", "gpu"): (8, 8),
+            ("cpu-only", "cpu"): (20_000, 20_000),
+        }
+        assert (status.reserving, status.admitted) == (1, 1)
+
+
+# Strangers. -----------------------------------------------------------------------------------
+
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+
+
+def test_whoever_needs_what_both_hold_takes_both() -> None:
+    kin = with_slow_reservation(**LOWER)
+    runs_on_demand_and_reserved_better(kin)
+    kin.stubborn = True
+    kin.job("stranger", "q", [(1, {"cpu": "11"})], priority=9)
+    kin.cycle()
+    assert sorted(one.name for one in kin.preempted) == ["j.on-demand", "j.reservation"]
+
+
+def test_whoever_needs_what_one_holds_takes_that_one() -> None:
+    kin = with_slow_reservation(**LOWER)
+    runs_on_demand_and_reserved_better(kin)
+    kin.stubborn = True
+    kin.job("stranger", "q", [(1, {"gpu": "9"})], priority=9)
+    kin.cycle()
+    assert not kin.preempted, "no flavor has so many"
+    kin.job("other", "q", [(1, {"gpu": "8", "cpu": "10"})], priority=9)
+    kin.cycle()
+    (told,) = kin.decided
+    assert [one.name for one in told.preempts] == ["j.reservation"], "it has started nothing"
+
+
+def test_one_who_holds_it_alone_goes_rather_than_two_who_hold_it_together() -> None:
+    kin = with_slow_reservation(**LOWER)
+    runs_on_demand_and_reserved_better(kin)
+    kin.now += timedelta(minutes=1)
+    kin.job("lone", "q", [(1, {"cpu": "10"})])
+    kin.settle()
+    kin.stubborn = True
+    kin.job("stranger", "q", [(1, {"cpu": "10"})], priority=9)
+    kin.cycle()
+    assert [one.name for one in kin.preempted] == ["lone"]
+
+
+def test_no_sibling_goes_for_a_sibling() -> None:
+    kin = story_7(cpu="20", preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
+    # Both ask for cpus in a flavor that the other one cannot share in full.
+    kin.family(
+        "j", "q", {"reservation": ("reservation", "cpu-only"), "on-demand": TAGS["on-demand"]}, PODS
+    )
+    kin.reserve("j.on-demand", "q", ON_DEMAND)
+    kin.reserve("j.reservation", "q", RESERVATION)
+    member = kin.member("j.reservation")
+    search = kin.core._cycle.search(kin.queue_of("q"), member)
+    assert member.charge is not None
+    need = {cell: 1 for cell, _ in member.charge.cells if cell.fr == ("cpu-only", "cpu")}
+    assert search.victims(need, {cell.fr: None for cell in need}) == []
+
+
+def test_variants_that_go_together_are_told_as_one_workload() -> None:
+    kin = with_slow_reservation()
+    runs_on_demand_and_reserved_better(kin)
+    going = [
+        Victim(kin.member(name), "InClusterQueue") for name in ("j.on-demand", "j.reservation")
+    ]
+    assert named(going) == "1 workload (ns/j at priority 0)"
+
+
+# Cuts. ----------------------------------------------------------------------------------------
+
+
+def cut(kin: Kin, cpu: str, **spec: Any) -> None:
+    """So many cpus are left."""
+    strategy = {"admissionChecks": [{"name": "slow", "onFlavors": ["reservation"]}]}
+    kin.queue(
+        "q",
+        resourceGroups=both({"reservation": "8", "on-demand": "8"}, cpu),
+        concurrentAdmission=explicit("reservation", "on-demand"),
+        admissionChecksStrategy=strategy,
+        **spec,
+    )
+
+
+def test_a_cut_takes_no_reservation_that_adds_nothing_to_what_its_sibling_uses() -> None:
+    kin = with_slow_reservation()
+    runs_on_demand_and_reserved_better(kin)
+    cut(kin, "10")
+    kin.settle()
+    assert kin.revoked == []
+    kin.says_ready("j.reservation")
+    kin.settle()
+    assert kin.confirmed[-1:] == ["j.reservation"], "nor does it keep it from being admitted"
+
+
+def test_a_cut_takes_reservations_of_one_family_together() -> None:
+    kin = story_7()
+    kin.family("j", "q", TAGS, PODS)
+    kin.reserve("j.on-demand", "q", ON_DEMAND)
+    kin.reserve("j.reservation", "q", RESERVATION)
+    cut(kin, "10")
+    kin.cycle()
+    assert sorted(kin.revoked) == ["j.on-demand", "j.reservation"]
+
+
+def test_a_cut_that_evicts_takes_the_family_as_a_whole() -> None:
+    kin = with_slow_reservation(onQuotaCut="evict")
+    runs_on_demand_and_reserved_better(kin)
+    cut(kin, "10", onQuotaCut="evict")
+    kin.stubborn = True
+    kin.cycle()
+    assert sorted(kin.revoked) == ["j.on-demand", "j.reservation"]
+
+
+def test_two_reservations_are_no_excuse_for_each_other() -> None:
+    kin = with_slow_reservation()
+    kin.family("j", "q", TAGS, PODS)
+    kin.reserve("j.on-demand", "q", ON_DEMAND)
+    kin.reserve("j.reservation", "q", RESERVATION)
+    assert not is_too_much(kin.member("j.reservation"))
+    cut(kin, "10")
+    assert is_too_much(kin.member("j.reservation"))
+
+
+# Shares. --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fair() -> Kin:
+    """Queue ``q`` has nothing of its own, and borrows what ``lender`` has."""
+    kin = Kin(Config(fair_sharing=FairSharing()))
+    for flavor in ("best", "worst"):
+        kin.flavor(flavor)
+    kin.put("AdmissionCheck", "slow", {"controllerName": "ctl"})
+    policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
+    kin.queue("q", "co", resourceGroups=groups(best="0", worst="0"), concurrentAdmission=policy)
+    kin.queue("lender", "co", resourceGroups=groups(best="10", worst="10"))
+    kin.family("j", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "4"})])
+    return kin
+
+
+def share(kin: Kin) -> float:
+    node = kin.queue_of("q").node
+    assert node is not None
+    return share_of(node).ratio
+
+
+def test_a_share_counts_only_the_variant_that_is_admitted(fair: Kin) -> None:
+    fair.reserve("j.worst", "q", {"cpu": "worst"})
+    fair.admit("j.worst")
+    alone = share(fair)
+    assert alone == pytest.approx(200)
+    fair.reserve("j.best", "q", {"cpu": "best"})
+    assert share(fair) == alone
+    fair.lose("j.worst", "FlavorMigration")
+    assert share(fair) == alone, "and then the other one"
+    fair.lose("j.best", "Preempted")
+    assert share(fair) == 0
+
+
+def test_a_share_counts_the_best_reservation_before_anybody_is_admitted(fair: Kin) -> None:
+    fair.family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
+    fair.reserve("j.best", "q", {"cpu": "best"})
+    fair.reserve("j.worst", "q", {"cpu": "worst"})
+    overlap = fair.member("j.best").overlap
+    assert overlap is not None and overlap.counts is fair.member("j.best")
+    assert share(fair) == pytest.approx(200)
+    fair.reserve("k.worst", "q", {"cpu": "worst"})
+    assert share(fair) == pytest.approx(300)
+
+
+def test_what_does_not_count_moves_with_the_queue_and_below_lending_limits(fair: Kin) -> None:
+    fair.reserve("j.worst", "q", {"cpu": "worst"})
+    fair.reserve("j.best", "q", {"cpu": "best"})
+    fair.put("Cohort", "co", {"parentName": "top"})
+    fair.queue("top-lender", "top", resourceGroups=groups(best="10", worst="10"))
+    cohort = fair.core.catalog.tree.cohorts["co"]
+    assert share_of(cohort).ratio == 0, "it is within what its lender has"
+    fair.queue("lender", "co", resourceGroups=groups(best="0", worst="1"))
+    assert share_of(cohort).ratio == pytest.approx(4_000 / 21_000 * 1_000)
+    policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
+    fair.queue("q", "other", resourceGroups=groups(best="0", worst="0"), concurrentAdmission=policy)
+    assert share_of(cohort).ratio == 0
+    assert not any(cell.is_lighter for cell in cohort.cells.values())
+
+
+def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> None:
+    config = Config(
+        admission_fair_sharing=AdmissionFairSharing(
+            usage_half_life_time=timedelta(hours=1), usage_sampling_interval=timedelta(minutes=5)
+        )
+    )
+    kin = with_slow_reservation(
+        config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"}
+    )
+    runs_on_demand_and_reserved_better(kin)
+    accounts = kin.core._world.accounts
+    assert accounts is not None
+    account = accounts.of(("ns", "q"))
+    assert account is not None
+    running = dict(account.rate)
+    assert account.pending == {}, "no penalty for the one that may take over"
+    seen = dict(account.seen)
+    kin.says_ready("j.reservation")
+    kin.settle()
+    kin.end_swap("j")
+    assert account.rate == running
+    assert account.seen == seen, "moving up costs nothing"
+    assert account.pending == {}
