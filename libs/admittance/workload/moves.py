@@ -98,7 +98,6 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.Confirmed, reserve.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reserve.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reserve.evict_for_cut, ("T09", _E)),
-    **_rows(_P, facts.Revoked, reserve.break_promise, ("T09", _STAYS)),
     # checks judge
     **_rows(
         _P,

@@ -189,3 +189,13 @@ def test_a_migration_is_counted_once() -> None:
     assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 1}
     assert tally.admitted.values == {("cq", ""): 2}
     assert tally.migrations.values == {("cq", "c", "a"): 1}
+
+
+def test_a_promise_is_broken_where_quota_is_cut_meanwhile() -> None:
+    house = promised()
+    house.happens(facts.Revoked(**house.decided(A), reason="QuotaChanged", message="2 cpu less"))
+    assert house.condition("QuotaReserved", A) == "False: QuotaChanged"
+    assert house.get(A).status.promised is None
+    house.stop()
+    assert house.starts == [("j", "c")]
+    assert house.active() == "abc"

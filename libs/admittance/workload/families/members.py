@@ -19,6 +19,7 @@ from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.families.together import Together
 from admittance.workload.leave import DEACTIVATED
 from admittance.workload.moves import transition
+from admittance.workload.reserve import break_promise
 from admittance.workload.stored import StoredWorkload, head
 
 OF_THE_JOB: Final = (
@@ -60,6 +61,8 @@ def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
             return _reprioritized(family, variant, fact)
         case facts.Ungated():
             return _ungated(family, variant)
+        case facts.Revoked() if variant.status.promised is not None:
+            return break_promise(variant, fact, family.at)
         case facts.Aggregated():
             return ignored(variant, "IsVariant", "it tells of nobody")
     was_on = head(variant).active

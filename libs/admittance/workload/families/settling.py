@@ -14,7 +14,7 @@ from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.members import switched
 from admittance.workload.families.migrating import OF_PARENT
 from admittance.workload.families.reading import PARENT
-from admittance.workload.families.shaping import became_regular, role_now
+from admittance.workload.families.shaping import became_regular, reshape, role_now
 from admittance.workload.families.stopping import admitted_by, after_stop
 from admittance.workload.families.telling import tell
 from admittance.workload.families.together import Together
@@ -35,6 +35,7 @@ def settle(family: Together) -> None:
     if is_true(parent, Type.FINISHED):
         _finish(family, parent)
         return
+    reshape(family)
     _follow_the_parent(family)
     _first_one_is_admitted(family)
     _no_admission_without_a_variant(family)

@@ -109,9 +109,8 @@ def variants_changed(family: Together, fact: QueueChanged) -> None:
     it is until it is deleted."""
     if family.parent is None or head(family.parent).role != PARENT:
         return
+    reshape(family)
     for name in list(family.variants):
-        if family.rules is not None:
-            _reshape(family, family.variants[name], family.rules)
         variant = family.variants[name]
         was_on = head(variant).active
         change = transition(variant, fact, family.at)
@@ -122,8 +121,15 @@ def variants_changed(family: Together, fact: QueueChanged) -> None:
             family.put(name, change)
 
 
+def reshape(family: Together) -> None:
+    """Places and flavors of variants as their queue has them now, whatever somebody has written."""
+    if family.rules is None:
+        return
+    for one in list(family.variants.values()):
+        _reshape(family, one, family.rules)
+
+
 def _reshape(family: Together, variant: StoredWorkload, rules: FamilyRules) -> None:
-    """Its place and its flavors, as its queue has them now."""
     spec = head(variant)
     tag = rules.tag(spec.variant)
     if tag is None:

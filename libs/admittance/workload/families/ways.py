@@ -54,6 +54,7 @@ STEPS: Final = (
     Step("4.6", VARIANT, (_QR,), _STAYS, "it takes over when the job has stopped", "Confirmed"),
     Step("4.6", VARIANT, (_P, _QR), (_A,), "the job has stopped, and it takes over"),
     Step("4.6", VARIANT, (_P, _B, _D, _X), _STAYS, "its promise ends"),
+    Step("T09", VARIANT, (_P,), _STAYS, "there is too little left for its promise", "Revoked"),
     Step("4.7", VARIANT, _JOB, (_E,), "what took its parent takes it, too"),
     Step("T19", VARIANT, (_E,), (_P, _B, None), "the job of its family has stopped"),
     Step("T19", VARIANT, _OFF, (None,), "the same, and it was deleted meanwhile"),
