@@ -19,6 +19,7 @@ from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
+from admittance.workload_controller.tally import Tally
 from family_invariants import charged
 from long_living import LongLife
 
@@ -320,6 +321,17 @@ class FamilyLife(LongLife):
         """A condition's reason; "" when it is absent."""
         found = find(self.stored(name), condition)
         return found.reason if found is not None else ""
+
+    def tallied(self, since: int = 0) -> Tally:
+        """What the workload-controller counts of everything that was written, but for the first
+        so many revisions."""
+        tally = Tally()
+        before: dict[str, StoredWorkload | None] = {}
+        for number, (name, workload) in enumerate(self.revisions):
+            if workload is not None and number >= since:
+                tally.written(self.controller, before.get(name), workload)
+            before[name] = workload
+        return tally
 
     def considered(self) -> list[str]:
         """Whom the scheduler has said anything about, in order."""

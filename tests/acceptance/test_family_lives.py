@@ -37,6 +37,9 @@ class Chance:
             preemption=LOWER if rng.random() < 0.6 else {},
         )
         self.names: list[str] = []
+        mishap = rng.choice(("", "", "restless", "forgetful", "belated", "laggard"))
+        if mishap:
+            setattr(self.life, mishap, True)
 
     def _explicit(self) -> list[dict[str, Any]]:
         names = list(self.flavors)

@@ -15,14 +15,14 @@ from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduler.config import config_of
 from admittance.scheduler.order import in_order
+from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
 from admittance.workload.families.reading import allowed_flavors, owner_of
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import encode, head
 from admittance.workload_controller.objects import plan
 from admittance.workload_controller.proposals import cautions
-from admittance.workload_controller.tally import Tally
-from family_living import FamilyLife, Row, a_family_life
+from family_living import LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}
@@ -458,6 +458,21 @@ def test_who_waits_when_the_queue_begins_to_know_families_becomes_one() -> None:
 
 
 @scenario("D5")
+def test_who_ran_when_the_queue_began_to_know_families_becomes_one_when_it_has_to_wait() -> None:
+    life = FamilyLife()
+    life.offer(TWO, preemption=LOWER)
+    life.job("r1", allowed=["reservation"])
+    life.policy()
+    life.go()
+    life.foreigner("p", "reservation")
+    assert head(life.stored("r1")).role == "parent"
+    assert list(life.variants("r1")) == ["reservation"]
+    life.done("p")
+    assert life.on("r1") == "reservation"
+    assert life.lived("r1") == [("started", 0), ("stopped", 0), ("started", 0)]
+
+
+@scenario("D5")
 def test_without_the_policy_who_waits_is_regular_again_and_who_runs_runs_on() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job("j")
@@ -635,6 +650,33 @@ def test_variants_whose_parent_was_taken_away_past_everybody_go_too() -> None:
 
 
 @scenario("D22")
+@pytest.mark.parametrize("tag", ["reservation", "on-demand"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"active": False}, id="turned off"),
+        pytest.param({"priority": 99}, id="more important"),
+        pytest.param({"siblingIndex": 7}, id="at another place"),
+        pytest.param(
+            {"admissionConstraints": {"allowedResourceFlavors": ["reservation", "on-demand"]}},
+            id="with more flavors",
+        ),
+    ],
+)
+def test_what_is_written_into_a_variant_past_everybody_heals(
+    edit: dict[str, Any], tag: str
+) -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation"})
+    life.job()
+    one = life.variants()[tag]
+    life.by_hand(one.metadata.name, with_spec(one, **edit))
+    life.say(facts.Aggregated, "j")
+    life.go()
+    life.done("r1")
+    assert life.row() == Row("reservation", "reservation", 1, 2, "4/0")
+
+
+@scenario("D22")
 def test_nobody_makes_a_variant_of_a_parent_that_is_not_there() -> None:
     life = a_family_life(TWO)
     life.job("v", role="variant", variant="reservation")
@@ -650,7 +692,6 @@ def test_nobody_makes_a_variant_of_a_parent_that_is_not_there() -> None:
 @scenario("D24")
 def test_a_family_counts_as_one() -> None:
     life = a_family_life(ONE, foreign=FULL)
-    tally = Tally()
     life.job()
     life.advance(60)
     reply = life.core.queues(Queues())
@@ -663,10 +704,7 @@ def test_a_family_counts_as_one() -> None:
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, queue.reserving, queue.admitted) == (0, 3, 3)
     assert (local.pending, local.reserving, local.admitted) == (0, 3, 3)
-    for _, workload in life.revisions[since:]:
-        if workload is not None:
-            tally.written(life.controller, None, workload)
-    assert sum(tally.admitted.values.values()) == 1
+    assert sum(life.tallied(since).admitted.values.values()) == 1
 
 
 @scenario("D24")

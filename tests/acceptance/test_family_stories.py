@@ -63,7 +63,7 @@ BOTH_FULL = {"r1": "reservation", "o1": "on-demand"}
 @scenario("D8")
 def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> None:
     life = begin(ONE, foreign=BOTH_FULL)
-    before = life.attempts()
+    before, written = life.attempts(), len(life.revisions)
     life.job()
     assert list(life.variants()) == ["reservation", "on-demand", "spot"]
     assert life.row() == Row("spot", "reservation on-demand spot", 0, 1, "4/4/4")
@@ -89,6 +89,9 @@ def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> Non
     assert life.starts("j") == 3
     assert life.migrations() == 2
     assert life.evicted_for("j") == ["VariantEvicted"] * 2
+    tally = life.tallied(written)
+    assert sum(tally.admitted.values.values()) == 3
+    assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 2}
 
 
 # Story 2: UpgradeOnly, and minFlavor. -------------------------------------------------------
