@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
 from admittance.family.states import changes_next, judged
-from admittance.variant_controller.decide import COALESCE, PATIENCE_MAX
+from admittance.variant_controller.said import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.aggregating import rows_of, seen
 from admittance.workload.families.reading import parent_state, variant_state

@@ -26,8 +26,9 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
-from admittance.variant_controller.decide import STUCK, Families
+from admittance.variant_controller.decide import Families
 from admittance.variant_controller.known import Name, name_of
+from admittance.variant_controller.said import STUCK
 from admittance.variant_controller.wanted import Act
 from admittance.workload import stored
 

@@ -18,8 +18,9 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.leading import Leading
 from admittance.runtime.metrics import Gauge, served
 from admittance.runtime.settings import Settings
-from admittance.variant_controller.decide import GATHER, Families
+from admittance.variant_controller.decide import Families
 from admittance.variant_controller.keeper import SERVICE, Keeper
+from admittance.variant_controller.said import GATHER
 
 GATE: Final = "ConcurrentAdmission"
 

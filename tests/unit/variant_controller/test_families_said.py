@@ -5,13 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variant_controller.decide import (
-    AGAIN,
-    BEHIND_MAX,
-    PATIENCE,
-    PATIENCE_MAX,
-    Families,
-)
+from admittance.variant_controller.decide import Families
+from admittance.variant_controller.said import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
 from admittance.workload.stored import LogPosition
 from family_table import NS, FamilyTable, a_family, condition
 
@@ -180,9 +175,8 @@ def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
         table.put(name, None)
     table.orders()
     core = table.core
-    for kept in (core._families, core._whose, core._said, core._looks, core._nudged):
+    for kept in (core._families, core._whose, core._said, core._times, core._names):
         assert not kept
-    assert not core._awaited
-    assert not core._awaits
+    assert not core._said._nudged
     assert not core._queues._families
     assert core.wake() is None
