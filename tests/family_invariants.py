@@ -148,6 +148,10 @@ def _as_wanted(
     now: datetime,
 ) -> Iterator[str]:
     tags = {tag.name: tag for tag in wanted_tags(parent, rules)}
+    # One that is being deleted stays until the job has stopped.
+    variants = {
+        name: one for name, one in variants.items() if one.metadata.deletion_timestamp is None
+    }
     there = sorted(head(one).variant for one in variants.values())
     if there != sorted(tags):
         yield f"it has {there}, and is to have {sorted(tags)}"

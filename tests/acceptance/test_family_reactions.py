@@ -132,6 +132,112 @@ def test_who_was_to_take_over_was_turned_off_and_the_family_starts_over(checked:
     assert life.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
 
 
+def in_the_middle(*, explicit: bool = False, **more: Any) -> FamilyLife:
+    """The job stops for the reservation, and takes its time; it began on-demand."""
+    tags = [variant("reservation"), variant("on-demand")] if explicit else []
+    life = a_family_life(TWO, explicit=tags, foreign={"r1": "reservation"}, **more)
+    life.job()
+    life.stubborn.add("j")
+    life.at(100)
+    life.done("r1")
+    assert life.phase("j") == "Evicting"
+    return life
+
+
+def stopped(life: FamilyLife) -> None:
+    life.at(130)
+    life.stop("j")
+    life.go()
+
+
+@scenario("D6", "D17")
+@pytest.mark.parametrize("stop", ["Hold", "HoldAndDrain"])
+def test_a_queue_that_is_stopped_in_the_middle_of_a_swap_lets_nobody_begin(stop: str) -> None:
+    life = in_the_middle()
+    life.says(stopPolicy=stop)
+    life.go()
+    stopped(life)
+    assert (life.on(), life.used()) == ("", "0/0")
+    life.at(200)
+    life.says(stopPolicy="None")
+    life.go()
+    assert life.on() == "reservation"
+    assert life.lived() == [("started", 0), ("stopped", 130), ("started", 200)]
+
+
+@scenario("D5", "D6")
+def test_who_was_to_take_over_may_no_longer_have_what_was_promised() -> None:
+    life = in_the_middle(explicit=True)
+    life.offer({"reservation": 4, "on-demand": 4, "spot": 4})
+    life.policy(explicit=[variant("reservation", "spot"), variant("on-demand")])
+    life.go()
+    stopped(life)
+    assert life.flavors_of("j-variant-reservation") <= {"spot"}
+    assert life.on() == "spot"
+
+
+@scenario("D5", "D6")
+def test_the_policy_goes_in_the_middle_of_a_swap() -> None:
+    life = in_the_middle()
+    life.says(concurrentAdmission=None)
+    life.go()
+    stopped(life)
+    assert head(life.stored("j")).role == "regular"
+    assert life.on() == "reservation"
+    assert life.variants() == {}
+    life.at(200)
+    life.policy()
+    life.done("j")
+    assert life.used() == "0/0"
+
+
+@scenario("D5", "D6")
+def test_another_mode_in_the_middle_of_a_swap_leaves_nobody_without_a_place() -> None:
+    life = in_the_middle()
+    life.policy("NoMigration")
+    life.go()
+    stopped(life)
+    assert life.row() == Row("reservation", "reservation", 1, 2, "4/0")
+
+
+@scenario("D5", "D6")
+@pytest.mark.parametrize("gone", ["reservation", "on-demand"])
+def test_a_flavor_goes_in_the_middle_of_a_swap(gone: str) -> None:
+    life = in_the_middle()
+    left = {flavor: much for flavor, much in TWO.items() if flavor != gone}
+    life.offer(left)
+    life.go()
+    stopped(life)
+    (on,) = left
+    assert (life.on(), life.active(), life.used()) == (on, on, "4")
+    assert life.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
+
+
+@scenario("D6", "D22")
+def test_the_job_ends_by_itself_in_the_middle_of_a_swap() -> None:
+    life = in_the_middle()
+    life.done("j")
+    assert life.phase("j") == "Finished"
+    assert life.used() == "0/0"
+    life.job("k")
+    assert life.on("k") == "reservation"
+
+
+@scenario("D6", "D17")
+def test_who_was_to_take_over_by_a_reservation_is_preempted_and_the_family_starts_over() -> None:
+    life = a_family_life(TWO, checks=SLOW, preemption=LOWER)
+    life.job()
+    life.stubborn.add("j")
+    life.at(100)
+    life.judge(BETTER, "slow", "Ready")
+    assert life.phase("j") == "Evicting"
+    life.foreigner("p", "reservation")
+    assert life.states("p") == {"slow": "Pending"}
+    stopped(life)
+    assert life.on() == "on-demand"
+    assert life.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
+
+
 @scenario("D6", "D22")
 def test_a_parent_deleted_in_the_middle_of_a_swap_leaves_nobody() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})

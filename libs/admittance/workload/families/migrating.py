@@ -7,8 +7,10 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.events import facts
+from admittance.events.shapes import Admission
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, is_true, put
+from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict
 from admittance.workload.phase import Phase, is_reserved, phase
@@ -82,7 +84,7 @@ def taken_over(family: Together, name: str) -> Change | None:
         return None
     status = better.status
     admission = status.promised or status.admission
-    if admission is None or around.not_offered(admission):
+    if admission is None or around.not_offered(admission) or not _may_have(better, admission):
         return None
     required = around.required_checks(admission.cluster_queue, admission)
     if status.promised is not None:
@@ -110,3 +112,10 @@ def taken_over(family: Together, name: str) -> Change | None:
     ):
         return None
     return applied(admit(better, family.at))
+
+
+def _may_have(variant: StoredWorkload, admission: Admission) -> bool:
+    """Its queue may have changed since that was promised."""
+    allowed = allowed_flavors(variant)
+    places = admission.pod_set_assignments
+    return allowed is None or all(allowed.issuperset(one.flavors.values()) for one in places)
