@@ -218,10 +218,11 @@ class Overlap:
 
 
 def _is_backed(member: Member, cell: Cell) -> bool:
-    """There is room for what the member holds of that, and nobody is about to take it."""
-    if member.inflight >= Say.PREEMPTED:
+    """There is room for what the member holds of that, whoever goes or stays, and nobody is about
+    to take it, or plans to. Of what is planned for it some may be there already: that is not told
+    apart."""
+    if member.inflight >= Say.PREEMPTED or member.pending is not None:
         return False
     return not any(
-        isinstance(tie, Tie) and tie.planner is member and tie.levels[0].cell.fr == cell.fr
-        for tie in member.ties or ()
+        isinstance(tie, Tie) and tie.levels[0].cell.fr == cell.fr for tie in member.ties or ()
     )
