@@ -54,15 +54,14 @@ class Families:
 
     # What changes. ------------------------------------------------------------------
 
-    def apply(self, key: str, stored: StoredWorkload | None, revision: int, _: datetime) -> None:
-        """What the bucket has at a workload's key from now on; None: nothing. Nothing hangs on the
-        time of a change.
+    def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
+        """What the bucket has at a workload's key from now on; None: nothing.
 
         Raises ValueError for the key of something else."""
         name = name_of(key)
         self._moved(name, stored, family_of(stored) if stored is not None else None, revision)
         if stored is not None:
-            self._said.through = max(self._said.through, stored.status.log.fact)
+            self._said.through(stored.status.log.fact, now)
         else:
             self._whose.pop(name, None)
 

@@ -19,7 +19,8 @@ PATIENCE: Final = timedelta(seconds=5)
 """After an act was stated and had no effect, until it is stated again; doubled each time."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 BEHIND_MAX: Final = timedelta(seconds=30)
-"""The writer may be so far behind with what was stated: said again meanwhile it is even further."""
+"""The writer may be so far behind with what was stated, and further as long as it goes on: said
+again meanwhile it is even further."""
 COALESCE: Final = timedelta(milliseconds=100)
 """Between two nudges of one parent, while its variants move."""
 GATHER: Final = timedelta(milliseconds=100)
@@ -32,7 +33,8 @@ STUCK: Final = 2
 
 class _One(NamedTuple):
     """``due``: when it is said again, if it is still wanted then. ``sequence``: its place on the
-    log; 0: nobody knows. ``until``: when it is said again even if the writer has not come there."""
+    log; 0: nobody knows. ``until``: from when on it is said again also where the writer has not
+    come there, and stands still."""
 
     mark: object
     revision: int
@@ -46,13 +48,13 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class Said:
-    """``coalesce``, ``gather``: see `COALESCE` and `GATHER`. ``through``: how far the writer of
-    workloads is with the log, as far as is known."""
+    """``coalesce``, ``gather``: see `COALESCE` and `GATHER`."""
 
     def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
         self._coalesce = coalesce
         self._gather = gather
-        self.through = 0
+        self._through = 0
+        self._moves: datetime | None = None
         self._said: dict[Name, dict[_Key, _One]] = {}
         self._nudged: dict[Name, datetime] = {}
         self._unlike: dict[Name, datetime] = {}
@@ -100,6 +102,12 @@ class Said:
             self._unlike.pop(family, None)
         return found, min(looks, default=None)
 
+    def through(self, sequence: int, now: datetime) -> None:
+        """The writer of workloads has come so far with the log."""
+        if sequence > self._through:
+            self._through = sequence
+            self._moves = now
+
     def has(self, family: Name, fact: Fact) -> bool:
         """It was said of that family, and is still wanted."""
         return _key(fact) in self._said.get(family, {})
@@ -135,9 +143,12 @@ class Said:
 
     def _patient(self, last: _One, now: datetime) -> _One:
         """Due later, where the writer has not come to it."""
-        if last.due <= now < last.until and self.through < last.sequence:
+        if now < last.due or self._through >= last.sequence:
+            return last
+        if now < last.until:
             return last._replace(due=min(now + PATIENCE, last.until))
-        return last
+        goes_on = self._moves is not None and self._moves <= now < self._moves + PATIENCE
+        return last._replace(due=now + PATIENCE) if goes_on else last
 
     def _nudge_after(self, family: Name, act: Act, now: datetime) -> datetime | None:
         if not isinstance(act.fact, facts.Aggregated):

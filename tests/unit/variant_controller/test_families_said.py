@@ -48,6 +48,17 @@ def test_what_the_writer_has_not_come_to_is_not_said_again_before_it_has() -> No
     assert table.orders() == ["submitted j-variant-a"]
 
 
+def test_a_writer_that_goes_on_may_take_as_long_as_it_likes() -> None:
+    table = FamilyTable().offer("a").workload()
+    table.orders()
+    table.core.stated(table.log[0], 7000)
+    for step in range(100):
+        assert table.later(PATIENCE.total_seconds() / 2).orders() == []
+        table.status("j", log=LogPosition(fact=step + 1))
+    assert table.later(PATIENCE.total_seconds() / 2).orders() == []
+    assert table.later(PATIENCE.total_seconds()).orders() == ["submitted j-variant-a"]
+
+
 def test_what_the_writer_never_comes_to_is_said_again_all_the_same() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
