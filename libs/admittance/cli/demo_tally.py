@@ -85,10 +85,10 @@ class Tally:
         for name, places in self.places.items():
             if len(places) > 1:
                 (first, since), *moves = places.items()
-                waited = since - self._at.get(name, {}).get("submitted", since)
+                took = since - self._at.get(name, {}).get("submitted", since)
                 then = ", ".join(f"{place} {at - since:.1f} s later" for place, at in moves)
                 lines.append(
-                    f"1 started where there was room, {first}, after {1000 * waited:.0f} ms, and "
+                    f"1 started where there was room, {first}, after {1000 * took:.0f} ms, and "
                     f"moved up: {then}: {name}"
                 )
         return lines
