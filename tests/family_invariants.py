@@ -148,13 +148,14 @@ def _as_wanted(
     now: datetime,
 ) -> Iterator[str]:
     tags = {tag.name: tag for tag in wanted_tags(parent, rules)}
-    # One that is being deleted stays until the job has stopped.
-    variants = {
-        name: one for name, one in variants.items() if one.metadata.deletion_timestamp is None
-    }
-    there = sorted(head(one).variant for one in variants.values())
-    if there != sorted(tags):
-        yield f"it has {there}, and is to have {sorted(tags)}"
+    # One that is being deleted stays until the job has stopped, and comes back after that.
+    going = {name for name, one in variants.items() if one.metadata.deletion_timestamp is not None}
+    leaving = {head(variants[name]).variant for name in going}
+    variants = {name: one for name, one in variants.items() if name not in going}
+    there = [head(one).variant for one in variants.values()]
+    twice = len(set(there)) < len(there)
+    if twice or not set(there) <= set(tags) <= {*there, *leaving}:
+        yield f"it has {sorted(there)}, and is to have {sorted(tags)}"
         return
     wishes = judged(parent_state(parent), map(variant_state, variants.values()), rules, now)
     mine = head(parent)
