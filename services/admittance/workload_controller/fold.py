@@ -37,6 +37,9 @@ FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 VALUE_MAX: Final = 900_000
 """Bytes of an object. The server takes 1 MiB, and what is told of the object is about as long."""
+TOGETHER_MAX: Final = 500
+"""Objects that facts of one batch may tie together, so that an atomic batch has room for them and
+for a whole family more."""
 EARLY: Final = timedelta(seconds=1)
 """How much too early the bus may be with what it was told to say at a time."""
 SMALL: Final = 8 * 1024
@@ -113,7 +116,7 @@ class Folding:
                     self._apply(key, known, Change(known.workload), heard)
                 return True
         change, kin = self._become(key, known, fact, heard)
-        if kin and any(map(self._is_loud, kin)):
+        if kin and (any(map(self._is_loud, kin)) or self._is_crowded([key, *kin])):
             return False
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
@@ -209,6 +212,12 @@ class Folding:
         return made.own, {
             workload_key(meta.namespace, name): change for name, change in made.others.items()
         }
+
+    def _is_crowded(self, keys: Iterable[str]) -> bool:
+        """What would have to be written together with these is more than may be. Alone they are
+        not, so that it is enough to wait for what came before."""
+        groups = {group for key in keys if (group := self._groups.get(key))}
+        return sum(len(self._together[group]) for group in groups) > TOGETHER_MAX
 
     def _group(self, keys: list[str], heard: Heard) -> None:
         """From now on these are written together: with all that any of them is written with."""
@@ -346,7 +355,7 @@ class Folding:
             self._bury(heard, f"no ObjectApplied: {error}")
             return True
         keys = self.concerned(applied)
-        if any(self._is_loud(key) for key in keys):
+        if any(self._is_loud(key) or key in self._groups for key in keys):
             return False
         for key in keys:
             known = self._known(key)
@@ -369,9 +378,7 @@ class Folding:
 
     def _follows(self, key: str, ref: Ref | None) -> bool:
         """It is a variant, and gets its turn with its parent."""
-        if ref is None or ref.parent == key:
-            return False
-        return self._relations.kin(ref).parent is not None
+        return ref is not None and ref.parent != key and self._relations.has_parent(ref)
 
     def _consequences(
         self, applied: ObjectApplied, namespace: str, name: str, workload: StoredWorkload

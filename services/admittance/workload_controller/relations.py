@@ -42,11 +42,19 @@ class Relations:
         if ref is not None:
             self._new.setdefault(ref.uid, set()).add(key)
 
+    def has_parent(self, ref: Ref) -> bool:
+        """The family is not one of orphans."""
+        return self._parent(ref) is not None
+
+    def _parent(self, ref: Ref) -> StoredWorkload | None:
+        parent = self._known(ref.parent).workload
+        if parent is None or parent.metadata.uid != ref.uid or head(parent).role != PARENT:
+            return None
+        return parent
+
     def kin(self, ref: Ref) -> Kin:
         """The family, without those of it that have finished or are gone."""
-        parent = self._known(ref.parent).workload
-        if parent is not None and (parent.metadata.uid != ref.uid or head(parent).role != PARENT):
-            parent = None
+        parent = self._parent(ref)
         keys = self._workloads.variants_of(ref.uid)
         new = self._new.get(ref.uid)
         if new:

@@ -300,3 +300,16 @@ def test_a_parent_that_comes_and_goes_in_one_batch_leaves_nothing() -> None:
     assert house.workloads() == []
     house.happens(*[])
     assert not house.is_there(A)
+
+
+def test_a_gated_family_is_not_tried_until_it_is_let_go() -> None:
+    manifest = a_manifest("j")
+    manifest["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "example.com/me"}
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    house = Household().happens(facts.Submitted(**J, workload=workload))
+    house.happens(*house.variant_facts())
+    assert (len(house.variants()), house.active()) == (3, "")
+    house.happens(facts.Released(**J))
+    assert house.active() == "abc"
+    house.assign("b")
+    assert house.starts == [("j", "b")]

@@ -199,3 +199,14 @@ def test_a_promise_is_broken_where_quota_is_cut_meanwhile() -> None:
     house.stop()
     assert house.starts == [("j", "c")]
     assert house.active() == "abc"
+
+
+def test_what_its_checks_add_may_contradict_its_flavor_by_the_time_that_it_takes_over() -> None:
+    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    pool = PodSetUpdate(name="main", node_selector={"pool": "small"})
+    house.verdict("a", "slow", pod_set_updates=(pool,)).confirm("a")
+    house.put("ResourceFlavor", "a", {"nodeLabels": {"pool": "big"}})
+    house.stop()
+    assert house.starts == [("j", "c")]
+    assert house.get(A).status.stopped_by == "Rejected"
+    assert house.active() == "bc"

@@ -14,6 +14,7 @@ from admittance.api.stored_form import spec_of
 from admittance.api.workload import (
     ALLOWED_FLAVORS,
     FAMILY_GATE,
+    GATED_BY,
     PARENT_VARIANT,
     AdmissionConstraints,
     NamedGate,
@@ -24,7 +25,7 @@ from admittance.family.rules import FamilyRules, Tag
 from admittance.workload.families.reading import VARIANT, allowed_flavors
 from admittance.workload.stored import StoredWorkload
 
-_NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS})
+_NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})
 """Annotations of a parent that its variants do not have."""
 
 

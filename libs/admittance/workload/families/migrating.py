@@ -8,6 +8,7 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.shapes import Admission
+from admittance.family.policy import Why
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, is_true, put
 from admittance.workload.families.reading import allowed_flavors
@@ -17,6 +18,7 @@ from admittance.workload.phase import Phase, is_reserved, phase
 from admittance.workload.reserve import admit, assign
 from admittance.workload.rows import all_ready
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.verdicts import contradiction
 
 MIGRATION: Final = "FlavorMigration"
 """Why the worse variant is evicted."""
@@ -72,8 +74,8 @@ def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> C
 
 
 def taken_over(family: Together, name: str) -> Change | None:
-    """The variant admitted, now that nothing of its family runs; None: it has lost what it needs.
-    The parent still names the one that has stopped."""
+    """The variant admitted, now that nothing of its family runs; rejected, if what its checks add
+    cannot be; None: it has lost what it needs. The parent still names the one that has stopped."""
     better = family.variants.get(name)
     wish = family.wish(name)
     if better is None or wish is None or not wish.active or not head(better).active:
@@ -111,6 +113,10 @@ def taken_over(family: Together, name: str) -> Change | None:
         or not all_ready(status.admission_checks, required)
     ):
         return None
+    conflict = contradiction(better, family.at)  # A flavor may have other labels by now.
+    if conflict is not None and conflict.workload is not None:
+        rejected = with_status(conflict.workload, stopped_by=str(Why.REJECTED))
+        return conflict._replace(workload=rejected)
     return applied(admit(better, family.at))
 
 

@@ -98,14 +98,11 @@ def after_stop(family: Together) -> None:
     _competes_again(family)
     heir = parent.status.migrating_to
     change = taken_over(family, heir) if heir else None
-    if (
-        change is not None
-        and change.workload is not None
-        and is_true(change.workload, Type.ADMITTED)
-    ):
+    if change is not None and change.workload is not None:
         family.put(heir, change)
-        admitted_by(family, change.workload)
-        return
+        if is_true(change.workload, Type.ADMITTED):
+            admitted_by(family, change.workload)
+            return
     if kind == REJECTION and not reactivated and head(parent).active:
         family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
         _without_promises(family)

@@ -1,0 +1,75 @@
+"""Facts about several of one family in one batch: what is written together, and what waits."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from admittance.events import facts
+from admittance.workload_controller import fold
+from families_at_work import Household, key_of_workload
+
+J = {"namespace": "ns", "name": "j"}
+A, B, C = (f"j-variant-{tag}" for tag in "abc")
+
+
+def test_what_concerns_one_member_alone_is_written_alone() -> None:
+    house = Household().family()
+    refused = [
+        facts.Refused(**house.decided(one), refusal=facts.Refusal(reason="r", message="m"))
+        for one in (A, B)
+    ]
+    commit = house.controller.fold([house.heard(one) for one in refused], house.now)
+    assert [(put.key, put.group) for put in commit.puts] == [
+        (key_of_workload(A), 0),
+        (key_of_workload(B), 0),
+    ]
+
+
+def test_what_is_tied_to_a_key_of_the_batch_is_tied_to_all_that_is_written_with_it() -> None:
+    house = Household().family()
+    batch = [
+        house.heard(facts.Reprioritized(**J, priority=3)),
+        house.heard(facts.Deactivated(namespace="ns", name=B)),
+        house.heard(facts.Ungated(namespace="ns", name=A)),
+    ]
+    commit = house.controller.fold(batch, house.now)
+    assert commit.rest == []
+    assert len({put.group for put in commit.puts}) == 1
+    assert commit.puts[0].group
+    assert commit.puts[-1].key == key_of_workload("j")
+
+
+def test_who_has_something_to_say_to_machines_says_it_before_its_family_moves_it_again() -> None:
+    house = Household().family()
+    started = house.heard(house.assigned("c"))
+    gone = house.heard(facts.Deleted(namespace="ns", name=C))
+    commit = house.controller.fold([started, gone], house.now)
+    assert commit.rest == [gone]
+
+
+def test_an_atomic_batch_is_never_asked_to_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "TOGETHER_MAX", 3)
+    house = Household().family()
+    several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
+    batch = [house.heard(one) for one in several]
+    assert house.controller.fold(batch, house.now).rest == batch[1:]
+    house.perform(batch)
+    house.happens(facts.Aggregated(**J))
+
+
+def test_variants_may_come_in_any_order_and_more_than_once() -> None:
+    house = Household().submit()
+    several = house.variant_facts() * 2
+    Random(7).shuffle(several)
+    house.happens(*several)
+    assert [one.metadata.name for one in house.variants()] == [A, B, C]
+
+
+def test_a_finished_family_is_let_go() -> None:
+    house = Household().family().assign("b").happens(facts.Finished(**J))
+    assert house.workloads() == []
+    assert house.controller.workloads.must_load(key_of_workload(B))
+    house.happens(*[facts.Ungated(namespace="ns", name=B), facts.Aggregated(**J)])
+    assert house.workloads() == []
