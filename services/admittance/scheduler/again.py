@@ -98,6 +98,7 @@ class Again(Scheduler):
             cells = charges_of(queue.node, decision.admission, member.shape)
         world.charge(member, queue, decision.admission, cells)
         planned.keep(world, member, decision.pending_preemption)
+        motion.gives_way(world, member, queue.name, decision.admission)
         source = decision.migrates_from
         giver = world.members.get((source.namespace, source.name)) if source is not None else None
         if giver is not None and giver.charge is not None and member.family is not None:

@@ -135,6 +135,7 @@ def _set_rules(world: World, queue: Queue) -> bool:
     before, queue.rules = queue.rules, None
     if queue.node is not None and world.config.concurrent_admission:
         queue.rules = rules_of(world.catalog.cluster_queues[queue.name].spec)
+    queue.tags = {one.name: one for one in queue.rules.tags} if queue.rules is not None else {}
     return queue.rules != before
 
 

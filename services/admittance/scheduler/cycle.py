@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from admittance.events.shapes import Refusal
@@ -112,7 +111,7 @@ class Cycle:
                 preempt,
                 is_blocked,
                 self._checks_of,
-                partial(motion.may_begin, self._world),
+                motion.may_begin,
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,
             )

@@ -27,9 +27,12 @@ LAST: Final = 9_999
 
 
 class Sibling(NamedTuple):
-    """What a stored variant tells of itself. ``is_open``: its family's gate lets it preempt."""
+    """What a stored variant tells of itself, beside its name. ``is_open``: its family's gate lets
+    it preempt. Few of them differ, so that each is kept once."""
 
-    state: VariantState
+    tag: str
+    stopped_by: str = ""
+    active: bool = True
     is_open: bool = False
 
 
@@ -38,10 +41,11 @@ class Family:
 
     ``parent``, ``state``: None as long as nobody has heard of it: then no variant is tried.
     ``moving``: the variant that is to take over and the admitted one, as long as that decision is
-    on its way. ``held``: what the variants hold together; None: nothing.
+    on its way. ``begins``: the variant that was last assigned quota with which it will be admitted.
+    ``held``: what the variants hold together; None: nothing.
     """
 
-    __slots__ = ("held", "moving", "parent", "state", "uid", "variants")
+    __slots__ = ("begins", "held", "moving", "parent", "state", "uid", "variants")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -49,7 +53,19 @@ class Family:
         self.state: ParentState | None = None
         self.variants: dict[Member, Sibling] = {}
         self.moving: tuple[Member, Member] | None = None
+        self.begins: Member | None = None
         self.held: Overlap | None = None
+
+    def states(self) -> list[VariantState]:
+        """Its variants, as policy wants to know them."""
+        return [
+            VariantState(one.key[1], told.tag, "", self.uid, told.stopped_by, told.active)
+            for one, told in self.variants.items()
+        ]
+
+    def tag(self, member: Member) -> str:
+        """Which variant it is."""
+        return self.variants[member].tag
 
     def siblings(self, member: Member) -> Iterator[Member]:
         """The other variants."""
@@ -74,8 +90,7 @@ def order_id(member: Member) -> str:
     family, queue = member.family, member.queue
     if family is None or family.parent is member:
         return member.uid
-    told = family.variants[member].state
-    tag = queue.rules.tag(told.tag) if queue is not None and queue.rules is not None else None
+    tag = queue.tags.get(family.variants[member].tag) if queue is not None else None
     return f"{family.uid}\0{tag.place if tag is not None else LAST:04d}"
 
 
@@ -83,11 +98,13 @@ def shares_flavors(member: Member) -> bool:
     """A sibling holds quota of a flavor that the variant may have, too: what counts for both counts
     once, so that it needs less than others who ask for the same."""
     family = member.family
-    if family is None or member.shape is None:
+    if family is None or member.shape is None or family.held is None:
         return False
     allowed = member.shape.allowed
-    for one in family.siblings(member):
-        for place in one.charge.admission.pod_set_assignments if one.charge is not None else ():
+    for one in family.held.members:
+        if one is member or one.charge is None:
+            continue
+        for place in one.charge.admission.pod_set_assignments:
             if allowed is None or any(flavor in allowed for flavor in place.flavors.values()):
                 return True
     return False
@@ -116,12 +133,18 @@ def keep(world: World, member: Member, facts: Facts) -> None:
             family = world.families[uid] = Family(uid)
         member.family = family
     if facts.parent is not None:
-        family.parent, family.state = member, facts.parent
-    elif facts.variant is not None:
-        state = facts.variant._replace(
-            name=member.key[1], tag=intern(facts.variant.tag), parent="", parent_uid=family.uid
+        # The strings that everybody has are kept once.
+        family.parent = member
+        family.state = facts.parent._replace(
+            namespace=member.key[0],
+            name=member.key[1],
+            uid=member.uid,
+            queue=intern(facts.parent.queue),
         )
-        family.variants[member] = Sibling(state, facts.gate_open)
+    elif facts.variant is not None:
+        told = facts.variant
+        found = Sibling(intern(told.tag), intern(told.stopped_by), told.active, facts.gate_open)
+        family.variants[member] = world.told.setdefault(found, found)
 
 
 def _move_out(world: World, member: Member) -> None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.family.policy import Wish
-from admittance.scheduler import motion, siblings
+from admittance.scheduler import siblings
 from admittance.scheduler.cycle import refusal_for
 from admittance.scheduler.facts import PROMISED
 from admittance.scheduler.families import Family
@@ -36,10 +36,7 @@ def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
         return []
     by_name = {one.key[1]: one for one in family.variants}
     wanted = siblings.wishes(world, queue, family)
-    return [
-        One(by_name[name], family.variants[by_name[name]].state.tag, wish)
-        for name, wish in wanted.items()
-    ]
+    return [One(by_name[name], family.tag(by_name[name]), wish) for name, wish in wanted.items()]
 
 
 def told(world: World, parent: Member) -> Refusal | None:
@@ -104,9 +101,3 @@ def _line(one: One) -> _Line:
         return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)
     weight = SEVERITY.get(refusal.reason, len(SEVERITY))
     return _Line(one.tag, refusal.reason, refusal, weight)
-
-
-def because(world: World, parent: Member) -> str:
-    """Why nobody of the family may move now, a sentence; "": somebody may."""
-    family = parent.family
-    return motion.busy(world, family) if family is not None and family.state is not None else ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MIGRATION: Final = "FlavorMigration"
 
 
-def busy(world: World, family: Family) -> str:
+def busy(family: Family) -> str:
     """Why nobody of the family may be tried or confirmed now, a sentence; "": somebody may."""
     state = family.state
     assert state is not None
@@ -32,46 +32,49 @@ def busy(world: World, family: Family) -> str:
     admitted = family.admitted()
     if state.admitted and (admitted is None or admitted.state != "Admitted" or admitted.is_leaving):
         return "The family's job is being stopped"
-    if state.admitted and any(
-        one is not admitted and _begins(world, one) for one in family.variants
-    ):
+    if state.admitted and any(one is not admitted and _begins(one) for one in family.variants):
         return "A sibling is about to take over"
     return ""
 
 
-def admitted_name(world: World, family: Family) -> str:
+def admitted_name(family: Family) -> str:
     """The name of the variant that is admitted, or will be once what is on its way is written; ""
     is none. Where the family is `busy`, nobody may ask."""
     assert family.state is not None
     if family.state.admitted:
         return family.state.admitted
-    return next((one.key[1] for one in family.variants if _begins(world, one)), "")
+    return next((one.key[1] for one in family.variants if _begins(one)), "")
 
 
-def _begins(world: World, member: Member) -> bool:
+def _begins(member: Member) -> bool:
     """It is admitted, as far as is known or assumed."""
     if member.charge is None:
         return False
     if member.state == "Admitted" or member.inflight is Say.CONFIRMED:
         return True
-    if member.inflight is not Say.ASSIGNED or member.pending is not None:
-        return False
-    return not world.catalog.checks_to_pass(member.charge.queue.name, member.charge.admission)
+    family = member.family
+    return member.inflight is Say.ASSIGNED and family is not None and family.begins is member
 
 
 def gives_way(world: World, member: Member, queue: str, admission: Admission) -> Member | None:
-    """The admitted sibling that has to stop before the variant may have this; None: there is none,
-    or the variant has checks to pass before."""
+    """The variant is about to be assigned this. The admitted sibling that has to stop before; None:
+    there is none, or the variant has checks to pass, or victims to wait for, before."""
     family = member.family
-    if family is None or world.catalog.checks_to_pass(queue, admission):
+    if family is None:
         return None
-    return family.admitted()
+    family.begins = None
+    if world.catalog.checks_to_pass(queue, admission):
+        return None
+    admitted = family.admitted()
+    if admitted is None:
+        family.begins = member
+    return admitted
 
 
-def may_begin(world: World, member: Member) -> bool:
+def may_begin(member: Member) -> bool:
     """Nothing of its family has moved since it was its turn; so it is of every regular workload."""
     family = member.family
-    return family is None or (family.state is not None and not busy(world, family))
+    return family is None or (family.state is not None and not busy(family))
 
 
 def begin(world: World, domain: Domain, member: Member, giver: Member) -> HandedOn:
@@ -84,7 +87,7 @@ def begin(world: World, domain: Domain, member: Member, giver: Member) -> Handed
         uid=giver.uid,
         revision=giver.revision,
         reason=MIGRATION,
-        message=f"Migrates to variant {family.variants[member].state.tag}",
+        message=f"Migrates to variant {family.tag(member)}",
     )
     family.moving = (member, giver)
     world.under_way(giver, domain, Say.MIGRATED)

@@ -68,13 +68,13 @@ def _standing(world: World, parent: Member, now: datetime) -> tuple[str, str, st
     state = family.state
     if parent.state != "Pending":
         variant = family.admitted()
-        tag = family.variants[variant].state.tag if variant is not None else ""
+        tag = family.tag(variant) if variant is not None else ""
         message = f"Admitted as its variant {tag}" if tag else "Admitted"
         if parent.state == "Evicting":
             heir = next((one for one in family.variants if one.key[1] == state.migrating_to), None)
             message = "Its job is being stopped"
             if heir is not None:
-                message += f", to go on as its variant {family.variants[heir].state.tag}"
+                message += f", to go on as its variant {family.tag(heir)}"
         return parent.state, parent.state, message
     phase = "Pending" if parent.is_due(now) else "Backoff"
     if not parent.competes:
@@ -138,12 +138,11 @@ def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[st
         return
     wish = siblings.wish_of(world, queue, member)
     if wish is None:
-        yield f"ClusterQueue {queue.name} having a variant {family.variants[member].state.tag}"
-    elif motion.busy(world, family):
+        yield f"ClusterQueue {queue.name} having a variant {family.tag(member)}"
+    elif motion.busy(family):
         yield "the end of what its family is about: " + aside.message
     elif not wish.active:
-        states = [one.state for one in family.variants.values()]
-        at = changes_next(family.state, states, queue.rules, world.now)
+        at = changes_next(family.state, family.states(), queue.rules, world.now)
         until = f" (by the clock at {at:%Y-%m-%dT%H:%M:%SZ})" if at is not None else ""
         yield f"its family's policy wanting it{until}: {aside.message}"
     else:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from admittance.events.shapes import Refusal
-from admittance.family.rules import FamilyRules
+from admittance.family.rules import FamilyRules, Tag
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.tree import Node
 from admittance.scheduler import order
@@ -35,7 +35,8 @@ class Queue:
     ``preemptor``: for whom others were last told to go; it stays the head as long as it
     waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
     usage of LocalQueues counts, before anything else; None: it does not. ``standing``: why its head
-    blocks it, where it is StrictFIFO. ``rules``: of the families here; None: workloads are regular.
+    blocks it, where it is StrictFIFO. ``rules``: of the families here; None: workloads are regular;
+    ``tags``: the variants that they have, by name.
     ``parents``: those that wait, in order; they are never tried. ``variants``: how many of those
     that compete or are set aside are variants.
     """
@@ -63,6 +64,7 @@ class Queue:
         "rules",
         "standing",
         "strict",
+        "tags",
         "variants",
     )
 
@@ -86,6 +88,7 @@ class Queue:
         self.preemptor: Member | None = None
         self.standing: Standing | None = None
         self.rules: FamilyRules | None = None
+        self.tags: dict[str, Tag] = {}
         self.parents: list[ParentEntry] = []
         self.variants = 0
         self.generation = 0
@@ -168,6 +171,13 @@ class Queue:
         held = member.family.held
         alone = held is not None and (held.shares or shares_flavors(member))
         return member.shape, member.family.uid if alone else ""
+
+    def is_apart(self, member: Member) -> bool:
+        """The variant waits, or is to wait, in a class of its own."""
+        cls = member.cls
+        return cls is not None and (
+            cls.key[1] != (member.shape, "") or self._kind(member) != cls.key[1]
+        )
 
     def stands_right(self, member: Member) -> bool:
         """The variant that waits here is where it would be put now."""

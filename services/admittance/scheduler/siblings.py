@@ -7,13 +7,14 @@ is set aside without a word, and comes back when anything of its family changes,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import datetime
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from admittance.family.gates import Sibling, first_choice
 from admittance.family.policy import Why, Wish
+from admittance.family.rules import Tag
 from admittance.family.states import changes_next, judged
 from admittance.scheduler import gates, motion, planned
 from admittance.scheduler.families import LAST, Family
@@ -47,22 +48,20 @@ def hindrance(world: World, queue: Queue, member: Member) -> Aside | None:
     state = family.state
     if state is None:
         return _stays("Its parent is not known")
-    busy = motion.busy(world, family)
+    busy = motion.busy(family)
     if busy:
         return _stays(busy)
-    wish = wish_of(world, queue, member)
+    wanted = wishes(world, queue, family)
+    wish = wanted.get(member.key[1])
     if wish is None:
-        tag = family.variants[member].state.tag
-        return _stays(f"ClusterQueue {queue.name} has no variant {tag}")
+        return _stays(f"ClusterQueue {queue.name} has no variant {family.tag(member)}")
     if not wish.active:
         return _stays(SENTENCES.get(wish.why, str(wish.why)))
-    if motion.admitted_name(world, family):
+    if motion.admitted_name(family):
         return None
-    first = _first(world, queue, family)
-    rules = queue.rules
-    mine = rules.tag(family.variants[member].state.tag) if rules is not None else None
-    if first is not None and mine is not None and mine.place > first[0]:
-        message = f"The better variant {first[1]} needs others to go, and goes first"
+    first = _first(world, queue, family, wanted)
+    if first is not None and queue.tags[family.tag(member)].place > first.place:
+        message = f"The better variant {first.name} needs others to go, and goes first"
         return Aside(WAITS, message, is_silent=True)
     return None
 
@@ -72,7 +71,7 @@ def may_be_admitted(world: World, member: Member) -> bool:
     or take over from the one that is admitted."""
     family = member.family
     assert family is not None and member.charge is not None
-    if family.state is None or motion.busy(world, family):
+    if family.state is None or motion.busy(family):
         return False
     wish = wish_of(world, member.charge.queue, member)
     return wish is not None and wish.active
@@ -84,8 +83,7 @@ def place(member: Member) -> int:
     if family is None or member not in family.variants:
         return 0
     queue = member.charge.queue if member.charge is not None else member.queue
-    rules = queue.rules if queue is not None else None
-    tag = rules.tag(family.variants[member].state.tag) if rules is not None else None
+    tag = queue.tags.get(family.tag(member)) if queue is not None else None
     return tag.place if tag is not None else LAST
 
 
@@ -100,10 +98,10 @@ def wishes(world: World, queue: Queue, family: Family) -> dict[str, Wish]:
     """What policy wants of each of its variants now, the best first."""
     assert family.state is not None
     state = family.state
-    admitted = motion.admitted_name(world, family)
+    admitted = motion.admitted_name(family)
     if admitted != state.admitted:
         state = state._replace(admitted=admitted, first_admitted=state.first_admitted or world.now)
-    return judged(state, [one.state for one in family.variants.values()], queue.rules, world.now)
+    return judged(state, family.states(), queue.rules, world.now)
 
 
 def wait(world: World, queue: Queue, member: Member) -> None:
@@ -112,9 +110,9 @@ def wait(world: World, queue: Queue, member: Member) -> None:
     family = member.family
     if family is None or family.state is None:
         return
-    at = changes_next(
-        family.state, [one.state for one in family.variants.values()], queue.rules, world.now
-    )
+    if not any(one.create_delay or one.delete_delay is not None for one in queue.tags.values()):
+        return
+    at = changes_next(family.state, family.states(), queue.rules, world.now)
     if at is not None:
         heappush(world.timers, (at, member.key))
 
@@ -152,24 +150,22 @@ def _stays(message: str) -> Aside:
     return Aside(WAITS, message, is_silent=True, stays=True)
 
 
-def _first(world: World, queue: Queue, family: Family) -> tuple[int, str] | None:
-    """The place and tag of the variant behind which nobody is tried; None: everybody is."""
-    rules = queue.rules
-    if rules is None:
+def _first(world: World, queue: Queue, family: Family, wanted: Mapping[str, Wish]) -> Tag | None:
+    """The variant behind which nobody is tried; None: everybody is."""
+    if not any(is_blocked(one) or _is_waited_for(world, one) for one in family.variants):
         return None
-    wanted = wishes(world, queue, family)
     known: list[Sibling] = []
     stopping: list[str] = []
     for one, told in family.variants.items():
-        tag = rules.tag(told.state.tag)
-        wish = wanted.get(one.key[1])
-        if tag is None or wish is None or not wish.active or not told.state.active:
+        name, tag = one.key[1], queue.tags.get(told.tag)
+        wish = wanted.get(name)
+        if tag is None or wish is None or not wish.active or not told.active:
             continue
-        known.append(Sibling(told.state.name, tag.place, True, is_blocked(one), told.is_open))
-        if any(_stop_for(world, one)):
-            stopping.append(told.state.name)
+        known.append(Sibling(name, tag.place, True, is_blocked(one), told.is_open))
+        if _is_waited_for(world, one):
+            stopping.append(name)
     place = first_choice(known, stopping)
-    return (place, rules.tags[place].name) if place is not None else None
+    return next((one for one in queue.tags.values() if one.place == place), None)
 
 
 def is_blocked(member: Member) -> bool:
@@ -182,9 +178,11 @@ def is_blocked(member: Member) -> bool:
     return member.said == gates.REASON and (member.cls is None or member.cls.parked is None)
 
 
-def _stop_for(world: World, member: Member) -> Iterator[bool]:
-    """Whether others are on their way out for it."""
-    for giver in world.promises.get(member.uid, ()):
-        yield giver.charge is not None and giver.is_leaving
-    if member.pending is not None and member.pending.issued:
-        yield any(True for _ in planned.outstanding(world, member))
+def _is_waited_for(world: World, member: Member) -> bool:
+    """Others are on their way out for it."""
+    givers = world.promises.get(member.uid)
+    if givers and any(one.charge is not None and one.is_leaving for one in givers):
+        return True
+    if member.pending is None or not member.pending.issued:
+        return False
+    return any(True for _ in planned.outstanding(world, member))

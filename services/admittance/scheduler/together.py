@@ -58,7 +58,7 @@ def changed(world: World, family: Family) -> None:
     waiting: list[tuple[Queue, Member]] = []
     for one in family.variants:
         one.patience = None
-        if one.queue is not None and one.entry is not None:
+        if one.queue is not None and one.entry is not None and one.queue.is_apart(one):
             waiting.append((one.queue, one))
             one.queue.remove(one)
     for queue, one in waiting:
@@ -84,5 +84,5 @@ def _place(world: World, member: Member) -> int:
         return len(world.members)
     queue = world.catalog.cluster_queues.get(charge.queue.name)
     rules = rules_of(queue.spec) if queue is not None else None
-    tag = rules.tag(family.variants[member].state.tag) if rules is not None else None
+    tag = rules.tag(family.tag(member)) if rules is not None else None
     return tag.place if tag is not None else len(world.members)

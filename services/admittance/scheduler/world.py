@@ -15,7 +15,7 @@ from admittance.scheduler.classes import Loud
 from admittance.scheduler.config import Config
 from admittance.scheduler.domain import Domain
 from admittance.scheduler.facts import LONG_AGO
-from admittance.scheduler.families import Family
+from admittance.scheduler.families import Family, Sibling
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shapes
 from admittance.scheduler.picture import BACKOFF, Charge, Key, Member, Say
@@ -38,8 +38,9 @@ class World:
     while other ones are on their way.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
     that was heard of. ``loops``: who took quota from whom how often. ``starting``: who keeps
-    others from quota until its pods are ready. ``families``: by the uid of the parent.
-    ``urgent``: who is to be told at once why it is parked.
+    others from quota until its pods are ready. ``families``: by the uid of the parent;
+    ``told``: what their variants tell, each once. ``urgent``: who is to be told at once why it is
+    parked.
     """
 
     def __init__(self, config: Config) -> None:
@@ -51,6 +52,7 @@ class World:
         self.members: dict[Key, Member] = {}
         self.locals: dict[Key, dict[Member, None]] = {}
         self.families: dict[str, Family] = {}
+        self.told: dict[Sibling, Sibling] = {}
         self.owned: set[str] = set()
         self.busy: dict[Domain, None] = {}
         self.timers: list[tuple[datetime, Key]] = []
