@@ -29,6 +29,7 @@ MODULES = {
     "retry-timer": "admittance.retry_timer",
     "variant-controller": "admittance.variant_controller",
     "provisioning-check": "admittance.provisioning_check",
+    "provider-pool": "admittance.provider_pool",
     "runner": "admittance.runner",
 }
 

@@ -15,6 +15,9 @@ VARIANT_CONTROLLER: Final = "service-variant-controller"
 PROVISIONING_CHECK: Final = "service-provisioning-check"
 """And the provisioning check: one hand on every request for capacity."""
 
+PROVIDER_POOL: Final = "service-provider-pool"
+"""And the pools of machines: whoever books knows all that is booked."""
+
 
 def cohort_domain(root: str) -> str:
     """The domain of a cohort tree, by its root."""

@@ -1,0 +1,118 @@
+"""``MachinePool``: which machines there are, and of which class of capacity they are.
+
+```yaml
+apiVersion: admittance.dev/v1
+kind: MachinePool
+metadata: {name: rack-7}
+spec:
+  provisioningClassName: check-capacity.autoscaling.x-k8s.io
+  bookingSeconds: 600
+  machines:
+  - {name: a100, count: 4, bootSeconds: 90, labels: {gpu: a100},
+     resources: {cpu: 96, memory: 1Ti, nvidia.com/gpu: 8}}
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from admittance.api.quantity import BadQuantity, amount
+
+GROUP: Final = "admittance.dev"
+KIND: Final = "MachinePool"
+MACHINES_MAX: Final = 100_000
+
+
+class BadPool(ValueError):
+    """The manifest makes no pool; one sentence that names the field."""
+
+
+class _Machine(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    name: str
+    count: int = 1
+    boot_seconds: float = 0.0
+    resources: dict[str, str | int | float]
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    provisioning_class_name: str
+    booking_seconds: float = 0.0
+    machines: tuple[_Machine, ...] = ()
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines of one kind. ``boot_seconds``: until one that is booked is there. ``resources``: of
+    one, in whole numbers (cpu in thousandths)."""
+
+    name: str
+    count: int
+    boot_seconds: float
+    resources: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """``booking_seconds``: how long a booking is kept for a workload that has not started; 0: as
+    long as nobody takes it back."""
+
+    name: str
+    provisioning_class: str
+    booking_seconds: float
+    machines: tuple[Machine, ...]
+
+
+def pool_of(name: str, spec: Any) -> Pool:
+    """The pool that a manifest's spec describes. Raises BadPool."""
+    try:
+        read = msgspec.convert(spec, _Spec)
+    except msgspec.ValidationError as error:
+        raise BadPool(f"{KIND} {name}: spec: {error}") from None
+    if not read.provisioning_class_name:
+        raise BadPool(f"{KIND} {name}: spec.provisioningClassName must be set")
+    if not 0 <= read.booking_seconds < float("inf"):
+        raise BadPool(f"{KIND} {name}: spec.bookingSeconds must not be negative")
+    names = [one.name for one in read.machines]
+    machines = []
+    for at, one in enumerate(read.machines):
+        where = f"{KIND} {name}: spec.machines[{at}]"
+        if names.index(one.name) != at:
+            raise BadPool(f"{where}.name: {one.name!r} is there twice")
+        if not 0 <= one.count <= MACHINES_MAX:
+            raise BadPool(f"{where}.count must be 0 to {MACHINES_MAX}, not {one.count}")
+        if not 0 <= one.boot_seconds < float("inf"):
+            raise BadPool(f"{where}.bootSeconds must not be negative")
+        machines.append(
+            Machine(
+                name=one.name,
+                count=one.count,
+                boot_seconds=one.boot_seconds,
+                resources=_amounts(one.resources, where),
+                labels=one.labels,
+            )
+        )
+    return Pool(
+        name=name,
+        provisioning_class=read.provisioning_class_name,
+        booking_seconds=read.booking_seconds,
+        machines=tuple(machines),
+    )
+
+
+def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, int]:
+    found = {}
+    for resource, text in written.items():
+        try:
+            much = amount(resource, text)
+        except BadQuantity as error:
+            raise BadPool(f"{where}.resources[{resource}]: {error}") from None
+        if much < 0:
+            raise BadPool(f"{where}.resources[{resource}] must not be negative")
+        found[resource] = much
+    return found

@@ -1,0 +1,121 @@
+"""The pool of machines beside all services: booked, freed, taken away, and kills of everybody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.codec import encode
+from admittance.events.facts import Finished
+from admittance.events.subjects import PROVIDERS, subject_of
+from admittance.runtime.bucket import read_all
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import Phase
+from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+SERVICES = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "provisioning-check",
+    "provider-pool",
+)
+
+
+def a_pool(count: int, boot: float = 0) -> dict[str, Any]:
+    machine = {"name": "m", "count": count, "bootSeconds": boot, "resources": {"cpu": 2}}
+    return {
+        "apiVersion": "admittance.dev/v1",
+        "kind": "MachinePool",
+        "metadata": {"name": "rack"},
+        "spec": {"provisioningClassName": "class", "machines": [machine]},
+    }
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in SERVICES:
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def booked(bus: Bus) -> list[str]:
+    found = []
+    for entry in await read_all(bus, "_pool.>", bucket=PROVIDERS):
+        assert entry.value is not None
+        found.append(str(msgspec.json.decode(entry.value)["id"]))
+    return found
+
+
+async def finish(bus: Bus, name: str) -> None:
+    fact = Finished(namespace="ns", name=name)
+    await bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+
+async def test_machines_are_booked_for_a_job_and_free_when_it_has_gone(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_phase(bus, Phase.ADMITTED)
+    assert len(await booked(bus)) == 1
+
+    await finish(bus, "w")
+
+    async def nothing() -> bool:
+        return not await booked(bus)
+
+    await eventually(nothing)
+
+
+async def test_a_job_stops_when_its_machines_are_taken_away(fleet: Fleet, bus: Bus) -> None:
+    await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_phase(bus, Phase.ADMITTED)
+
+    await apply(bus, a_pool(0))
+
+    await until_phase(bus, Phase.REJECTED)
+
+
+async def test_nothing_is_booked_twice_and_nothing_leaks_when_everybody_is_killed(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await apply(
+        bus, a_pool(3, boot=1), CHECK, a_config(9), *queues("cq", admissionChecks=["capacity"])
+    )
+    names = [f"w{i}" for i in range(4)]
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
+
+    async def some() -> bool:
+        return len(await booked(bus)) >= 2
+
+    await eventually(some)
+    for process in fleet.processes:
+        await process.kill()
+    for name in names[:2]:
+        await finish(bus, name)
+    for service in SERVICES:
+        await fleet.start(service)
+
+    for name in names[2:]:
+        await until_phase(bus, Phase.ADMITTED, name)
+
+    async def two() -> bool:
+        return len(await booked(bus)) == 2
+
+    await eventually(two)
