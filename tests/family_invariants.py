@@ -148,6 +148,7 @@ def _as_wanted(
     now: datetime,
 ) -> Iterator[str]:
     tags = {tag.name: tag for tag in wanted_tags(parent, rules)}
+    wishes = judged(parent_state(parent), map(variant_state, variants.values()), rules, now)
     # One that is being deleted stays until the job has stopped, and comes back after that.
     going = {name for name, one in variants.items() if one.metadata.deletion_timestamp is not None}
     leaving = {head(variants[name]).variant for name in going}
@@ -157,7 +158,6 @@ def _as_wanted(
     if twice or not set(there) <= set(tags) <= {*there, *leaving}:
         yield f"it has {sorted(there)}, and is to have {sorted(tags)}"
         return
-    wishes = judged(parent_state(parent), map(variant_state, variants.values()), rules, now)
     mine = head(parent)
     for name, one in variants.items():
         spec, tag = head(one), tags[head(one).variant]
