@@ -28,6 +28,7 @@ from admittance.scheduler.domain import Domain
 from admittance.scheduler.joint import hand_on
 from admittance.scheduler.ledger import charges_of
 from admittance.scheduler.outcomes import Decided, Outcomes
+from admittance.scheduler.overlap import held_for
 from admittance.scheduler.picture import Key, Member, SavedCursor, Say
 from admittance.scheduler.promises import WAITING
 from admittance.scheduler.reasons import complete
@@ -171,7 +172,8 @@ class Again(Scheduler):
         plan = member.queue.plan if member.queue is not None else None
         if plan is None or member.shape is None:
             return refusal
-        return complete(refusal, plan, member.shape, own=member.is_variant)
+        held = held_for(member)
+        return complete(refusal, plan, member.shape, own=member.is_variant, held=held)
 
     def _domain(self, name: str) -> Domain:
         found = self._world.domains.get(name)

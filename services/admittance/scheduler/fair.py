@@ -14,7 +14,7 @@ from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
 from admittance.scheduler.config import FINAL_SHARE, INITIAL_SHARE
 from admittance.scheduler.grounds import compared
-from admittance.scheduler.overlap import Overlap
+from admittance.scheduler.overlap import Overlap, held_for
 from admittance.scheduler.picture import Member, Ranked
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.room import Need, Taken, fill_back, fits, lacking, may_serve
@@ -48,7 +48,7 @@ def search(
     short = lacking(need)
     if not candidates or not may_serve(candidates, short):
         return []
-    held = preemptor.family.held if preemptor.family is not None else None
+    held = held_for(preemptor)
     hunt = _Hunt(queue, need, contested, short, held)
     hunt.add()
     done = hunt.by_strategy(found, strategies[0])

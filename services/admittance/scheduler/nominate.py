@@ -24,6 +24,7 @@ from admittance.scheduler.assign import (
 from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.loops import Loops
 from admittance.scheduler.needs import Shape
+from admittance.scheduler.overlap import held_for
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
@@ -64,7 +65,7 @@ class Nominator:
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(member)):
             gone = gone | barred
-        held = member.family.held if member.family is not None else None
+        held = held_for(member)
         if held is not None:
             # Siblings make room for each other by other means.
             gone = gone | held.members.keys()
@@ -104,7 +105,7 @@ class Nominator:
         plan = queue.plan
         assert plan is not None
         undeclared = self._ignore_undeclared
-        held = member.family.held if member.family is not None else None
+        held = held_for(member)
         if plan.policy is NOBODY:
             found = assign(
                 plan, shape, cursor, only=only, ignore_undeclared=undeclared, overlap=held

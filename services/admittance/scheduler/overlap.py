@@ -217,6 +217,12 @@ class Overlap:
                 del self._spares[cell]
 
 
+def held_for(member: Member) -> Overlap | None:
+    """What the member's family has, so that it need not ask for it; None: nothing, or it has no
+    family."""
+    return member.family.held if member.family is not None else None
+
+
 def _is_backed(member: Member, cell: Cell) -> bool:
     """There is room for what the member holds of that, whoever goes or stays, and nobody is about
     to take it, or plans to. Of what is planned for it some may be there already: that is not told

@@ -12,6 +12,7 @@ from admittance.events.shapes import Refusal, Shortfall
 from admittance.quota.amounts import plus
 from admittance.scheduler.assign import NO_FIT, Assignment, Obstacle, examine
 from admittance.scheduler.needs import Shape
+from admittance.scheduler.overlap import Overlap
 from admittance.scheduler.plan import Plan
 
 SEVERITY: Final = {
@@ -64,13 +65,15 @@ def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Seq
     return [one for one in obstacles if not one.flavor or one.flavor in flavors]
 
 
-def complete(refusal: Refusal, plan: Plan, shape: Shape, *, own: bool = False) -> Refusal:
+def complete(
+    refusal: Refusal, plan: Plan, shape: Shape, *, own: bool = False, held: Overlap | None = None
+) -> Refusal:
     """The refusal with the numbers of all flavors, those first that it was decided from. ``own``:
-    of those only that the shape allows."""
+    of those only that the shape allows. ``held``: what the family of a variant has already."""
     known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
     more = [
         shortfall(obstacle)
-        for one in examine(plan, shape)
+        for one in examine(plan, shape, overlap=held)
         for obstacle in _among(one.obstacles, shape.allowed if own else None)
         if (obstacle.pod_set, obstacle.flavor, obstacle.resource) not in known
     ]

@@ -15,6 +15,7 @@ from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan
 from admittance.scheduler.classes import EqClass, Scanned, unfile
 from admittance.scheduler.outcomes import told
+from admittance.scheduler.overlap import held_for
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.reasons import complete
 from admittance.scheduler.standing import untold
@@ -87,7 +88,8 @@ def _of_class(cls: EqClass) -> Refusal:
     plan = member.queue.plan if member.queue is not None else None
     if plan is None or member.shape is None:
         return cls.parked
-    return complete(cls.parked, plan, member.shape, own=cls.is_of_variants)
+    held = held_for(member)
+    return complete(cls.parked, plan, member.shape, own=cls.is_of_variants, held=held)
 
 
 def _is_untold(member: Member, latest: datetime) -> bool:

@@ -14,6 +14,7 @@ from admittance.quota.cell import Cell, FlavorResource, available, borrow_level,
 from admittance.scheduler.assign import Assignment, Mode, Verdict, examine
 from admittance.scheduler.barriers import Looks, barriers
 from admittance.scheduler.nominate import Search
+from admittance.scheduler.overlap import held_for
 from admittance.scheduler.picture import Member
 from admittance.scheduler.plan import NOBODY
 from admittance.scheduler.queue import Queue
@@ -91,7 +92,8 @@ def see(
                     message=f"resource {resource} unavailable in ClusterQueue",
                 )
             )
-    for one in examine(plan, shape, asking, list(_before(found))):
+    held = held_for(member)
+    for one in examine(plan, shape, asking, list(_before(found)), held):
         why = closed
         if not why and one.pod_set in uncovered:
             missing = ", ".join(uncovered[one.pod_set])
@@ -112,7 +114,7 @@ def see(
 
 def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
     """What pod sets before each one would take: nothing before the first."""
-    cells = {cell.fr: cell for cell in found.usage}
+    cells = {cell.fr: cell for cell in found.whole}
     taken: dict[Cell, int] = {}
     for place in found.places:
         yield dict(taken)
@@ -143,19 +145,22 @@ def _verdict(
     asks: list[Ask] = []
     victims: dict[Member, Victim] = {}
     reasons = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
+    held = held_for(member)
     for at, (resource, amount) in enumerate(one.amounts):
         cell = one.option.cells[resource]
         before = one.before.get(cell, 0)
         wanted = plus(before, amount)
         mode, level = one.rooms[at] if one.rooms else (Mode.NO_FIT, 0)
         free = max(0, available(cell))
+        # What its family has of it is as good as free for it.
+        had = min(wanted, held.backed(cell)) if held is not None else 0
         rooms.append(
             Room(
                 resource=resource,
                 requested=amount,
                 taken=before,
-                available=free,
-                short=max(0, wanted - free),
+                available=plus(free, had),
+                short=max(0, wanted - had - free),
                 usage=cell.usage,
                 nominal=cell.nominal,
                 borrowing_limit=cell.borrow,
@@ -165,9 +170,9 @@ def _verdict(
             )
         )
         if reasons.get(resource) == "WaitingForQuota":
-            asks.append(Ask(queue, member, cell, wanted))
+            asks.append(Ask(queue, member, cell, wanted - had))
             if mode in (Mode.PREEMPT, Mode.RECLAIM):
-                going = search.victims({cell: wanted}, {cell.fr: None})
+                going = search.victims({cell: wanted - had}, {cell.fr: None})
                 victims.update((victim.member, victim) for victim in going)
     outcome = OUTCOMES[Mode(one.mode)] if one.rooms or not one.obstacles else "Ineligible"
     if outcome != "Preempts":
