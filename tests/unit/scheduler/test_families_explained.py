@@ -1,0 +1,168 @@
+"""Why a family waits, variant by variant; why a variant may not be tried, and what ends that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from family_scheduling import FamilyStory, full
+
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+DELAYED = [
+    {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},
+    {"name": "slow", "allowedResourceFlavors": ["mid"]},
+]
+
+
+def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story)
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert (found.phase, found.reason, found.position) == ("Pending", "WaitingForQuota", 1)
+    assert (found.cluster_queue, found.parked, found.pending) == ("cq", True, 1)
+    assert [(one.variant, one.why, one.gate) for one in found.variants] == [
+        ("best", "race", "Closed"),
+        ("mid", "race", "Closed"),
+        ("worst", "race", "Closed"),
+    ]
+    assert [one.explained.reason for one in found.variants] == ["WaitingForQuota"] * 3
+    assert [one.explained.parent for one in found.variants] == ["a"] * 3
+    assert "mid: 4 of cpu in flavor mid coming free in ClusterQueue cq" in found.unblocked_by
+    assert not [one for one in found.unblocked_by if "allowed" in one]
+
+
+def test_a_variant_is_told_only_of_flavors_that_it_may_have() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story)
+    story.family("a")
+    story.settle()
+    found = story.why("a-mid")
+    assert {one.flavor for one in found.flavors} == {"mid"}
+    assert found.message.endswith("cpu: 4 short in flavor mid (4 asked, 0 free)")
+    story.later(10)
+    refusals = [one for one in story.core.refusals(now=story.now) if one.name == "a-mid"]
+    assert [{each.flavor for each in one.refusal.shortfalls} for one in refusals] == [{"mid"}]
+
+
+def test_an_admitted_parent_tells_as_what_it_runs() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert (found.phase, found.message) == ("Admitted", "Admitted as its variant mid")
+    assert [one.variant for one in found.variants if one.admitted] == ["mid"]
+    assert [(one.active, one.why) for one in found.variants] == [
+        (True, "upgrade"),
+        (True, "admitted"),
+        (False, "lowerThanAdmitted"),
+    ]
+
+
+def test_a_parent_whose_job_stops_tells_who_goes_on() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    story.finish("r-best")
+    story.settle()
+    found = story.why("a")
+    assert (found.phase, found.message) == (
+        "Evicting",
+        "Its job is being stopped, to go on as its variant best",
+    )
+    heir = story.why("a-best")
+    assert (heir.phase, heir.reason) == ("Pending", "WaitingForPreemptedWorkloads")
+    assert heir.unblocked_by == ("its sibling's job having stopped",)
+
+
+def test_who_waits_for_its_delay_says_until_when() -> None:
+    story = FamilyStory()
+    story.follows = False
+    story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    full(story, mid="4")
+    story.family("a")
+    story.settle()
+    found = story.why("a-fast")
+    assert (found.reason, found.message) == (
+        "WaitingForFamily",
+        "Its createDelaySeconds are not over",
+    )
+    (way,) = found.unblocked_by
+    assert way.startswith("its family's policy wanting it (by the clock at 2026-01-01T12:01:40Z)")
+
+
+def test_who_stands_behind_a_better_one_says_so() -> None:
+    story = FamilyStory()
+    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.family("a")
+    story.settle()
+    better, worse = story.why("a").variants
+    assert better.explained.reason == "AdmissionGated"
+    assert worse.set_aside == "The better variant best needs others to go, and goes first"
+    assert "its better sibling having had its turn" in worse.explained.unblocked_by[0]
+    story.opens("a-best")
+    assert story.why("a").variants[0].gate == "Open"
+
+
+def test_a_family_in_backoff_says_so() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story)
+    story.family("a")
+    story.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
+    found = story.why("a")
+    assert (found.phase, found.reason) == ("Backoff", "Backoff")
+    assert story.why("a-best").message == "The family waits out its backoff"
+
+
+def test_a_parent_without_variants_says_what_it_waits_for() -> None:
+    story = FamilyStory()
+    story.families()
+    story.family("a", tags=())
+    found = story.why("a")
+    assert found.message == "Its variants are not made yet, or the ClusterQueue has none for it"
+    assert found.unblocked_by == ("variants of a being made, for flavors that it may have",)
+
+
+def test_a_variant_whose_parent_is_unknown_says_so() -> None:
+    story = FamilyStory()
+    story.follows = False
+    story.families()
+    story.family("a")
+    story.gone("a")
+    found = story.why("a-best")
+    assert found.message == "Its parent is not known"
+    assert found.unblocked_by == ("its parent being known",)
+
+
+def test_a_reservation_of_a_race_says_for_which_checks_it_waits() -> None:
+    story = FamilyStory()
+    story.check("slow")
+    story.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert (found.phase, found.reason) == ("Pending", "UnsatisfiedAdmissionChecks")
+    assert "best: holds a reservation, and waits for slow" in found.message
+    assert [one.explained.phase for one in found.variants] == ["QuotaReserved"] * 3
+
+
+def test_asking_changes_nothing() -> None:
+    story = FamilyStory()
+    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.family("a")
+    before = story.tried()
+    for name in ("a", "a-best", "a-mid"):
+        story.why(name)
+    assert story.tried() == before
+    assert story.settle() == []
