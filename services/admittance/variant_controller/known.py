@@ -1,16 +1,19 @@
-"""What is kept of each workload: of a parent all of it, of a variant what policy asks for, of any
-other its name only. Pure."""
+"""What is kept of each workload: of a parent its spec and what policy asks for, of a variant the
+latter, of any other its name only. Pure."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from admittance.api.workload import VariantRow
 from admittance.events.names import plain
 from admittance.family.gates import Sibling
 from admittance.family.states import ParentState, VariantState
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.aggregating import Seen, seen
+from admittance.workload.families.aggregating import seen
 from admittance.workload.families.gating import competes, sibling
 from admittance.workload.families.reading import (
     PARENT,
@@ -19,7 +22,10 @@ from admittance.workload.families.reading import (
     parent_state,
     variant_state,
 )
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
+
+_NOTHING: Final = WorkloadStatus()
+_encode = msgspec.json.Encoder().encode
 
 
 class Name(NamedTuple):
@@ -29,29 +35,40 @@ class Name(NamedTuple):
     name: str
 
 
+class Row(NamedTuple):
+    """What a parent tells of a variant, or would: whether two are the same is all that matters, and
+    there are many. ``mark``: of everything in it but ``why``."""
+
+    name: str
+    mark: int
+    why: str
+
+
 class Parent(NamedTuple):
-    """``rows``: what it tells of its variants. ``reason``: why it has no quota; "": it has, or
-    nobody has said. ``over``: it has finished, or is being deleted: what becomes of its variants
-    then is not for us to say."""
+    """``stored``: without its status. ``rows``: what it tells of its variants. ``reason``: why it
+    has no quota; "": it has, or nobody has said. ``over``: it has finished, or is being deleted:
+    what becomes of its variants then is not for us to say."""
 
     state: ParentState
     stored: StoredWorkload
     revision: int
     priority: int
-    rows: tuple[VariantRow, ...]
+    rows: tuple[Row, ...]
     reason: str
     over: bool
 
 
 class Kin(NamedTuple):
-    """A variant. ``booked_in``: the ClusterQueue whose quota it holds; "": none. ``going``: it is
+    """A variant. ``place``: among its siblings, as it is stored. ``mark``: see `Row`.
+    ``booked_in``: the ClusterQueue whose quota it holds; "": none. ``going``: it is
     being deleted. ``competes``: it may be tried, or holds something."""
 
     state: VariantState
     uid: str
     revision: int
     priority: int
-    seen: Seen
+    place: int
+    mark: int
     sibling: Sibling
     competes: bool
     booked_in: str
@@ -93,10 +110,10 @@ def parent(stored: StoredWorkload, revision: int) -> Parent:
     reserved = find(stored, Type.QUOTA_RESERVED)
     return Parent(
         state=parent_state(stored),
-        stored=stored,
+        stored=replace(stored, status=_NOTHING),
         revision=revision,
         priority=head(stored).priority or 0,
-        rows=stored.status.variants,
+        rows=tuple(Row(one.name, _mark(one), one.why) for one in stored.status.variants),
         reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
         over=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
     )
@@ -106,15 +123,21 @@ def kin(stored: StoredWorkload, revision: int) -> Kin:
     """What is kept of a variant."""
     spec = head(stored)
     admission = stored.status.admission
+    place, row = seen(stored)
     return Kin(
         state=variant_state(stored),
         uid=stored.metadata.uid,
         revision=revision,
         priority=spec.priority or 0,
-        seen=seen(stored),
+        place=place,
+        mark=_mark(row),
         sibling=sibling(stored, spec.sibling_index or 0),
         competes=competes(stored),
         booked_in=admission.cluster_queue if admission is not None else "",
         going=stored.metadata.deletion_timestamp is not None,
         finished=is_true(stored, Type.FINISHED),
     )
+
+
+def _mark(row: VariantRow) -> int:
+    return hash(_encode(replace(row, why="") if row.why else row))

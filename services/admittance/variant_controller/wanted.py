@@ -20,9 +20,8 @@ from admittance.family.gates import PREEMPTION_TIMEOUT, to_open
 from admittance.family.policy import Wish
 from admittance.family.rules import FamilyRules
 from admittance.family.states import VariantState, changes_next, judged
-from admittance.variant_controller.known import Family, Kin, Parent
+from admittance.variant_controller.known import Family, Kin, Parent, Row
 from admittance.variant_controller.queues import Around
-from admittance.workload.families.aggregating import rows_of
 from admittance.workload.families.making import made, manifest_of, name_of
 
 NO_FLAVOR = "NoMatchingFlavor"
@@ -98,7 +97,7 @@ def _whose(family: Family) -> tuple[list[Kin], list[Kin]]:
     """The parent's variants, and those of nobody, or of a namesake that is gone."""
     parent = family.parent
     own, strangers = [], []
-    for one in sorted(family.kin.values(), key=lambda one: (one.seen.place, one.state.name)):
+    for one in sorted(family.kin.values(), key=lambda one: (one.place, one.state.name)):
         if parent is not None and one.state.parent_uid == parent.state.uid:
             own.append(one)
         elif not one.going:
@@ -231,7 +230,13 @@ def _ungated(
 def _aggregated(
     parent: Parent, own: Iterable[Kin], wants: Mapping[str, Wish], *, hopeless: bool
 ) -> Iterator[Act]:
-    rows = rows_of([one.seen for one in own if not one.finished], wants)
+    # In the order in which `admittance.workload.families.aggregating.rows_of` has them.
+    rows = tuple(
+        Row(name, one.mark, str(wants[name].why) if name in wants else "")
+        for one in sorted(own, key=lambda one: (one.place, one.state.name))
+        if not one.finished
+        for name in (one.state.name,)
+    )
     if rows == parent.rows and not (hopeless and parent.reason != NO_FLAVOR):
         return
     state = parent.state
