@@ -86,6 +86,15 @@ class Stage:
         found = [one for one in self.fleet.processes if one.service in (services or SERVICES)]
         await asyncio.gather(*(one.kill() for one in found))
 
+    async def lose_server(self) -> None:
+        """kill -9 of the server, which comes back on what it has stored."""
+        back = asyncio.Event()
+        self.bus.reconnected.append(back.set)
+        await self.server.restart_after_kill()
+        await within(back.wait())
+        self.bus.reconnected.remove(back.set)
+        await self.bus.nc.flush()
+
     async def start_again(self, *services: str) -> None:
         """Starts these, or all services, that were killed."""
         for one in self.fleet.processes:

@@ -14,7 +14,7 @@ scenario = pytest.mark.scenario
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="package")]
 
 EVERYTHING: tuple[str, ...] = ()
-"""Of services to be killed."""
+"""Of services to be killed; the server goes, too."""
 
 
 def policy(*explicit: dict[str, Any], **constraints: str) -> dict[str, Any]:
@@ -216,6 +216,8 @@ async def test_whoever_is_killed_in_the_middle_of_a_swap_one_runs_afterwards(
     # The job ends at some moment while they are away, or while they come back.
     await stage.kill(*killed)
     stage.hold(job).unlink()
+    if killed == EVERYTHING:
+        await stage.lose_server()
     await stage.start_again(*killed)
     await stage.is_on(job, better, 2)
     await stage.quiet()
