@@ -15,6 +15,8 @@ from admittance.api.quantity import amount, render
 from admittance.api.workload import FAMILY_GATE, CheckState, GatePosition, ReclaimablePod
 from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.scheduler.config import Config
+from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.picture import Member
 from admittance.scheduler.queue import Queue
 from admittance.workload.conditions import Type, is_true
@@ -59,12 +61,32 @@ class Kin(Story):
     over. ``stubborn``: told to go, jobs stop only when it is said (`stops`). ``revoked``: those
     whose reservation was taken back; ``confirmed``: those that were let on."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, config: Config | None = None) -> None:
+        self._config = config
+        self._objects: dict[tuple[str, str, str], Any] = {}
+        super().__init__(config)
         self.stubborn = False
         self.decisions: list[Any] = []
         self.revoked: list[str] = []
         self.confirmed: list[str] = []
+
+    # Configuration. -------------------------------------------------------------------------
+
+    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
+        super().put(kind, name, spec, namespace, **more)
+        self._objects[kind, namespace, name] = spec, more
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        super().delete(kind, name, namespace)
+        self._objects.pop((kind, namespace, name), None)
+
+    def restart(self, order: Sequence[str] | None = None) -> None:
+        """Somebody else goes on from what is written, read in that order."""
+        self.core = Scheduler(self._config)
+        for (kind, namespace, name), (spec, more) in list(self._objects.items()):
+            super().put(kind, name, spec, namespace, **more)
+        for name in order if order is not None else list(self.stored):
+            self._write("ns", name, self.stored[name])
 
     # Workloads. -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ put back exactly. And of what one could have there is never more than that leave
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -150,7 +151,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(
         order=st.permutations(NAMES), many=st.integers(1, 8), back=st.randoms(use_true_random=False)
     )
-    def some_are_taken_out_for_a_while(self, order: list[str], many: int, back: object) -> None:
+    def some_are_taken_out_for_a_while(self, order: list[str], many: int, back: Random) -> None:
         here = [one for one in order if one in self.kin.stored and self.kin.member(one).charge]
         going = here[:many]
         before = self._usages()
@@ -158,7 +159,7 @@ class Ledger(RuleBasedStateMachine):
             take_out(self.kin.member(name))
             self._as_added_up(going[: at + 1])
         left = list(going)
-        back.shuffle(left)  # type: ignore[attr-defined]
+        back.shuffle(left)
         while left:
             put_back(self.kin.member(left.pop()))
             self._as_added_up(left)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -152,12 +153,14 @@ class Room(RuleBasedStateMachine):
         self.gpus[name], self.cpus[name] = gpus, cpus
         self._queue(name)
 
-    @rule()
-    def somebody_else_takes_over(self) -> None:
-        """Whoever reads what is written sees the same."""
-        mine = {name: self.kin.used(name) for name in QUEUES}
-        if not self._plans():
-            assert mine == {name: self.kin.should_be_used().get(name, {}) for name in QUEUES}
+    @rule(chance=st.randoms(use_true_random=False))
+    def somebody_else_takes_over(self, chance: Random) -> None:
+        """Whoever reads what is written, in whatever order, sees the same."""
+        before = {name: self.kin.used(name) for name in QUEUES}
+        order = list(self.kin.stored)
+        chance.shuffle(order)
+        self.kin.restart(order)
+        assert before == {name: self.kin.used(name) for name in QUEUES}
 
     # What holds. ------------------------------------------------------------------------------
 
