@@ -46,7 +46,6 @@ from admittance.workload import stored
 
 SERVICE: Final = "provisioning-check"
 PATTERNS: Final = (
-    "workload.>",
     "admissioncheck.>",
     "provisioningrequestconfig.>",
     "flavor.>",
@@ -70,6 +69,8 @@ class Keeper:
         seconds = settings.provisioning_seconds
         self.core = Capacity(timedelta(seconds=seconds) if seconds else None)
         self.ready = False
+        self._needed = asyncio.Event()
+        """There are checks of ours, or requests: workloads are of interest."""
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._quiet = asyncio.Condition()
@@ -89,14 +90,14 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts, and Superseded."""
-        checks = Service(self.controller, self._bus, self._settings)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch(), name="bucket")
+                tasks.create_task(self._watch_objects(), name="objects")
+                tasks.create_task(self._watch_workloads(), name="workloads")
                 tasks.create_task(self._act(), name="acting")
                 tasks.create_task(self._hear(), name="answers")
                 tasks.create_task(self._providers.run(self._loaded), name="providers")
-                tasks.create_task(checks.run(self._stop), name="checks")
+                tasks.create_task(self._serve_checks(), name="checks")
         except* AdmittanceError as group:
             raise group.exceptions[0] from None
 
@@ -105,6 +106,11 @@ class Keeper:
         self.ready = False
         self._stop.set()
         await self._puller.close()
+
+    async def _serve_checks(self) -> None:
+        # Before that, nobody names the controller, and there is nothing to hear.
+        await self._needed.wait()
+        await Service(self.controller, self._bus, self._settings).run(self._stop)
 
     def _look(self) -> None:
         self._changed.set()
@@ -117,15 +123,31 @@ class Keeper:
 
     # The bucket. --------------------------------------------------------------------
 
-    async def _watch(self) -> None:
+    async def _watch_objects(self) -> None:
         reader = BucketReader(self._bus, PATTERNS)
+        try:
+            async for entries in reader.batches():
+                for entry in entries:
+                    self._read(entry)
+                picture = self.core.picture
+                if reader.loaded.is_set():
+                    # Where nobody asks for capacity, workloads are not even read.
+                    self.ready = True
+                    if picture.checks or picture.records:
+                        self._needed.set()
+                self._changed.set()
+        finally:
+            await reader.close()
+
+    async def _watch_workloads(self) -> None:
+        await self._needed.wait()
+        reader = BucketReader(self._bus, ("workload.>",))
         try:
             async for entries in reader.batches():
                 for entry in entries:
                     self._read(entry)
                 if reader.loaded.is_set() and not self._loaded.is_set():
                     self._loaded.set()
-                    self.ready = True
                     log.info("serving", requests=len(self.core.picture.records))
                 self._changed.set()
         finally:

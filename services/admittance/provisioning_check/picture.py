@@ -50,7 +50,7 @@ class Trouble(NamedTuple):
 
 
 class Picture:
-    """``works``: unfinished workloads. ``records``: by slot.
+    """``works``: unfinished workloads that have checks, or requests. ``records``: by slot.
     ``dirty``: slots to be looked at, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -76,8 +76,10 @@ class Picture:
         before = self.works.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
-        if workload is not None and not is_true(workload, Type.FINISHED):
-            # Also with others' checks only: which are ours may be heard of later.
+        # Also with others' checks only: which are ours may be heard of later.
+        elif not is_true(workload, Type.FINISHED) and (
+            workload.status.admission_checks or name in self._of
+        ):
             self.works[name] = workload
         for one in (before, self.works.get(name)):
             for row in one.status.admission_checks if one is not None else ():
