@@ -65,7 +65,7 @@ class Nominator:
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(member)):
             gone = gone | barred
-        held = held_for(member)
+        held = held_for(member) if member.family is not None else None
         if held is not None:
             # Siblings make room for each other by other means.
             gone = gone | held.members.keys()
@@ -105,7 +105,7 @@ class Nominator:
         plan = queue.plan
         assert plan is not None
         undeclared = self._ignore_undeclared
-        held = held_for(member)
+        held = held_for(member) if member.family is not None else None
         if plan.policy is NOBODY:
             found = assign(
                 plan, shape, cursor, only=only, ignore_undeclared=undeclared, overlap=held

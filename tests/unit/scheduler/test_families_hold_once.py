@@ -306,6 +306,21 @@ def test_a_share_counts_only_the_variant_that_is_admitted(fair: Kin) -> None:
     assert share(fair) == 0
 
 
+def test_what_a_variant_asks_for_counts_in_place_of_what_its_family_has(fair: Kin) -> None:
+    fair.reserve("j.worst", "q", {"cpu": "worst"})
+    fair.admit("j.worst")
+    node = fair.queue_of("q").node
+    overlap = fair.member("j.worst").overlap
+    assert node is not None and overlap is not None
+    best, worst = node.cells["best", "cpu"], node.cells["worst", "cpu"]
+    overlap.suppose({best: 6_000})
+    assert (best.usage, worst.usage) == (6_000, 4_000)
+    assert share(fair) == pytest.approx(300)
+    overlap.suppose_not()
+    assert (best.usage, worst.usage) == (0, 4_000)
+    assert share(fair) == pytest.approx(200)
+
+
 def test_a_share_counts_the_best_reservation_before_anybody_is_admitted(fair: Kin) -> None:
     fair.family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
     fair.reserve("j.best", "q", {"cpu": "best"})
