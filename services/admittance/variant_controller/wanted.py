@@ -62,7 +62,9 @@ def wanted(family: Family, around: Around, taken: Callable[[str], bool], now: da
     if parent is None or parent.over:
         return Wanted(acts)
     rules = around.rules
-    wants = judged(parent.state, [one.state for one in own], rules, now)
+    # As the writer has it: all that have not finished, also those that are going.
+    states = [one.state for one in own if not one.finished]
+    wants = judged(parent.state, states, rules, now)
     extra = _too_many(parent, own, around)
     there = [one for one in own if not one.going]
     acts += [_deleted(family, one, extra[n]) for one in there if (n := one.state.name) in extra]
@@ -83,7 +85,7 @@ def wanted(family: Family, around: Around, taken: Callable[[str], bool], now: da
         born = {tag: name for tag, name in free.items() if name}
         acts += _submitted(family, parent, rules, born, now)
     acts += [act for act in switched if isinstance(act.fact, facts.Activated)]
-    look = changes_next(parent.state, [one.state for one in own], rules, now)
+    look = changes_next(parent.state, states, rules, now)
     if rules is not None:
         opened, again = _ungated(family, parent, alive, wants, rules, now)
         acts += opened
