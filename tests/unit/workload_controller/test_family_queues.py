@@ -313,3 +313,13 @@ def test_a_gated_family_is_not_tried_until_it_is_let_go() -> None:
     assert house.active() == "abc"
     house.assign("b")
     assert house.starts == [("j", "b")]
+
+
+def test_asked_again_a_parent_that_has_told_everything_is_not_written() -> None:
+    house = Household().family().happens(facts.Aggregated(**J))
+    before = house.revision_of("j")
+    house.happens(facts.Aggregated(**J))
+    assert (house.outcome, house.revision_of("j")) == ("ignored", before)
+    house.assign("b").preempt("b").happens(facts.Aggregated(**J))
+    rows = {row.variant: row for row in house.get().status.variants}
+    assert [one.status for one in rows["b"].conditions if one.type == "Evicted"] == ["True"]

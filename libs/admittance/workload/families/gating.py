@@ -47,19 +47,28 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
     return GatePosition(name=FAMILY_GATE)
 
 
+def shut(workload: StoredWorkload) -> Gates:
+    """Its gates, with that of its family closed. A note of who went for what it has stays."""
+    return tuple(
+        replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
+        for gate in workload.status.preemption_gates
+    )
+
+
 def sibling(variant: StoredWorkload, place: int) -> Sibling:
     """What its conditions tell of a variant. An absent QuotaReserved and the reason
     PendingEvaluation both mean that nobody has looked at it in this attempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     gate = gate_of(variant)
     merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
+    plans = variant.status.pending_preemption is not None
     return Sibling(
         name=variant.metadata.name,
         place=place,
         evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
         blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
         open=gate.position == "Open",
-        took=is_used(gate) and merely_reserved,
+        took=(is_used(gate) or plans) and merely_reserved,
     )
 
 

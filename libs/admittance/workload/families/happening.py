@@ -86,9 +86,5 @@ def happened(kin: Kin, name: str, fact: Fact, at: Occasion) -> Joint:
     if is_parent and isinstance(fact, QueueChanged):
         variants_changed(family, fact)
     if parent is not None and (own.outcome is Outcome.APPLIED or isinstance(fact, LOOKS)):
-        settle(family)
-    joint = family.joint(name, own)
-    if isinstance(fact, facts.Aggregated) and not joint.others and joint.own == applied(member):
-        # Another commit was first, and told it.
-        return Joint(ignored(member, "Unchanged", "it tells so already"), {})
-    return joint
+        settle(family, asked=isinstance(fact, facts.Aggregated))
+    return family.joint(name, own)

@@ -14,6 +14,7 @@ from admittance.family.policy import STOPPED, Why
 from admittance.workload.activity import deactivate, turn_on
 from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, is_false, is_true, put
+from admittance.workload.families.gating import gate_of, shut
 from admittance.workload.families.migrating import begin, promise
 from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.families.together import Together
@@ -39,8 +40,8 @@ def of_parent(family: Together, parent: StoredWorkload, fact: Fact) -> Change:
     if isinstance(fact, OF_WHO_COMPETES):
         return ignored(parent, "IsParent", "its variants compete, it does not")
     if isinstance(fact, facts.Aggregated):
-        # What it tells is made anew whenever it is written.
-        return applied(parent)
+        # What it tells is made anew after every fact about its family.
+        return ignored(parent, "Unchanged", "it tells so already")
     return transition(parent, fact, family.at_parent)
 
 
@@ -198,6 +199,9 @@ def _ungated(family: Together, variant: StoredWorkload) -> Change:
         return ignored(variant, "Repeated", "its gate is open")
     others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
+    for sibling in list(family.variants.values()):
+        if gate_of(sibling).position == "Open":
+            family.keep(with_status(sibling, preemption_gates=shut(sibling)))
     holder = GateHolder(holder=variant.metadata.name, since=family.now)
     family.keep(with_status(family.family_head(), preemption_gate=holder))
     return applied(with_status(variant, preemption_gates=(*others, opened)))

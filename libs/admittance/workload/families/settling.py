@@ -26,8 +26,9 @@ CONTRADICTION = "ConcurrentAdmission"
 """Why a parent is evicted whose admitted variant is not there, or not admitted."""
 
 
-def settle(family: Together) -> None:
-    """The family as it has to be. Without a parent its variants are gone."""
+def settle(family: Together, *, asked: bool = False) -> None:
+    """The family as it has to be. Without a parent its variants are gone. ``asked``: somebody wants
+    the parent to tell of them."""
     parent = family.parent
     if parent is None or head(parent).role != PARENT:
         _end(family)
@@ -52,7 +53,7 @@ def settle(family: Together) -> None:
         _follow_the_parent(family)
         _as_policy_wants(family)
     _pods(family)
-    tell(family)
+    tell(family, asked=asked)
 
 
 def _end(family: Together) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from admittance.family.policy import Wish
 from admittance.family.states import changes_next
 from admittance.workload.change import with_status
-from admittance.workload.conditions import Type, find, is_true, put
+from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.aggregating import rows_of, seen
 from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.reading import allowed_flavors, parent_state, variant_state
@@ -22,16 +22,17 @@ EACH_MAX: Final = 300
 """Characters that are told of one variant."""
 
 
-def tell(family: Together) -> None:
-    """Brings up to date what the parent tells, if it is written anyway, or if time changes who may
-    try at another moment now."""
+def tell(family: Together, *, asked: bool = False) -> None:
+    """Brings up to date what the parent tells, if it is written anyway, if somebody ``asked`` for
+    it, or if time changes who may try at another moment now."""
     parent = family.family_head()
     states = [variant_state(one) for one in family.variants.values()]
     done = is_true(parent, Type.FINISHED)
     at = None
     if not done:
         at = changes_next(parent_state(parent), states, family.rules, family.now)
-    if not family.touched(family.parent_name) and at == parent.status.next_change_at:
+    touched = family.touched(family.parent_name)
+    if not touched and not asked and at == parent.status.next_change_at:
         return
     wishes = family.wishes()
     rows = rows_of(map(seen, family.variants.values()), wishes)
@@ -52,12 +53,18 @@ def tell(family: Together) -> None:
     says: tuple[Say, ...] = ()
     if before is None or before.reason != reason:
         says = (Say(what="pending", reason=reason, message=message),)
-    family.keep(with_status(told, conditions=conditions), *says)
+    elif before.message == message:
+        conditions = told.status.conditions
+    new = with_status(told, conditions=conditions)
+    if new != parent:
+        family.keep(new, *says)
 
 
 def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish]) -> Standing | None:
     """Why nothing of the family is admitted; None: something is, or the reason is not theirs."""
     if holds_quota(parent) or not head(parent).active or is_held(parent):
+        return None
+    if is_false(parent, Type.REQUEUED):
         return None
     if hindered(parent, family.at_parent) is not None or family.rules is None:
         return None

@@ -47,7 +47,7 @@ STEPS: Final = (
     Step("4.9", PARENT, (_P, _B, _D, _X), _STAYS, "its queue has no families: it is regular"),
     Step("4.10", PARENT, (*_UNFINISHED, _F), _STAYS, "it tells of its variants"),
     Step("4.8", PARENT, (_P, *_JOB), _STAYS, "it notes whose gate on preemption is open"),
-    Step("4.10", PARENT, _UNFINISHED, _STAYS, "it is to tell of its variants", "Aggregated"),
+    Step("4.10", PARENT, _UNFINISHED, _STAYS, "it is asked to tell of them", "Aggregated"),
     Step("4.3", PARENT, _UNFINISHED, _STAYS, "time lets others try, or no longer", "TimerDue"),
     Step("T24", VARIANT, _JOB, (_E,), "a better one is about to be admitted"),
     Step("4.6", VARIANT, (_P,), _STAYS, "it is promised what the job leaves behind", "Assigned"),
