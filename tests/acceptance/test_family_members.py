@@ -590,6 +590,22 @@ def test_whether_its_pods_are_ready_is_told_of_the_admitted_one_too() -> None:
     assert not is_true(life.variants()["on-demand"], "PodsReady")
 
 
+@scenario("D18", "D22")
+def test_the_job_starts_with_what_the_checks_of_the_admitted_variant_say() -> None:
+    checks = {"reservation": ["slow"], "on-demand": ["quick"]}
+    life = a_family_life(TWO, checks=checks)
+    life.put("ResourceFlavor", "on-demand", {"nodeLabels": {"kind": "on-demand"}})
+    life.job()
+    for tag, check in (("on-demand", "quick"), ("reservation", "slow")):
+        updates = [{"name": "main", "labels": {"from": check}}]
+        life.judge(f"j-variant-{tag}", check, "Ready", pod_set_updates=updates)
+    told = [one for one in life.said if isinstance(one, facts.Admitted)]
+    assert [one.name for one in told] == ["j", "j"]
+    first, second = (one.pod_sets[0] for one in told)
+    assert (first.labels, first.node_selector) == ({"from": "quick"}, {"kind": "on-demand"})
+    assert (second.labels, second.node_selector) == ({"from": "slow"}, {})
+
+
 @scenario("D22")
 def test_a_variant_deleted_by_hand_comes_back() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
