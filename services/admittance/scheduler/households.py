@@ -18,6 +18,7 @@ from admittance.scheduler.standing import standing_of
 from admittance.scheduler.world import World
 
 EVALUATED_NEXT: Final = "PendingEvaluation"
+NO_FLAVOR: Final = "NoMatchingFlavor"
 WAITS_FOR_CHECKS: Final = "UnsatisfiedAdmissionChecks"
 _MILD: Final = -1
 
@@ -49,6 +50,12 @@ def told(world: World, parent: Member) -> Refusal | None:
     if not found:
         if any(True for _ in family.variants):
             return None
+        rules = parent.queue.rules if parent.queue is not None else None
+        allowed = family.state.allowed if family.state is not None else None
+        if rules is not None and not rules.tags_within(allowed):
+            named = ", ".join(sorted(allowed or ())) or "none"
+            message = f"The queue offers none of the flavors: {named}"
+            return Refusal(reason=NO_FLAVOR, message=message)
         message = "Its variants are not made yet, or the ClusterQueue has none for it"
         return Refusal(reason=EVALUATED_NEXT, message=message)
     lines = list(_lines(found))
