@@ -202,3 +202,29 @@ def test_every_decision_about_a_family_comes_out_the_same_from_the_log(admit: Up
     for sequence, _, kind, whose, *_ in decided:
         answer = admit.ok("replay", "--from-log", sequence)
         assert answer.out.splitlines()[-1] == "same", (sequence, kind, whose, answer.out)
+
+
+def test_fewer_pods_and_no_flavor_are_told_of_at_once(admit: Up) -> None:
+    pods = [
+        {
+            "name": "main",
+            "count": 2,
+            "minCount": 1,
+            "template": {"spec": {"containers": [{"name": "c", "command": ["true"]}]}},
+        }
+    ]
+    partial = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "partial", "namespace": "default"},
+        "spec": {"queueName": "team", "podSets": pods},
+    }
+    told = admit.ok("submit", "-f", "-", stdin=json.dumps(partial))
+    assert "with a minCount it is a regular workload, and tries no variants" in told.err
+    submit(admit, "nowhere", "--flavor", "gold")
+    why = until(
+        lambda: admit.ok("explain", "workload", "nowhere", "-o", "json").json(),
+        lambda found: found["reason"] == "NoMatchingFlavor",
+    )
+    assert why["phase"] == "Pending"
+    assert "gold" in admit.ok("describe", "workload", "nowhere").out

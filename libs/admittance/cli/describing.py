@@ -105,7 +105,7 @@ def _tell_workload(
             ("Because", ": ".join(part for part in (reason, message) if part)),
             ("Reserved in", placed(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
-            *_kin(workload, family, now),
+            *lanes.kin(workload, family, now),
             ("Flavors allowed", _allowed(workload)),
             ("Not before", check_rows.next_attempt(workload, now)),
             ("Timeouts", check_rows.pods_ready_evictions(workload)),
@@ -123,16 +123,6 @@ def _tell_workload(
         output.say("\nLast events")
         for event in events:
             output.say(f"  {output.clean(event.line())}")
-
-
-def _kin(
-    workload: StoredWorkload, family: Family | None, now: datetime
-) -> Iterator[tuple[str, str]]:
-    """What there is to tell of its family."""
-    if is_parent(workload) and family is not None:
-        yield from lanes.facts(family, now)
-    elif is_variant(workload):
-        yield from lanes.facts_of_variant(workload, family, now)
 
 
 def _allowed(workload: StoredWorkload) -> str:

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.cli import check_rows, policy_words, tables
-from admittance.cli.families import Family, Member
+from admittance.cli.arranging import is_variant
+from admittance.cli.families import Family, Member, is_parent
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age, span, stamp
 from admittance.cli.story import placed
@@ -196,3 +197,13 @@ def facts_of_variant(
         yield "Promised", placed(variant.status.promised)
     yield "Gate", gate(variant, now)
     yield "Job", f"that of workload {parent}: `admit describe workload {parent}`"
+
+
+def kin(
+    workload: StoredWorkload, family: Family | None, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """What any workload tells of its family; nothing where it is regular."""
+    if is_parent(workload) and family is not None:
+        yield from facts(family, now)
+    elif is_variant(workload):
+        yield from facts_of_variant(workload, family, now)
