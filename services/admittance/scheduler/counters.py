@@ -28,8 +28,14 @@ def is_parked(member: Member) -> bool:
     """It waits, and is not considered before something changes; of a parent: none of its variants
     is."""
     if member.is_parent and member.family is not None:
-        waiting = [one for one in member.family.variants if one.queue is not None]
-        return bool(waiting) and all(is_parked(one) for one in waiting)
+        # The first that is not decides: whoever asks for counters asks this of every parent.
+        waiting = False
+        for one in member.family.variants:
+            if one.queue is not None:
+                if not is_parked(one):
+                    return False
+                waiting = True
+        return waiting
     return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
 
 
