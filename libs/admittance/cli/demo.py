@@ -190,7 +190,7 @@ class Demo:
         if not self.tally.expects(name):
             return  # Variants: what becomes of them shows in their parent.
         since = clock.monotonic() - self._began
-        if moved and name == FAMILY:
+        if moved and name in (FAMILY, *OTHERS):
             self.tally.at(name, moved, since)
             told = told._replace(message=f"on {moved}")
         if told.what == "evicted" and told.reason == "VariantEvicted":
