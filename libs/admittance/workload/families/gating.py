@@ -61,14 +61,13 @@ def sibling(variant: StoredWorkload, place: int) -> Sibling:
     reserved = find(variant, Type.QUOTA_RESERVED)
     gate = gate_of(variant)
     merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
-    plans = variant.status.pending_preemption is not None
     return Sibling(
         name=variant.metadata.name,
         place=place,
         evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
         blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
         open=gate.position == "Open",
-        took=(is_used(gate) or plans) and merely_reserved,
+        took=is_used(gate) and merely_reserved,
     )
 
 
