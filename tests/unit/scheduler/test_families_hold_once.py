@@ -192,18 +192,27 @@ def test_one_who_holds_it_alone_goes_rather_than_two_who_hold_it_together() -> N
 
 
 def test_no_sibling_goes_for_a_sibling() -> None:
-    kin = story_7(cpu="20", preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
-    # Both ask for cpus in a flavor that the other one cannot share in full.
-    kin.family(
-        "j", "q", {"reservation": ("reservation", "cpu-only"), "on-demand": TAGS["on-demand"]}, PODS
-    )
-    kin.reserve("j.on-demand", "q", ON_DEMAND)
-    kin.reserve("j.reservation", "q", RESERVATION)
+    kin = with_slow_reservation(**LOWER)
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
+    kin.settle()
+    kin.says_ready("r1")
+    kin.settle()
+    kin.family("j", "q", TAGS, PODS)
+    kin.settle()
+    kin.job("x", "q", [(1, {"cpu": "10"})], priority=5)
+    kin.settle()
+    # Their parent matters more from now on, and only one of them has heard it yet.
+    kin.respec("j.reservation", priority=1)
     member = kin.member("j.reservation")
+    node = kin.queue_of("q").node
+    assert node is not None
+    need = {node.cells["cpu-only", "cpu"]: 1_000}
     search = kin.core._cycle.search(kin.queue_of("q"), member)
-    assert member.charge is not None
-    need = {cell: 1 for cell, _ in member.charge.cells if cell.fr == ("cpu-only", "cpu")}
-    assert search.victims(need, {cell.fr: None for cell in need}) == []
+    assert search.victims(need, {("cpu-only", "cpu"): None}) == []
+    kin.family("k", "q", TAGS, PODS, priority=1)
+    search = kin.core._cycle.search(kin.queue_of("q"), kin.member("k.reservation"))
+    found = search.victims(need, {("cpu-only", "cpu"): None})
+    assert [one.member.key[1] for one in found] == ["j.on-demand"], "but it does for others"
 
 
 def test_variants_that_go_together_are_told_as_one_workload() -> None:
@@ -370,3 +379,25 @@ def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> No
     assert account.rate == running
     assert account.seen == seen, "moving up costs nothing"
     assert account.pending == {}
+
+
+def test_two_reservations_of_a_family_are_charged_as_one() -> None:
+    config = Config(
+        admission_fair_sharing=AdmissionFairSharing(
+            usage_half_life_time=timedelta(hours=1), usage_sampling_interval=timedelta(minutes=5)
+        )
+    )
+    kin = story_7(config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
+    kin.family("j", "q", TAGS, PODS)
+    accounts = kin.core._world.accounts
+    assert accounts is not None
+    account = accounts.of(("ns", "q"))
+    assert account is not None
+    kin.reserve("j.on-demand", "q", ON_DEMAND)
+    alone = dict(account.pending)
+    assert alone["gpu"] > 0
+    kin.reserve("j.reservation", "q", RESERVATION)
+    assert account.pending == alone
+    kin.admit("j.on-demand")
+    assert account.pending == {}
+    assert account.seen == alone
