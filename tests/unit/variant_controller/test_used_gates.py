@@ -38,18 +38,18 @@ def plan(house: Household, pending: PendingPreemption) -> Household:
 
 
 @pytest.mark.parametrize(
-    ("pending", "expected"),
+    ("pending", "noted", "keeps"),
     [
-        pytest.param(None, False, id="nobody had to go"),
-        pytest.param(NOT_TOLD, False, id="somebody will have to go, and was not told yet"),
-        pytest.param(TOLD, True, id="somebody is told to go"),
+        pytest.param(None, False, False, id="nobody had to go"),
+        pytest.param(NOT_TOLD, False, True, id="somebody will have to go, and was not told yet"),
+        pytest.param(TOLD, True, True, id="somebody is told to go"),
     ],
 )
-def test_a_reservation_notes_whether_others_go_for_it(
-    pending: PendingPreemption | None, expected: bool
+def test_a_reservation_notes_whether_others_go_for_it_and_keeps_other_gates_closed(
+    pending: PendingPreemption | None, noted: bool, keeps: bool
 ) -> None:
     house = gated().assign("a", pending_preemption=pending)
-    assert took(house) is expected
+    assert ((gate(house).used_at is not None), took(house)) == (noted, keeps)
 
 
 def test_so_does_one_that_takes_over_what_others_had_reserved() -> None:
@@ -74,7 +74,7 @@ def test_whoever_is_told_later_moves_no_time() -> None:
 
 
 def test_a_closed_gate_notes_nothing() -> None:
-    assert not took(gated(opened=False).assign("a", pending_preemption=TOLD))
+    assert gate(gated(opened=False).assign("a", pending_preemption=TOLD)).used_at is None
 
 
 def test_another_reservation_is_a_matter_of_its_own() -> None:
