@@ -119,7 +119,9 @@ _encoder = msgspec.json.Encoder()
 decode = _stored.decode
 encode = _encoder.encode
 
-HEADS_MAX = 8192
+HEADS_MAX = 4096
+HEADED_MAX = 8192
+"""Bytes of a spec whose head is kept: those that nobody needs any more may take some room."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
 """By the identity of the bytes, which are kept with it, so that no others can come to have it. A
 fact asks dozens of times for the heads of the same few workloads."""
@@ -132,9 +134,10 @@ def head(workload: StoredWorkload) -> SpecHead:
     if kept is not None and kept[0] is spec:
         return kept[1]
     found = _head.decode(spec)
-    if len(_heads) >= HEADS_MAX:
-        _heads.clear()
-    _heads[id(spec)] = spec, found
+    if len(spec) <= HEADED_MAX:
+        if len(_heads) >= HEADS_MAX:
+            _heads.clear()
+        _heads[id(spec)] = spec, found
     return found
 
 
