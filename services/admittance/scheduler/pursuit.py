@@ -52,6 +52,9 @@ def pursue(
         world, member
     )
     staying = [one for one in victims if not one.member.is_leaving] if touches else []
+    if staying and member.family is not None and member.closed_gate:
+        # A sibling got the gate since: it has to ask again before anybody goes for it.
+        return [_revoked(world, domain, member, short, now)]
     if any(one.member.inflight for one in staying):
         # What was decided of it is not written yet: said now, it would name a revision that is
         # about to move. It stirs the domain when it lands.

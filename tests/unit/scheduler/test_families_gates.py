@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.workload import FAMILY_GATE
+from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events.facts import Preempted, Refused
 from admittance.scheduler.config import Config
 from family_scheduling import FamilyStory
@@ -193,3 +193,24 @@ def test_what_one_has_only_once_others_have_gone_is_not_there_for_its_sibling() 
     story.opens("a-v0")
     assert story.settle() == ["a-v0"], "and not its sibling, without a plan, beside it"
     assert story.stored["a-v0"].status.pending_preemption is not None
+
+
+def test_who_lost_the_gate_to_a_sibling_meanwhile_asks_again_before_anybody_goes() -> None:
+    story = FamilyStory()
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    story.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
+    story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    story.submit("r", "cq", "4", priority=-1)
+    story.settle()
+    story.passes("r")
+    story.settle()
+    story.family("a")
+    story.settle()
+    story.opens("a-best")
+    story.settle()
+    closed = (GatePosition(name=FAMILY_GATE, position="Closed"),)
+    story.change("a-best", preemption_gates=closed)
+    story.passes("a-best")
+    story.cycle()
+    assert story.told == []
+    assert [type(one).__name__ for one in story.decisions] == ["Revoked"]
