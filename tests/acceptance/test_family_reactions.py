@@ -367,6 +367,26 @@ def test_a_sibling_that_waits_out_its_delay_keeps_nobody_waiting() -> None:
     assert life.on() == "on-demand"
 
 
+@scenario("D6", "D15")
+@pytest.mark.parametrize("policy", ["Anytime", "AfterCheckPassedOrOnDemand"])
+def test_a_better_place_that_others_had_to_leave_is_moved_to_once(policy: str) -> None:
+    life = FamilyLife()
+    life.check("slow", preemptionPolicy=policy)
+    life.offer(TWO, checks=SLOW, preemption=LOWER)
+    life.foreigner("r1", "reservation", priority=-1)
+    life.judge("r1", "slow", "Ready")
+    life.policy()
+    life.job(priority=100)
+    assert life.on() == "on-demand"
+    assert life.reserved() == "reservation"
+    life.at(600)
+    life.judge(BETTER, "slow", "Ready")
+    assert life.preempted() == [("r1", BETTER)]
+    assert life.row() == Row("reservation", "reservation", 1, 2, "4/0")
+    assert life.lived() == [("started", 0), ("stopped", 600), ("started", 600)]
+    assert life.phase("r1") == "Pending"
+
+
 # Evicted by others. -------------------------------------------------------------------------
 
 

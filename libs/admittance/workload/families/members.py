@@ -126,7 +126,8 @@ def _admittable(
         return change
     if isinstance(fact, facts.Assigned):
         return ignored(variant, "SiblingAdmitted", "its sibling has to stop first")
-    return begin(family, variant)
+    # Confirmed: whoever had to go for it has gone.
+    return begin(family, with_status(variant, pending_preemption=None))
 
 
 # Being turned on and off, and the rest. --------------------------------------------------
