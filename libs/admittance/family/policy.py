@@ -130,10 +130,13 @@ def _ends(family: Family, one: Variant) -> datetime | None:
 def next_change(family: Family, variants: Iterable[Variant], now: datetime) -> datetime | None:
     """When time alone next changes what `wishes` says; None: never."""
     known = tuple(variants)
-    present = wishes(family, known, now)
     moments = {_begins(family, one) for one in known}
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
-    for moment in sorted(moment for moment in moments if moment > now):
+    later = sorted(moment for moment in moments if moment > now)
+    if not later:
+        return None  # As in most families, and this is asked of each whenever it moves.
+    present = wishes(family, known, now)
+    for moment in later:
         if wishes(family, known, moment) != present:
             return moment
     return None
