@@ -159,6 +159,10 @@ ASSIGN: Final[dict[tuple[str, str], str]] = {
 """Cases in which other flavors are assigned, or for another reason none, and why."""
 
 FAMILIES: Final[dict[str, str]] = {
+    "ungates the next-preferred variant once the open gate's preemption timeout elapses": (
+        "only one of a family may preempt at a time (LIFECYCLE 4.8): the gate of the one whose "
+        "time is over closes when the next one's opens"
+    ),
     "admitted variant's flavor removed; variant deleted and parent evicted": (
         "quota stays booked until the job has stopped (LIFECYCLE 4.10): the variant is evicted, as "
         "its parent says, and goes when it holds nothing any more"

@@ -66,7 +66,7 @@ def test_what_is_told_to_differ_does(case: dict[str, Any]) -> None:
 def test_nearly_all_cases_are_answered_as_in_kueue() -> None:
     names = [case["name"] for case in read(TABLE)]
     assert set(FAMILIES) <= set(names)
-    assert (len(names), len(FAMILIES)) == (31, 3)
+    assert (len(names), len(FAMILIES)) == (31, 4)
 
 
 @pytest.mark.parametrize("case", cases("concurrentadmission/TestFirstCandidateVariant"))
