@@ -23,7 +23,6 @@ from admittance.simulation.siblings import PARENT
 from admittance.simulation.stream import Outgoing
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.families.making import wanted_tags
-from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.stored import StoredWorkload, head
 
 ROUNDS = 20
@@ -151,19 +150,12 @@ class Ending:
         return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
 
     def _is_hopeless(self, parent: StoredWorkload) -> bool:
-        """It says that its queue has no variant that could ever be placed, and that is so."""
+        """It says that its queue has no variant for it, and that is so."""
         queue = self._inv.queues.get(self._queue_of(parent))
         rules = rules_of(queue.spec) if queue is not None else None
         reserved = find(parent, Type.QUOTA_RESERVED)
-        if rules is None or reserved is None or reserved.reason != "NoMatchingFlavor":
-            return False
-        assert queue is not None
-        allowed = allowed_flavors(parent)
-        groups = [{one.name for one in group.flavors} for group in queue.spec.resource_groups]
-        return not any(
-            all(group.intersection(tag.within(allowed)) for group in groups)
-            for tag in wanted_tags(parent, rules)
-        )
+        says = reserved is not None and reserved.reason == "NoMatchingFlavor"
+        return says and rules is not None and not wanted_tags(parent, rules)
 
     def _waits(self, key: str, workload: StoredWorkload) -> None:
         """It waits for a reason that truly holds."""

@@ -19,7 +19,7 @@ from admittance.simulation.actors.checks import Outage, Tempers
 from admittance.simulation.checked import healing, meddling, reviving
 from admittance.simulation.configuration import API, NAMESPACE
 from admittance.simulation.courses import Courses
-from admittance.simulation.family_queues import SHARED, FamilyQueues
+from admittance.simulation.family_queues import FamilyQueues
 from admittance.simulation.scenario import (
     CALM_SECONDS,
     FAMILY_SERVICES,
@@ -168,10 +168,10 @@ def _submitted(
         (container,) = pod_set["template"]["spec"]["containers"]
         if queues.memory:
             container["resources"]["requests"]["memory"] = str(rng.choice((1, 1, 2)))
-    if rng.random() < 0.1:
+    if not queues.memory and rng.random() < 0.1:
+        # With memory, what is left of a variant could never be placed.
         allowed = rng.sample(queues.flavors, rng.randint(1, len(queues.flavors)))
-        constraints = {"allowedResourceFlavors": [*allowed, *([SHARED] if queues.memory else [])]}
-        made["spec"]["admissionConstraints"] = constraints
+        made["spec"]["admissionConstraints"] = {"allowedResourceFlavors": allowed}
     raw = msgspec.Raw(json.dumps(made).encode())
     return Saying(at, facts.Submitted(namespace=NAMESPACE, name=name, workload=raw))
 
