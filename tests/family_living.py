@@ -130,10 +130,12 @@ class FamilyLife(LongLife):
         queue: str = "cq",
         allowed: Sequence[str] | None = None,
         pods: Iterable[Mapping[str, Any]] | None = None,
+        step_by_step: bool = False,
         **spec: Any,
     ) -> None:
-        """A job of so many pods with a gpu each, and what follows at once. ``allowed``: the only
-        flavors that it may have. ``pods``: its pod sets, said otherwise."""
+        """A job of so many pods with a gpu each, and what follows at once, unless that is looked at
+        ``step_by_step``. ``allowed``: the only flavors that it may have. ``pods``: its pod sets,
+        said otherwise."""
         if allowed is not None:
             spec["admissionConstraints"] = {"allowedResourceFlavors": list(allowed)}
         if pods is not None:
@@ -145,7 +147,13 @@ class FamilyLife(LongLife):
             namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
         )
         self._hear(subject_of(fact), encode(fact))
-        self.go()
+        if not step_by_step:
+            self.go()
+
+    def one_step(self) -> None:
+        """The variant-controller is heard, or else one cycle decided."""
+        if not self.orders_of_families():
+            self.cycle(later=0)
 
     def foreigner(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
         """A workload that is no family, whatever the queue says: it would do with fewer pods in

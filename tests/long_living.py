@@ -218,17 +218,17 @@ class LongLife(Life):
             soon = self._next_due()
             if soon is not None and soon.want.at <= self.now:
                 self._ring(soon)
-            elif not self.belated and self._orders_of_families():
+            elif not self.belated and self.orders_of_families():
                 continue
             elif self.core.has_work():
                 self.cycle(later=0)
-            elif not self.cycle_of_refusals() and not self._orders_of_families():
+            elif not self.cycle_of_refusals() and not self.orders_of_families():
                 self.check_usage()
                 self.check_families()
                 return
         raise AssertionError("it does not come to rest")
 
-    def _orders_of_families(self) -> bool:
+    def orders_of_families(self) -> bool:
         """What the variant-controller orders is heard. True: it did."""
         orders = self.parents.orders(self.now)
         for order in orders:

@@ -142,9 +142,15 @@ def test_who_has_preempted_and_is_judged_keeps_the_others_from_it(ends: str) -> 
 
 @scenario("D21")
 def test_who_holds_the_gate_and_has_taken_nothing_holds_it_for_five_minutes() -> None:
-    life = judged_slowly(FamilyLife(), LATER)
-    assert life.reserved() == "reservation"
-    assert life.preempted() == []
+    life = a_family_life(TWO, foreign=FULL, preemption=LOWER)
+    life.job(priority=100, step_by_step=True)
+    while not life.has(BETTER) or not life.says_of(BETTER, "BlockedOnPreemptionGates"):
+        life.one_step()
+    # Before its gate is open the one whom it would have taken it from has become too important.
+    life.say(facts.Reprioritized, "r1", priority=1000)
+    life.go()
+    assert gates(life) == {"reservation": "Open", "on-demand": "Closed"}
+    assert life.reason(WORSE, "BlockedOnPreemptionGates") == "True: PreemptionGated"
     life.at(299)
     assert gates(life) == {"reservation": "Open", "on-demand": "Closed"}
     assert life.preempted() == []
