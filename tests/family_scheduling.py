@@ -266,6 +266,7 @@ class FamilyStory(Story):
             admission_checks=(),
             pending_preemption=None,
             preemption_gates=(),
+            promised=None,
         )
 
     def lose(self, name: str, reason: str) -> None:

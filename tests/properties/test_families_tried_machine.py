@@ -8,10 +8,11 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.facts import Assigned, Decision
 from admittance.scheduler import siblings
+from admittance.scheduler.config import Config, FairSharing
 from admittance.scheduler.order import place
 from admittance.scheduler.picture import Member, Say
 from admittance.scheduler.queue import Queue
@@ -25,12 +26,28 @@ numbers = st.integers(0, 3)
 class Families(RuleBasedStateMachine):
     """``flying``: decided, and not written yet."""
 
+    config: Config | None = None
+
     def __init__(self) -> None:
         super().__init__()
-        self.story = FamilyStory()
+        self.story = FamilyStory(self.config)
         self.story.check("slow")
         self.flying: list[Decision] = []
-        self.offer(("best", "mid", "worst"), "UpgradeOnly", slow=True, much=4)
+        self.offer(FLAVORS, "UpgradeOnly", slow=True, much=4)
+
+    @initialize(
+        taken=st.lists(st.tuples(numbers, st.integers(0, 2), st.integers(2, 4)), max_size=3),
+        slow=st.booleans(),
+    )
+    def begin(self, taken: list[tuple[int, int, int]], slow: bool) -> None:
+        """Some flavors are taken, and two families come."""
+        self.offer(FLAVORS, "UpgradeOnly", slow=slow, much=4)
+        for number, priority, cpu in taken:
+            self.regular(number, priority, cpu)
+        self.rests(2)
+        self.comes(0, 1, 3, 1)
+        self.comes(1, 1, 2, 1)
+        self.rests(3)
 
     def world(self) -> Any:
         return self.story.core._world
@@ -81,31 +98,43 @@ class Families(RuleBasedStateMachine):
             if one in self.story.stored:
                 self.story.gone(one)
 
-    @rule()
-    def decides(self) -> None:
+    @rule(taken=st.lists(st.sampled_from((True, True, True, False, None)), max_size=6))
+    def decides(self, taken: list[bool | None]) -> None:
+        """A cycle; what it states is written, lost, or (None) on its way for a while."""
         self.story.cycle(confirm=False)
-        self.flying += self.story.decisions
+        for at, one in enumerate(self.story.decisions):
+            fate = taken[at] if at < len(taken) else True
+            if fate is None:
+                self.flying.append(one)
+            else:
+                self._write(one, taken=fate)
 
     @precondition(lambda self: self.flying)
     @rule(taken=st.booleans())
     def written(self, taken: bool) -> None:
-        one = self.flying.pop(0)
-        stored = self.story.stored.get(one.name)
-        member = self.world().members.get((one.namespace, one.name))
-        if stored is None or member is None or member.revision != one.revision:
-            return
+        self._write(self.flying.pop(0), taken=taken)
+
+    def _write(self, one: Decision, *, taken: bool) -> None:
+        """Taken only if nobody has moved whom it is about, and no queue was edited since."""
         source = one.migrates_from if isinstance(one, Assigned) else None
-        if source is not None:
-            giver = self.world().members.get((source.namespace, source.name))
-            taken = taken and giver is not None and giver.revision == source.revision
-        givers = one.preempts if isinstance(one, Assigned) else ()
-        for giver in givers:
-            other = self.world().members.get((giver.namespace, giver.name))
-            taken = taken and other is not None and other.revision == giver.revision
-        if taken and one.seen >= self.edited:
+        givers = list(one.preempts) if isinstance(one, Assigned) else []
+        about = [(one.namespace, one.name, one.revision)]
+        about += [(of.namespace, of.name, of.revision) for of in (source, *givers) if of]
+        taken = taken and one.seen >= self.edited
+        for namespace, name, revision in about:
+            member = self.world().members.get((namespace, name))
+            taken = taken and member is not None and member.revision == revision
+        if taken:
             self.story.write(one)
         else:
             self.story.core.forget(one.namespace, one.name, one.revision)
+
+    @rule(rounds=st.integers(1, 4))
+    def rests(self, rounds: int) -> None:
+        """Some time passes in which everything that is stated is written."""
+        for _ in range(rounds):
+            self.decides([])
+            self.story.later(2)
 
     @rule(number=numbers)
     def stops(self, number: int) -> None:
@@ -205,5 +234,13 @@ class Families(RuleBasedStateMachine):
         assert not self.story.core.has_work()
 
 
+class ByShares(Families):
+    """The same where shares of a cohort decide."""
+
+    config = Config(fair_sharing=FairSharing())
+
+
 TestFamilies = Families.TestCase
 TestFamilies.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFamiliesByShares = ByShares.TestCase
+TestFamiliesByShares.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
