@@ -210,3 +210,9 @@ def test_what_its_checks_add_may_contradict_its_flavor_by_the_time_that_it_takes
     assert house.starts == [("j", "c")]
     assert house.get(A).status.stopped_by == "Rejected"
     assert house.active() == "bc"
+
+
+def test_a_promise_ends_at_once_with_whoever_it_was_made_to() -> None:
+    house = promised().happens(facts.Deactivated(namespace="ns", name=A))
+    assert house.condition("Evicted") == "True: VariantEvicted"
+    assert house.get(A).status.promised is None
