@@ -1,0 +1,25 @@
+"""The benches of families, small: they measure what they say, against the system as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from admittance.bench import families, upgrade
+
+pytestmark = pytest.mark.bus
+
+
+async def test_families_are_counted_by_what_they_cost() -> None:
+    family = await families.cost(20, 3, 2, 0, None)
+    assert family.decisions >= 1
+    assert family.messages > 10  # a parent, three variants, and what becomes of them
+    assert family.per_second > 0
+    assert family.told.startswith("20 families: all admitted after ")
+
+
+@pytest.mark.parametrize("checks", [0, 1])
+async def test_every_upgrade_is_one_of_a_job_that_ran(checks: int) -> None:
+    [line] = await upgrade.measured(4, checks, None)
+    assert re.match(rf"4 upgrades, {checks} checks: .* p50 [\d.]+ ms, p99 [\d.]+ ms", line)
