@@ -38,21 +38,28 @@ def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) ->
 
     ``siblings``: the active ones. A holder that is not among them any more (deleted, deactivated,
     evicted, rejected) holds nothing; who is evicted has its gate closed, which is ``open`` False.
-    One that nobody has evaluated yet stops the walk: it may turn out to need no victims.
+    One that nobody has evaluated yet stops the walk: it may turn out to need no victims. Behind a
+    holder whose time is over the walk goes on where it was, so that everybody has a turn although
+    its gate closes again.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
+    turned = -1
     if held is not None:
         holder = next((one for one in ordered if one.name == held.holder and one.open), None)
         if holder is not None and (holder.took or now < held.since + PREEMPTION_TIMEOUT):
             return ""
+        turned = holder.place if holder is not None else -1
+    first = ""
     for one in ordered:
         if one.open:
             continue
         if not one.evaluated:
-            return ""
-        if one.blocked:
+            break
+        if one.blocked and one.place > turned:
             return one.name
-    return ""
+        if one.blocked:
+            first = first or one.name
+    return first
 
 
 def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) -> int | None:

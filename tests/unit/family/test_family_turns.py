@@ -1,0 +1,45 @@
+"""However long nobody of a family gets what it would preempt for, everybody has a turn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from admittance.family.gates import PREEMPTION_TIMEOUT, Opening, Sibling, to_open
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_gates_open_one_after_the_other_and_then_from_the_best_again(count: int) -> None:
+    held: Opening | None = None
+    now = NOON
+    turns = []
+    for _ in range(2 * count):
+        siblings = [
+            Sibling(f"v{place}", place, evaluated=True, blocked=True, open=_holds(held, place))
+            for place in range(count)
+        ]
+        name = to_open(siblings, held, now)
+        if name:
+            turns.append(name)
+            held = Opening(name, now)
+        now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
+    # A single one keeps its open gate.
+    every = [f"v{place}" for place in range(count)]
+    assert turns == (every * 2 if count > 1 else every)
+
+
+def _holds(held: Opening | None, place: int) -> bool:
+    return held is not None and held.holder == f"v{place}"
+
+
+def test_whoever_is_better_and_not_looked_at_yet_is_waited_for_in_any_turn() -> None:
+    siblings = [
+        Sibling("v0", 0, evaluated=False),
+        Sibling("v1", 1, evaluated=True, blocked=True, open=True),
+        Sibling("v2", 2, evaluated=True, blocked=True),
+    ]
+    later = NOON + PREEMPTION_TIMEOUT
+    assert to_open(siblings, Opening("v1", NOON), later) == ""
