@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from admittance.quota.cell import Cell
-from admittance.scheduler.picture import Say
+from admittance.quota.cell import Cell, FlavorResource
+from admittance.scheduler.picture import Charge, Key, Say
 from admittance.scheduler.ties import Tie
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Overlap:
     """
 
     __slots__ = (
+        "_everybody",
         "_offs",
         "_out",
         "_rows",
@@ -43,8 +44,11 @@ class Overlap:
         "shares",
     )
 
-    def __init__(self, *, shares: bool = False) -> None:
+    def __init__(
+        self, everybody: Mapping[Key, Member] | None = None, *, shares: bool = False
+    ) -> None:
         self.shares = shares
+        self._everybody = everybody if everybody is not None else {}
         self.counts: Member | None = None
         self.members: dict[Member, None] = {}
         self._rows: dict[Cell, dict[Member, int]] = {}
@@ -138,9 +142,25 @@ class Overlap:
         if row is None:
             return 0
         return max(
-            (much for one, much in row.items() if one not in out and _is_backed(one, cell)),
+            (much for one, much in row.items() if one not in out and self._is_backed(one, cell)),
             default=0,
         )
+
+    def _is_backed(self, member: Member, cell: Cell) -> bool:
+        """There is room for what the member holds of that, whoever goes or stays, and nobody is
+        about to take it, or plans to."""
+        if member.inflight >= Say.PREEMPTED:
+            return False
+        fr = cell.fr
+        if any(isinstance(tie, Tie) and tie.levels[0].cell.fr == fr for tie in member.ties or ()):
+            return False
+        # Of two siblings that plan for the same neither has a tie: each would fall back on what
+        # the other one has.
+        for one in member.pending.victims if member.pending is not None else ():
+            victim = self._everybody.get((one.namespace, one.name))
+            if victim is None or (victim.charge is not None and _holds(victim.charge, fr)):
+                return False
+        return True
 
     def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
         """What has to be free for another one of the family to hold this. What the family has
@@ -223,12 +243,5 @@ def held_for(member: Member) -> Overlap | None:
     return member.family.held if member.family is not None else None
 
 
-def _is_backed(member: Member, cell: Cell) -> bool:
-    """There is room for what the member holds of that, whoever goes or stays, and nobody is about
-    to take it, or plans to. Of what is planned for it some may be there already: that is not told
-    apart."""
-    if member.inflight >= Say.PREEMPTED or member.pending is not None:
-        return False
-    return not any(
-        isinstance(tie, Tie) and tie.levels[0].cell.fr == cell.fr for tie in member.ties or ()
-    )
+def _holds(charge: Charge, fr: FlavorResource) -> bool:
+    return any(cell.fr == fr for cell, _ in charge.cells)

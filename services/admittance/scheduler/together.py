@@ -26,7 +26,7 @@ def enter(world: World, member: Member) -> None:
     assert family is not None and member.charge is not None
     overlap = family.held
     if overlap is None:
-        overlap = family.held = Overlap(shares=world.config.fair_sharing is not None)
+        overlap = family.held = Overlap(world.members, shares=world.config.fair_sharing is not None)
     overlap.join(member, member.charge.cells)
     member.overlap = overlap
     member.ties = [*(member.ties or ()), overlap]

@@ -224,6 +224,35 @@ def test_variants_that_go_together_are_told_as_one_workload() -> None:
     assert named(going) == "1 workload (ns/j at priority 0)"
 
 
+def test_a_plan_for_one_thing_leaves_the_family_the_other() -> None:
+    kin = story_7(
+        admissionChecksStrategy={
+            "admissionChecks": [{"name": "late", "onFlavors": ["reservation"]}]
+        },
+        **LOWER,
+    )
+    deferred = {"controllerName": "ctl", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
+    kin.put("AdmissionCheck", "late", deferred)
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=-5)
+    kin.settle()
+    kin.says_ready("r1")
+    kin.settle()
+    kin.stubborn = True
+    kin.family("j", "q", TAGS, PODS)
+    kin.settle()
+    pending = kin.stored["j.reservation"].status.pending_preemption
+    assert pending is not None and [one.name for one in pending.victims] == ["r1"]
+    # Of 30 cpus the reservation has 20: no others are needed to run on demand meanwhile.
+    assert kin.stored["j"].status.admitted_variant == "j.on-demand"
+    kin.says_ready("j.reservation")
+    kin.settle()
+    assert [one.name for one in kin.told] == ["r1"], "nor are they when the plan is carried out"
+    assert kin.revoked == []
+    kin.stops("r1")
+    kin.settle()
+    assert kin.confirmed[-1] == "j.reservation"
+
+
 # Cuts. ----------------------------------------------------------------------------------------
 
 
