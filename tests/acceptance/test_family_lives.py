@@ -36,6 +36,9 @@ class Chance:
             checks=self.checks,
             preemption=LOWER if rng.random() < 0.6 else {},
         )
+        for names in self.checks.values():
+            if rng.random() < 0.4:
+                self.life.check(names[0], preemptionPolicy="AfterCheckPassedOrOnDemand")
         self.names: list[str] = []
         mishap = rng.choice(("", "", "restless", "forgetful", "belated", "laggard"))
         if mishap:
@@ -67,7 +70,7 @@ class Chance:
         life, rng = self.life, self.rng
         kind = rng.choice(
             ("submit", "submit", "judge", "judge", "judge", "finish", "quota", "switch", "delete",
-             "restart", "stop", "stubborn", "variant")
+             "restart", "stop", "stubborn", "variant", "policy", "hold", "priority")
         )  # fmt: skip
         name = rng.choice(self.names) if self.names else ""
         if kind == "submit" and len(self.names) < 6:
@@ -81,10 +84,16 @@ class Chance:
             life.offer(changed, checks=self.checks)
         elif kind == "restart":
             life.restart_all()
+        elif kind == "policy":
+            life.policy(rng.choice(("UpgradeOnly", "NoMigration")), explicit=self.explicit)
+        elif kind == "hold":
+            life.says(stopPolicy=rng.choice(("None", "None", "Hold", "HoldAndDrain")))
         elif not name or not life.has(name):
             return
         elif kind == "finish":
             life.finish(name)
+        elif kind == "priority":
+            life.say(facts.Reprioritized, name, priority=rng.choice((0, 5, 20)))
         elif kind == "switch":
             life.say(rng.choice((facts.Activated, facts.Deactivated)), name)
         elif kind == "delete" and rng.random() < 0.3:
@@ -116,6 +125,7 @@ class Chance:
 def calm(life: FamilyLife, names: list[str]) -> None:
     """Everybody is let go on, and there is room for all."""
     life.stubborn.clear()
+    life.says(stopPolicy="None")
     life.offer(dict.fromkeys(life.flavors(), 100), checks={})
     life.go()
     for name in names:
