@@ -9,6 +9,7 @@ starting by the run's folder, the claim by its revision.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
@@ -178,6 +179,21 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
                 return _at(run, Stage.ENDED), (Release(), Forget())
             return _leave_off(msgspec.structs.replace(run, leaving=True))
     assert_never(event)
+
+
+def concerned(
+    runs: Mapping[str, Run], namespace: str, name: str, evicted: int, admitted: int = 0
+) -> list[str]:
+    """Keys of the runs that an eviction of the workload means. ``admitted``: the revision of its
+    last admission, 0 if nobody knows: a job of an earlier one, whose quota is free since nobody
+    heard of its end in time, has been evicted itself, and does not answer for another's."""
+    return [
+        key
+        for key, run in runs.items()
+        if (run.namespace, run.name) == (namespace, name)
+        and run.revision < evicted
+        and not run.revision < admitted < evicted
+    ]
 
 
 def _of(run: Run) -> dict[str, Any]:

@@ -63,11 +63,11 @@ async def admit(shell: Shell, facts: Sequence[tuple[Admitted, str]]) -> None:
 
 async def evict(shell: Shell, fact: Evicted) -> None:
     """Stops the job; of what runs nowhere, says at once that it has stopped."""
-    keys = [
-        key
-        for key, run in shell.runs.items()
-        if (run.namespace, run.name) == (fact.namespace, fact.name) and run.revision < fact.revision
-    ]
+    keys = decide.concerned(shell.runs, fact.namespace, fact.name, fact.revision)
+    if any(shell.runs[key].evicted for key in keys):
+        last = await shell.insist(lambda: shell.world.last_admitted(fact.namespace, fact.name))
+        admitted = last[0].revision if last is not None else 0
+        keys = decide.concerned(shell.runs, fact.namespace, fact.name, fact.revision, admitted)
     for key in keys:
         shell.happen(key, decide.Evicted(fact.revision))
     await shell.settled(keys)

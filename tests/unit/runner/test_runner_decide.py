@@ -30,6 +30,7 @@ from admittance.runner.decide import (
     Stop,
     Unstartable,
     Up,
+    concerned,
     step,
 )
 
@@ -232,3 +233,22 @@ def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
         assert again == run
         assert all(isinstance(each, Stop) for each in effects)
         assert msgspec.structs.asdict(again) == msgspec.structs.asdict(run)
+
+
+@pytest.mark.parametrize(
+    ("evicted", "admitted", "expected"),
+    [
+        pytest.param(12, 10, ["ten"], id="its own eviction"),
+        pytest.param(14, 10, ["ten"], id="its own, told again for another reason"),
+        pytest.param(58, 55, [], id="that of a later admission, which runs elsewhere"),
+        pytest.param(58, 0, ["ten"], id="nobody knows of a later admission"),
+        pytest.param(12, 55, ["ten"], id="its own, heard after it was admitted anew"),
+        pytest.param(10, 10, [], id="one before it was admitted"),
+    ],
+)
+def test_which_runs_an_eviction_means(evicted: int, admitted: int, expected: list[str]) -> None:
+    runs = {
+        "ten": a_run(Stage.STOPPING, evicted=11),
+        "other": Run(**OF | {"name": "x"}, revision=1),
+    }
+    assert concerned(runs, "team", "train", evicted, admitted) == expected

@@ -278,12 +278,11 @@ class Runner(Service):
             self._happen(key, decide.Claimed())
 
     def _evict(self, fact: Evicted) -> Any:
-        keys = [
-            key
-            for key, run in self.runs.items()
-            if (run.namespace, run.name) == (fact.namespace, fact.name)
-            and run.revision < fact.revision
-        ]
+        keys = decide.concerned(self.runs, fact.namespace, fact.name, fact.revision)
+        if any(self.runs[key].evicted for key in keys):
+            last = yield from self._insist(lambda: self._last_admitted(fact.namespace, fact.name))
+            admitted = last.revision if last is not None else 0
+            keys = decide.concerned(self.runs, fact.namespace, fact.name, fact.revision, admitted)
         for key in keys:
             self._happen(key, decide.Evicted(fact.revision))
         if not keys:
