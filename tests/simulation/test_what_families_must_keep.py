@@ -321,6 +321,8 @@ def the_worse_before_the_better(world: World) -> None:
     world.regular("w1", PENDING)
     world.variant(1, RESERVED, admission=admission("f1"))
     world.looks.exclusive.acknowledged(world.number)
+    world.variant(0, BLOCKED, **OPEN)
+    preempt(world, "w0", "p0")
 
 
 def the_worse_while_victims_stop(world: World) -> None:
@@ -433,5 +435,8 @@ def test_what_was_decided_for_the_better_one_before_may_be_written_after_it() ->
     world.number += 9
     world.variant(1, RESERVED, admission=admission("f1"))
     before = {"log": {"fact": world.number - 1}}
-    world.variant(0, RESERVED, admission=admission("f0"), **before)
+    world.variant(0, RESERVED, admission=admission("f0"), **before, **OPEN)
     world.looks.exclusive.acknowledged(world.number)
+    world.regular("w2", PENDING)
+    world.regular("w2", RESERVED, admission=admission("f0", 1))
+    preempt(world, "w2", "p0")

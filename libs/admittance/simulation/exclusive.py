@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.events.base import Fact
-from admittance.events.facts import Refused
+from admittance.events.facts import Assigned, Refused
 from admittance.events.subjects import workload_key
 from admittance.family.gates import PREEMPTION_TIMEOUT
 from admittance.family.rules import rules_of
@@ -51,6 +51,8 @@ class Exclusive:
         self._ended: dict[str, tuple[int, int]] = {}
         """The same of one that it blocks no more, and the fact up to which it did."""
         self._suspects: list[_Suspect] = []
+        self._sure: list[_Suspect] = []
+        """Those of whom it is known in what order all was decided."""
         self._judged: dict[str, list[int]] = {}
         """Key of a workload to the decisions that it is not, or no more, blocked by a gate."""
         self._opened: dict[str, datetime] = {}
@@ -95,6 +97,9 @@ class Exclusive:
         if isinstance(decision, Refused) and decision.refusal.reason == GATED:
             return
         self._judged.setdefault(key, []).append(sequence)
+        if isinstance(decision, Assigned) and (decision.preempts or decision.pending_preemption):
+            self._has_waited(key)
+        self._sure = [one for one in self._sure if one.better != key]
 
     def acknowledged(self, through: int) -> None:
         """All facts up to there are in what is written."""
@@ -105,10 +110,14 @@ class Exclusive:
                 judged = self._judged.get(one.better, ())
                 first = any(one.since < sequence < one.fact for sequence in judged)
                 if not first and (since != one.since or until > one.fact):
-                    raise Broken(
-                        f"{one.key} gets quota, and {one.better} is better and had no chance"
-                    )
+                    self._sure.append(one)
         self._suspects = [one for one in self._suspects if one.fact > through]
+
+    def _has_waited(self, key: str) -> None:
+        """Others go for it. That it had no room even so may have been found, and not been said."""
+        for one in self._sure:
+            if one.better == key:
+                raise Broken(f"{one.key} got quota, and the better {key} had no chance")
 
     def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
         """Somebody lost its quota to ``by``."""
@@ -126,6 +135,7 @@ class Exclusive:
         for other in self._families.members(preemptor.family):
             if other != key and self._holds(other, now):
                 raise Broken(f"{victim} goes for {by}, and others have gone for {other} (4.8)")
+        self._has_waited(key)
         self._victims.setdefault(key, set()).add(victim)
 
     def _holds(self, key: str, now: datetime) -> bool:
