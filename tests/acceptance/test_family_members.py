@@ -590,6 +590,39 @@ def test_whether_its_pods_are_ready_is_told_of_the_admitted_one_too() -> None:
     assert not is_true(life.variants()["on-demand"], "PodsReady")
 
 
+@scenario("D22")
+@pytest.mark.parametrize("judged", [False, True], ids=["waiting", "holding reservations"])
+def test_a_parent_that_is_held_is_tried_by_nobody_until_it_is_released(judged: bool) -> None:
+    checks = {"reservation": ["slow"], "on-demand": ["quick"]} if judged else {}
+    foreign = {} if judged else {"r1": "reservation", "o1": "on-demand"}
+    life = a_family_life(TWO, foreign=foreign, checks=checks)
+    life.job()
+    assert life.reserved() == ("reservation on-demand" if judged else "")
+    life.say(facts.Held, "j")
+    life.go()
+    if not judged:
+        life.done("o1")
+    life.advance(3600)
+    assert (life.phase("j"), life.active(), life.on()) == ("Pending", "", "")
+    assert life.reason("j", "QuotaReserved") == "False: OnHold"
+    assert life.used() == ("0/0" if judged else "4/0")
+    life.say(facts.Released, "j")
+    life.go()
+    if judged:
+        life.judge("j-variant-on-demand", "quick", "Ready")
+    assert life.on() == "on-demand"
+
+
+@scenario("D22")
+def test_a_parent_that_runs_cannot_be_held() -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation"})
+    life.job()
+    life.say(facts.Held, "j")
+    assert life.settled[life.sequence].outcome == "refused"
+    life.go()
+    assert life.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
+
+
 @scenario("D18", "D22")
 def test_the_job_starts_with_what_the_checks_of_the_admitted_variant_say() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
