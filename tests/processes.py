@@ -30,6 +30,7 @@ MODULES = {
     "variant-controller": "admittance.variant_controller",
     "provisioning-check": "admittance.provisioning_check",
     "provider-pool": "admittance.provider_pool",
+    "provider-aws": "admittance.provider_aws",
     "runner": "admittance.runner",
 }
 

@@ -19,6 +19,11 @@ PROVIDER_POOL: Final = "service-provider-pool"
 """And the pools of machines: whoever books knows all that is booked."""
 
 
+def aws_domain(provisioning_class: str) -> str:
+    """The domain of EC2's capacity reservations of one class: one account, one region."""
+    return f"service-provider-aws-{provisioning_class}"
+
+
 def cohort_domain(root: str) -> str:
     """The domain of a cohort tree, by its root."""
     return f"cohort-{root}"
