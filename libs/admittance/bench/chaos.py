@@ -40,6 +40,8 @@ SERVICES: Final = (
     "scheduler",
     "retry-timer",
     "variant-controller",
+    "provisioning-check",
+    "provider-pool",
     "runner",
 )
 QUEUES: Final = 4

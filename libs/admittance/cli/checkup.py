@@ -168,12 +168,12 @@ async def _families(bus: Bus) -> list[Line]:
 
 def _services(answers: list[HealthReply]) -> list[Line]:
     lines = []
-    for name in SERVICES:
+    for name, service in SERVICES.items():
         mine = [one for one in answers if one.service == name]
         if not mine:
             missing = f"nobody answers: start `admit up`, or `admit serve {name}`"
-            # Whoever runs jobs elsewhere needs no runner of ours.
-            lines.append(Line(NOTE if name == "runner" else WRONG, name, missing))
+            # Whoever runs jobs elsewhere needs no runner of ours, and no pool of machines.
+            lines.append(Line(WRONG if service.wanted else NOTE, name, missing))
         for one in mine:
             lines.append(_service(one))
     for one in answers:

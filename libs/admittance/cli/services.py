@@ -16,11 +16,13 @@ from admittance.runtime.bus import Bus
 
 
 class Service(NamedTuple):
-    """``probe`` is a request that only an instance that leads answers; None: health is enough."""
+    """``probe`` is a request that only an instance that leads answers; None: health is enough.
+    ``wanted``: an installation without it lacks something; else there are others to do its work."""
 
     name: str
     module: str
     probe: str | None = None
+    wanted: bool = True
 
 
 SERVICES: Final = {
@@ -30,7 +32,9 @@ SERVICES: Final = {
         Service("scheduler", "admittance.scheduler.shell", "queues"),
         Service("retry-timer", "admittance.retry_timer.shell", "timers"),
         Service("variant-controller", "admittance.variant_controller.shell", "families"),
-        Service("runner", "admittance.runner.service"),
+        Service("provisioning-check", "admittance.provisioning_check.shell"),
+        Service("provider-pool", "admittance.provider_pool.shell", wanted=False),
+        Service("runner", "admittance.runner.service", wanted=False),
     )
 }
 """In the order in which they start. They end in the opposite order: the runner's last words about

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Coroutine
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -62,6 +61,8 @@ class Keeper:
         self._beside: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Pools came, went, or are of another class."""
         self.ready = False
 
     async def run(self) -> None:
@@ -79,6 +80,7 @@ class Keeper:
         """Ends what was begun; bookings stay."""
         self.ready = False
         self._stop.set()
+        self._changed.set()
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -98,6 +100,7 @@ class Keeper:
             async for entries in reader.batches():
                 for entry in entries:
                     await self._read(entry)
+                self._changed.set()
                 if reader.loaded.is_set() and not self._loaded.is_set():
                     self._loaded.set()
                     self.ready = True
@@ -267,6 +270,7 @@ class Keeper:
                 provider.cancelled(self.free)
                 service = Service(provider, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=name)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), 0.2)
+            self._changed.clear()
+            await self._changed.wait()
+            if self._stop.is_set():
                 return

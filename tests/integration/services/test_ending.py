@@ -12,7 +12,15 @@ pytestmark = pytest.mark.bus
 
 
 @pytest.mark.parametrize(
-    "service", ["workload-controller", "scheduler", "variant-controller", "runner"]
+    "service",
+    [
+        "workload-controller",
+        "scheduler",
+        "variant-controller",
+        "provisioning-check",
+        "provider-pool",
+        "runner",
+    ],
 )
 async def test_a_service_that_leads_ends_without_a_complaint(
     fleet: Fleet, bus: Bus, service: str

@@ -68,7 +68,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("delete wl/a cq", "no kind|names no object", id="half an object to delete"),
         pytest.param(
             "serve frob",
-            "workload-controller, scheduler, retry-timer, variant-controller, runner",
+            "variant-controller, provisioning-check, provider-pool, runner",
             id="no such service",
         ),
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),

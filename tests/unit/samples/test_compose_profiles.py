@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from admittance.cli import services
+
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 IN_IMAGE = "/opt/admittance/checks/"
@@ -18,7 +20,26 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").rea
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
-    return {name: one for name, one in SERVICES.items() if "profiles" in one}
+    """Programs of people; what is ours is told by the name of its service."""
+    return {
+        name: one for name, one in SERVICES.items() if "profiles" in one and "entrypoint" in one
+    }
+
+
+def of_ours() -> dict[str, dict[str, Any]]:
+    return {name: one for name, one in SERVICES.items() if one.get("command", [""])[0] == "serve"}
+
+
+@pytest.mark.parametrize("name", sorted(of_ours()))
+def test_our_services_go_by_the_names_that_the_command_knows(name: str) -> None:
+    assert of_ours()[name]["command"][1] in services.SERVICES
+    assert of_ours()[name]["healthcheck"]["test"][-1] == name
+
+
+def test_every_service_of_ours_is_there_and_those_that_not_everybody_wants_have_a_profile() -> None:
+    assert set(services.SERVICES) <= set(of_ours())
+    assert "profiles" not in of_ours()["provisioning-check"]
+    assert of_ours()["provider-pool"]["profiles"] == ["pool"]
 
 
 def test_every_sample_has_the_profile_of_its_name() -> None:

@@ -36,6 +36,8 @@ SERVICES: Final = (
     "scheduler",
     "retry-timer",
     "variant-controller",
+    "provisioning-check",
+    "provider-pool",
     "runner",
 )
 
