@@ -28,10 +28,12 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 class PodSet:
     """Pods of one shape: ``count`` of them, each needs ``requests`` (whole numbers: thousandths of
-    cpu, bytes, pieces). ``template``: the pod template, with what flavors add to it."""
+    cpu, bytes, pieces). ``template``: the pod template, with what flavors add to it. ``names``: the
+    pod sets that are asked for together, of which ``name`` is the first."""
 
     def __init__(self, given: PodSetToProvision) -> None:
         self.name = given.name
+        self.names = given.names or (given.name,)
         self.count = given.count
         self._raw = bytes(given.template)
 
@@ -40,6 +42,13 @@ class PodSet:
         """Typed."""
         raw = self._raw if self._raw != b"null" else b"{}"
         return msgspec.json.decode(raw, type=PodTemplate)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The template as it was written, with every field that Admittance does not read."""
+        raw = self._raw if self._raw != b"null" else b"{}"
+        found: dict[str, Any] = msgspec.json.decode(raw)
+        return found
 
     @property
     def requests(self) -> Mapping[str, int]:

@@ -81,7 +81,8 @@ def updates_of(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
-                annotations={**more.annotations, **annotations},
+                # Whoever has the capacity knows best by which name pods get it.
+                annotations={**annotations, **more.annotations},
                 node_selector={**more.node_selector, **selector},
                 tolerations=more.tolerations,
             )

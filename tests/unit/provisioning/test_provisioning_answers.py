@@ -92,6 +92,17 @@ def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
     )
 
 
+def test_a_provider_may_say_by_which_name_pods_find_their_capacity() -> None:
+    theirs = (PodSetUpdate(name="a", annotations={CONSUME: "train-3f"}),)
+    record = said(a_record(), facts.Provisioned, pod_set_updates=theirs)
+
+    found = answer(record, config(), admitted=False)
+
+    assert found is not None
+    assert [one.annotations[CONSUME] for one in found.updates] == ["train-3f", "train-capacity-1"]
+    assert {one.annotations[CLASS] for one in found.updates} == {"class"}
+
+
 @pytest.mark.parametrize(
     ("attempt", "limit", "wanted"),
     [
