@@ -41,7 +41,7 @@ def plan(house: Household, pending: PendingPreemption) -> Household:
     ("pending", "noted", "keeps"),
     [
         pytest.param(None, False, False, id="nobody had to go"),
-        pytest.param(NOT_TOLD, False, True, id="somebody will have to go, and was not told yet"),
+        pytest.param(NOT_TOLD, False, False, id="somebody will have to go, and was not told yet"),
         pytest.param(TOLD, True, True, id="somebody is told to go"),
     ],
 )
