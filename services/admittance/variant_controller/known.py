@@ -3,6 +3,7 @@ latter, of any other its name only. Pure."""
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final, NamedTuple
 
 import msgspec
@@ -92,7 +93,7 @@ def name_of(key: str) -> Name:
     kind, namespace, name = key.split(".")
     if kind != "workload":
         raise ValueError(f"{key} is no workload's key")
-    return Name(plain(namespace), plain(name))
+    return Name(intern(plain(namespace)), intern(plain(name)))
 
 
 def family_of(workload: StoredWorkload) -> Name | None:
@@ -113,7 +114,9 @@ def parent(stored: StoredWorkload, revision: int) -> Parent:
         stored=replace(stored, status=_NOTHING),
         revision=revision,
         priority=head(stored).priority or 0,
-        rows=tuple(Row(one.name, _mark(one), one.why) for one in stored.status.variants),
+        rows=tuple(
+            Row(intern(one.name), _mark(one), intern(one.why)) for one in stored.status.variants
+        ),
         reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
         over=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
     )
@@ -124,14 +127,18 @@ def kin(stored: StoredWorkload, revision: int) -> Kin:
     spec = head(stored)
     admission = stored.status.admission
     place, row = seen(stored)
+    state = variant_state(stored)
+    # Decoded anew each time, and there are many of them in which the same stands.
+    name, tag = intern(state.name), intern(state.tag)
+    whose, uid = intern(state.parent), intern(state.parent_uid)
     return Kin(
-        state=variant_state(stored),
+        state=state._replace(name=name, tag=tag, parent=whose, parent_uid=uid),
         uid=stored.metadata.uid,
         revision=revision,
         priority=spec.priority or 0,
         place=place,
         mark=_mark(row),
-        sibling=sibling(stored, spec.sibling_index or 0),
+        sibling=sibling(stored, spec.sibling_index or 0)._replace(name=name),
         competes=competes(stored),
         booked_in=admission.cluster_queue if admission is not None else "",
         going=stored.metadata.deletion_timestamp is not None,
