@@ -177,6 +177,9 @@ class Workloads:
         ref = ref_of(key, workload)
         if ref is None:
             return
+        parents = self._family.get(ref.parent)
+        if parents == ref:
+            ref = parents  # One and the same for all of a family: there are many.
         self._family[key] = ref
         if ref.parent != key:
             self._variants.setdefault(ref.uid, set()).add(key)
