@@ -119,6 +119,17 @@ def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something()
     assert kin.parked() == ["k"], "that was room for nobody else"
 
 
+def test_pods_that_were_given_back_are_taken_off_a_promise_once() -> None:
+    kin = story_7()
+    kin.family("j", "q", TAGS, PODS)
+    promised = kin.as_admission("j.on-demand", "q", ON_DEMAND)
+    kin.change("j.on-demand", promised=promised)
+    assert kin.used("q") == {("on-demand", "gpu"): 8, ("cpu-only", "cpu"): 20_000}
+    kin.reclaim("j.on-demand", 0, 1)
+    left = {("on-demand", "gpu"): 6, ("cpu-only", "cpu"): 16_000}
+    assert kin.used("q") == kin.should_be_used()["q"] == left
+
+
 def test_queues_tell_a_family_once_and_no_promise() -> None:
     kin = story_7()
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
