@@ -195,6 +195,14 @@ def given_up_while_the_job_runs(world: World) -> None:
     world.whole()
 
 
+def given_up_by_a_regular_one(world: World) -> None:
+    world.regular("w", PENDING)
+    revision = world.regular("w", ADMITTED, admission=admission("f0"))
+    world.looks.started(f"ns.w.{revision}", "r")
+    world.regular("w", STOPPING, admission=admission("f0"))
+    world.regular("w", GONE)
+
+
 def rows(world: World) -> None:
     world.parent(PENDING, admissionChecks=[{"name": "k", "state": "Pending"}])
 
@@ -359,6 +367,9 @@ def a_sibling_as_victim(world: World) -> None:
         pytest.param(given_up_too_early, "has not stopped", id="only the variant gives up"),
         pytest.param(
             given_up_while_the_job_runs, "runs on r", id="quota is given up while the job runs"
+        ),
+        pytest.param(
+            given_up_by_a_regular_one, "runs on r", id="quota is given up while a regular job runs"
         ),
         pytest.param(rows, "has rows of checks", id="a parent has rows of checks"),
         pytest.param(a_promise_to_nobody, "is promised quota", id="a promise without a migration"),

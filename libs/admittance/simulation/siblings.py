@@ -30,7 +30,8 @@ def place(workload: StoredWorkload) -> tuple[str, str]:
         for one in workload.metadata.owner_references:
             if one.kind == "Workload":
                 return role, one.uid
-    return role, ""
+        return role, ""
+    return "", ""
 
 
 def runs(workload: StoredWorkload) -> bool:
