@@ -94,7 +94,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
-    # Of quota that is held, or kept for it, what its pods gave back is taken off where it is charged.
+    # Of quota that is held, or kept for it, this is taken off where it is charged.
     if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None

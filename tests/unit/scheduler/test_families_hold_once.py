@@ -122,7 +122,7 @@ def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something()
 def test_pods_that_were_given_back_are_taken_off_a_promise_once() -> None:
     kin = story_7()
     kin.family("j", "q", TAGS, PODS)
-    promised = kin.as_admission("j.on-demand", "q", ON_DEMAND)
+    promised = kin.as_admission("j.on-demand", "q", {"cpu": "cpu-only"}, ON_DEMAND)
     kin.change("j.on-demand", promised=promised)
     assert kin.used("q") == {("on-demand", "gpu"): 8, ("cpu-only", "cpu"): 20_000}
     kin.reclaim("j.on-demand", 0, 1)
