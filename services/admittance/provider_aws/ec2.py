@@ -1,0 +1,119 @@
+"""The calls of EC2 that are made, through boto3, which reads its own variables, files and roles
+(AWS_*). All of them block, and raise nothing but `Trouble`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from admittance.provider_aws.faults import Trouble
+from admittance.provider_aws.parameters import CLASS, REQUEST
+from admittance.provider_aws.reservations import Reservation, reservation_of
+from admittance.runtime.errors import SetupError
+
+CONNECT_SECONDS: Final = 5
+READ_SECONDS: Final = 30
+PAGE: Final = 1000
+CONNECTIONS: Final = 32
+_NO_CREDENTIALS: Final = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+    "SSOTokenLoadError",
+    "ProfileNotFound",
+)
+
+
+class Ec2:
+    """Capacity reservations of one account and region."""
+
+    def __init__(self, client: Any, provisioning_class: str) -> None:
+        self._client = client
+        self._class = provisioning_class
+
+    @classmethod
+    def connect(cls, provisioning_class: str) -> Ec2:
+        """Raises SetupError when boto3 is missing, or does not know which region to ask."""
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError:
+            raise SetupError("capacity of EC2 needs boto3: pip install 'admittance[aws]'") from None
+        more: dict[str, Any] = {}
+        if not os.environ.get("AWS_RETRY_MODE"):
+            # It slows down by itself when EC2 throttles, for all threads at once.
+            more["retries"] = {"mode": "adaptive"}
+        config = Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            max_pool_connections=CONNECTIONS,
+            user_agent_extra="admittance",
+            **more,
+        )
+        try:
+            return cls(boto3.client("ec2", config=config), provisioning_class)
+        except (BotoCoreError, ValueError) as error:
+            raise SetupError(f"EC2: {error} (boto3 reads AWS_DEFAULT_REGION)") from None
+
+    def instance_type(self, name: str) -> Mapping[str, Any]:
+        """Its entry of DescribeInstanceTypes."""
+        answer = _call(self._client.describe_instance_types, InstanceTypes=[name])
+        for entry in answer.get("InstanceTypes", ()):
+            if isinstance(entry, Mapping):
+                return entry
+        raise Trouble("InvalidInstanceType", f"there is no instance type {name}", 400)
+
+    def create(self, arguments: Mapping[str, Any]) -> Reservation:
+        """Makes a reservation, or finds the one that was made with the same token."""
+        answer = _call(self._client.create_capacity_reservation, **arguments)
+        made = reservation_of(answer["CapacityReservation"])
+        return made._replace(token=arguments["ClientToken"])
+
+    def cancel(self, reservation: str) -> None:
+        """Cancels it. One that there is not, or no longer, is done."""
+        try:
+            _call(self._client.cancel_capacity_reservation, CapacityReservationId=reservation)
+        except Trouble as trouble:
+            gone = ("InvalidCapacityReservation", "IncorrectState", "InvalidState")
+            if not trouble.code.startswith(gone):
+                raise
+
+    def ours(self, token: str | None = None) -> list[Reservation]:
+        """All that are listed of our class, in whatever state, or those of one request."""
+        name, value = (CLASS, self._class) if token is None else (REQUEST, token)
+        filters = [{"Name": f"tag:{name}", "Values": [value]}]
+        found: list[Reservation] = []
+        more: dict[str, Any] = {}
+        while True:
+            answer = _call(
+                self._client.describe_capacity_reservations,
+                Filters=filters,
+                MaxResults=PAGE,
+                **more,
+            )
+            found += map(reservation_of, answer.get("CapacityReservations", ()))
+            next_ = answer.get("NextToken")
+            if not next_:
+                return found
+            more = {"NextToken": next_}
+
+
+def _call(function: Callable[..., Any], **arguments: Any) -> Any:
+    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+
+    try:
+        return function(**arguments)
+    except ClientError as error:
+        told = error.response.get("Error", {})
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        raise Trouble(told.get("Code", "Unknown"), told.get("Message", ""), status) from None
+    except ParamValidationError as error:
+        raise Trouble("InvalidParameterValue", str(error), 400) from None
+    except BotoCoreError as error:
+        lacks = type(error).__name__ in _NO_CREDENTIALS
+        raise Trouble("NoCredentials" if lacks else "Unreachable", str(error)) from None

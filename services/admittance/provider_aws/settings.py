@@ -1,0 +1,57 @@
+"""What the provider is told from outside, beside what every service is and what boto3 reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from admittance.runtime.errors import SetupError
+
+DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
+NAME_MAX: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``poll_seconds``: how often EC2 is asked how all reservations are, while there are any;
+    ``sweep_seconds``: while there are none. ``unseen_seconds``: how long one may be missing from
+    EC2's lists before it counts as gone; EC2 itself says up to five minutes."""
+
+    provisioning_class: str = DEFAULT_CLASS
+    poll_seconds: float = 5.0
+    sweep_seconds: float = 60.0
+    unseen_seconds: float = 300.0
+
+    @classmethod
+    def from_env(
+        cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
+    ) -> AwsSettings:
+        """Raises SetupError naming the variable that is wrong."""
+        env = os.environ if env is None else env
+        name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
+        # A ProvisioningRequestConfig takes no other, and EC2's filters would read more into them.
+        if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
+            raise SetupError(f"ADMIT_AWS_CLASS={name!r} is no DNS name")
+        return cls(
+            provisioning_class=name,
+            poll_seconds=_seconds(env, "ADMIT_AWS_POLL_SECONDS", 5.0),
+            sweep_seconds=_seconds(env, "ADMIT_AWS_SWEEP_SECONDS", 60.0),
+            unseen_seconds=_seconds(env, "ADMIT_AWS_UNSEEN_SECONDS", 300.0),
+        )
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise SetupError(f"{name}={text!r} is not a number") from None
+    if not 0.05 <= value < float("inf"):
+        raise SetupError(f"{name}={text} is less than 0.05")
+    return value

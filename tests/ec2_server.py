@@ -1,0 +1,330 @@
+"""EC2 for tests: moto's server as a process of its own, with what moto lacks.
+
+moto has instance types, zones, tags and the protocol, but no capacity reservations: the three calls
+of them are added to its EC2 here, as EC2's pages tell them. In front of it stands a trouble maker:
+refusals, throttling, answers that come late or to nobody, lists that do not show the newest.
+
+Run as a script it serves; `Ec2Server` starts it and says to it what is to go wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+REGION = "us-east-1"
+ZONE = "us-east-1a"
+CONTROL = "/_control/"
+ERROR = (
+    "<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
+    "<RequestID>0</RequestID></Response>"
+)
+
+
+class Ec2Server:
+    """The process, on a free port of loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / "ec2.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, limit: float = 60.0) -> Ec2Server:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(self.port)], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                self.control("calls")
+                return self
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise RuntimeError(self._log.read_text()) from None
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What boto3 is to read."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_MAX_ATTEMPTS": "2",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+    def control(self, what: str, **body: Any) -> Any:
+        request = urllib.request.Request(
+            f"{self.url}{CONTROL}{what}", json.dumps(body).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def reset(self) -> None:
+        """As new: no reservations, no trouble."""
+        self.control("reset")
+
+    def refuse(self, action: str, code: str, *, status: int = 400, times: int = 10**6) -> None:
+        """The next so many calls of action are refused."""
+        self.control("refuse", action=action, code=code, status=status, times=times)
+
+    def allow(self) -> None:
+        """Nothing is refused, or held, any more."""
+        self.control("allow")
+
+    def hold(self, action: str) -> None:
+        """Calls of action are done, but not answered until `allow`."""
+        self.control("hold", action=action)
+
+    def set(self, **how: Any) -> None:
+        """``pending``: seconds until a new reservation is active; ``hidden``: until it is listed;
+        ``capacity``: instances that there are, of all types."""
+        self.control("set", **how)
+
+    def becomes(self, reservation: str, **how: Any) -> None:
+        """A reservation is another from now on, by nobody's call: ``state``, ``total``."""
+        self.control("becomes", id=reservation, **how)
+
+    def reservations(self) -> list[dict[str, Any]]:
+        """All that were ever made."""
+        found: list[dict[str, Any]] = self.control("reservations")
+        return found
+
+    def alive(self) -> list[dict[str, Any]]:
+        """Those that cost something."""
+        return [one for one in self.reservations() if one["state"] in ("active", "pending")]
+
+    def calls(self) -> Counter[str]:
+        """How often each action was called."""
+        return Counter(self.control("calls"))
+
+
+# The server's side. ------------------------------------------------------------------------
+
+
+class Reservations:
+    """What there is, and how EC2 behaves."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.reset()
+
+    def reset(self) -> None:
+        with self.lock:
+            self.made: dict[str, dict[str, Any]] = {}
+            self.by_token: dict[str, tuple[str, str]] = {}
+            self.refusals: list[dict[str, Any]] = []
+            self.held: set[str] = set()
+            self.calls: Counter[str] = Counter()
+            self.how: dict[str, Any] = {"pending": 0.0, "hidden": 0.0, "capacity": 10**6}
+
+    def now_is(self) -> None:
+        for one in self.made.values():
+            if one["state"] == "pending" and time.monotonic() >= one["active_at"]:
+                one["state"] = "active"
+
+    def control(self, what: str, body: dict[str, Any]) -> Any:
+        with self.lock:
+            self.now_is()
+            match what:
+                case "reset":
+                    self.reset()
+                case "refuse":
+                    self.refusals.append(body)
+                case "hold":
+                    self.held.add(body["action"])
+                case "allow":
+                    self.refusals.clear()
+                    self.held.clear()
+                case "set":
+                    self.how |= body
+                case "becomes":
+                    self.made[body.pop("id")] |= body
+                case "reservations":
+                    return list(self.made.values())
+                case "calls":
+                    return self.calls
+            return {}
+
+    def refusal(self, action: str) -> dict[str, Any] | None:
+        with self.lock:
+            self.calls[action] += 1
+            for one in self.refusals:
+                if one["action"] == action and one["times"] > 0:
+                    one["times"] -= 1
+                    return one
+        return None
+
+
+class TroubleMaker:
+    """Stands in front of moto's application."""
+
+    def __init__(self, inner: Any, state: Reservations) -> None:
+        self._inner = inner
+        self._state = state
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length) if length else b""
+        environ["wsgi.input"] = BytesIO(body)
+        path = environ.get("PATH_INFO", "")
+        if path.startswith(CONTROL):
+            answer = self._state.control(path.removeprefix(CONTROL), json.loads(body or b"{}"))
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(answer, default=str).encode()]
+        action = urllib.parse.parse_qs(body.decode(errors="replace")).get("Action", [""])[0]
+        refusal = self._state.refusal(action)
+        if refusal is not None:
+            start_response(f"{refusal['status']} No", [("Content-Type", "text/xml")])
+            return [ERROR.format(code=refusal["code"], message="as the test wants it").encode()]
+        answered = list(self._inner(environ, start_response))
+        while action in self._state.held:
+            time.sleep(0.01)
+        return answered
+
+
+def add_reservations(state: Reservations) -> None:
+    """Gives moto's EC2 the three calls."""
+    from moto.core.responses import ActionResult
+    from moto.ec2.exceptions import EC2ClientError
+    from moto.ec2.responses import EC2Response
+    from moto.ec2.utils import random_resource_id
+
+    def described(one: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "CapacityReservationId": one["id"],
+            "InstanceType": one["type"],
+            "InstancePlatform": one["platform"],
+            "AvailabilityZone": one["zone"],
+            "TotalInstanceCount": one["total"],
+            "AvailableInstanceCount": one["total"],
+            "State": one["state"],
+            "EndDateType": "unlimited",
+            "CreateDate": datetime.fromtimestamp(one["created"], UTC),
+            "Tags": [{"Key": key, "Value": value} for key, value in one["tags"].items()],
+        }
+
+    def create_capacity_reservation(self: Any) -> ActionResult:
+        wanted = {
+            name: self._get_param(name)
+            for name in ("InstanceType", "InstancePlatform", "InstanceCount", "AvailabilityZone")
+        }
+        for name, value in wanted.items():
+            if not value:
+                raise EC2ClientError("MissingParameter", f"The request must contain {name}")
+        self.ec2_backend.describe_instance_types([wanted["InstanceType"]])
+        zones = {one.name for one in self.ec2_backend.describe_availability_zones()}
+        if wanted["AvailabilityZone"] not in zones:
+            raise EC2ClientError("InvalidParameterValue", "Invalid availability zone")
+        token, shape = self._get_param("ClientToken"), json.dumps(wanted, default=str)
+        count = int(wanted["InstanceCount"])
+        with state.lock:
+            if token in state.by_token:
+                known, before = state.by_token[token]
+                if before != shape:
+                    raise EC2ClientError("IdempotentParameterMismatch", "not as it was before")
+                state.now_is()
+                return ActionResult({"CapacityReservation": described(state.made[known])})
+            alive = [one for one in state.made.values() if one["state"] in ("active", "pending")]
+            used = sum(one["total"] for one in alive)
+            if used + count > state.how["capacity"]:
+                raise EC2ClientError("InsufficientInstanceCapacity", "Insufficient capacity.")
+            made = {
+                "id": f"cr-{random_resource_id(17)}",
+                "token": token,
+                "type": wanted["InstanceType"],
+                "platform": wanted["InstancePlatform"],
+                "zone": wanted["AvailabilityZone"],
+                "total": count,
+                "state": "pending" if state.how["pending"] else "active",
+                "created": time.time(),
+                "active_at": time.monotonic() + state.how["pending"],
+                "listed_at": time.monotonic() + state.how["hidden"],
+                "tags": self._parse_tag_specification().get("capacity-reservation", {}),
+            }
+            state.made[made["id"]] = made
+            state.by_token[token] = made["id"], shape
+        return ActionResult({"CapacityReservation": described(made)})
+
+    def describe_capacity_reservations(self: Any) -> ActionResult:
+        filters = self._filters_from_querystring()
+        with state.lock:
+            state.now_is()
+            found = [
+                described(one)
+                for one in state.made.values()
+                if time.monotonic() >= one["listed_at"]
+                and all(
+                    one["tags"].get(name.removeprefix("tag:")) in values
+                    for name, values in filters.items()
+                )
+            ]
+        return ActionResult({"CapacityReservations": found})
+
+    def cancel_capacity_reservation(self: Any) -> ActionResult:
+        with state.lock:
+            one = state.made.get(self._get_param("CapacityReservationId"))
+            if one is None or time.monotonic() < one["listed_at"]:
+                raise EC2ClientError("InvalidCapacityReservationId.NotFound", "no such one")
+            one["state"] = "cancelled"
+        return ActionResult({"Return": True})
+
+    for call in (
+        create_capacity_reservation,
+        describe_capacity_reservations,
+        cancel_capacity_reservation,
+    ):
+        setattr(EC2Response, call.__name__, call)
+
+
+def main() -> None:
+    """Serves at the port that is the argument."""
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import run_simple
+
+    state = Reservations()
+    add_reservations(state)
+    moto = DomainDispatcherApplication(create_backend_app)
+    with contextlib.suppress(KeyboardInterrupt):
+        run_simple(
+            "127.0.0.1",
+            int(sys.argv[1]),
+            TroubleMaker(moto, state),
+            threaded=True,
+            request_handler=MotoRequestHandler,
+        )
+
+
+if __name__ == "__main__":
+    main()

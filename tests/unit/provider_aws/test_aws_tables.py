@@ -1,0 +1,378 @@
+"""What EC2 says, and what is made of it: errors, states, parameters, and how many instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.provider_aws.faults import Fault, Trouble, failed, fault_of
+from admittance.provider_aws.instances import MEBI, Pods, TooLarge, instances, machine_of
+from admittance.provider_aws.parameters import (
+    CLASS,
+    REQUEST,
+    TAG_MAX,
+    Parameters,
+    creation,
+    token_of,
+)
+from admittance.provider_aws.reservations import (
+    Reservation,
+    Standing,
+    after,
+    before,
+    reservation_of,
+)
+from admittance.provider_aws.settings import DEFAULT_CLASS, AwsSettings
+from admittance.providers import CapacityRevoked, Failed, Provisioned
+from admittance.runtime.errors import SetupError
+
+GPU = "nvidia.com/gpu"
+
+
+# Errors. -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "fault"),
+    [
+        pytest.param("InsufficientInstanceCapacity", 500, Fault.LACKING, id="none, said with 500"),
+        pytest.param("InsufficientCapacity", 503, Fault.LACKING, id="whatever is insufficient"),
+        pytest.param("ReservationCapacityExceeded", 400, Fault.LACKING, id="a full reservation"),
+        pytest.param("InstanceLimitExceeded", 400, Fault.LACKING, id="a limit of the account"),
+        pytest.param("VcpuLimitExceeded", 400, Fault.LACKING, id="another limit"),
+        pytest.param("InvalidParameterValue", 400, Fault.WRONG, id="a wrong parameter"),
+        pytest.param("InvalidInstanceType", 400, Fault.WRONG, id="no such type"),
+        pytest.param("MissingParameter", 400, Fault.WRONG, id="a missing one"),
+        pytest.param("Unsupported", 400, Fault.WRONG, id="a type that the zone does not have"),
+        pytest.param("UnsupportedOperation", 400, Fault.WRONG, id="what EC2 does not do"),
+        pytest.param("UnauthorizedOperation", 403, Fault.FORBIDDEN, id="what a policy forbids"),
+        pytest.param("AuthFailure", 401, Fault.CREDENTIALS, id="keys that nobody knows"),
+        pytest.param("InvalidClientTokenId", 403, Fault.CREDENTIALS, id="keys, not parameters"),
+        pytest.param("ExpiredToken", 400, Fault.CREDENTIALS, id="a session that has ended"),
+        pytest.param("NoCredentials", 0, Fault.CREDENTIALS, id="no keys at all"),
+        pytest.param("RequestLimitExceeded", 503, Fault.LATER, id="throttling is no limit"),
+        pytest.param("Throttling", 400, Fault.LATER, id="throttling by another name"),
+        pytest.param("Unreachable", 0, Fault.LATER, id="a network that is down"),
+        pytest.param("Strange", 502, Fault.LATER, id="any other trouble of the server"),
+        pytest.param("Strange", 400, Fault.UNCLEAR, id="what we do not know"),
+        pytest.param("IdempotentParameterMismatch", 400, Fault.UNCLEAR, id="a token used up"),
+    ],
+)
+def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: Fault) -> None:
+    assert fault_of(code, status) is fault
+
+
+@pytest.mark.parametrize(
+    ("code", "retryable"),
+    [
+        pytest.param("InsufficientInstanceCapacity", True, id="capacity may come"),
+        pytest.param("InstanceLimitExceeded", True, id="a limit may be raised"),
+        pytest.param("InvalidParameterValue", False, id="a wrong parameter stays wrong"),
+        pytest.param("UnsupportedOperation", False, id="so does what EC2 does not do"),
+        pytest.param("UnauthorizedOperation", False, id="and what a policy forbids"),
+        pytest.param("Strange", True, id="what we do not know rejects nobody"),
+    ],
+)
+def test_only_what_surely_does_not_mend_is_failed_for_good(code: str, retryable: bool) -> None:
+    answer = failed(Trouble(code, "told", 400))
+    assert (answer.retryable, answer.message) == (retryable, f"{code}: told")
+
+
+def test_a_long_refusal_is_cut() -> None:
+    assert len(failed(Trouble("UnauthorizedOperation", "x" * 5000)).message) == 500
+
+
+# States. -----------------------------------------------------------------------------------
+
+
+def a_reservation(state: str, total: int = 2) -> Reservation:
+    return Reservation("cr-1", "token", state, total, "m5.large", "us-east-1a")
+
+
+@pytest.mark.parametrize(
+    ("state", "standing"),
+    [
+        ("active", Standing.HERE),
+        ("pending", Standing.COMING),
+        ("assessing", Standing.COMING),
+        ("delayed", Standing.COMING),
+        ("scheduled", Standing.COMING),
+        ("payment-pending", Standing.COMING),
+        ("a word of later", Standing.COMING),
+        ("expired", Standing.GONE),
+        ("cancelled", Standing.GONE),
+        ("cancelling", Standing.GONE),
+        ("failed", Standing.GONE),
+        ("payment-failed", Standing.GONE),
+        ("unsupported", Standing.GONE),
+        ("unavailable", Standing.GONE),
+    ],
+)
+def test_what_a_state_comes_to(state: str, standing: Standing) -> None:
+    found = a_reservation(state)
+    assert found.standing is standing
+    match before(found):
+        case None:
+            assert standing is Standing.COMING
+        case Provisioned():
+            assert standing is Standing.HERE
+        case Failed(retryable=retryable):
+            assert standing is Standing.GONE
+            assert retryable is (state != "unsupported")
+    assert (after(found, 2) is not None) is (standing is Standing.GONE)
+
+
+def test_what_is_provisioned_can_be_named_by_node_selectors() -> None:
+    answer = before(a_reservation("active"))
+    assert isinstance(answer, Provisioned)
+    assert dict(answer.details) == {
+        "capacityReservationId": "cr-1",
+        "availabilityZone": "us-east-1a",
+        "instanceType": "m5.large",
+        "instanceCount": "2",
+    }
+
+
+def test_a_reservation_that_shrinks_is_revoked() -> None:
+    assert after(a_reservation("active", 2), 2) is None
+    revoked = after(a_reservation("active", 1), 2)
+    assert isinstance(revoked, CapacityRevoked)
+    assert revoked.message == "capacity reservation cr-1 has 1 instances, not 2"
+
+
+def test_all_that_is_read_of_an_answer() -> None:
+    described = {
+        "CapacityReservationId": "cr-1",
+        "State": "active",
+        "TotalInstanceCount": 2,
+        "InstanceType": "m5.large",
+        "AvailabilityZone": "us-east-1a",
+        "Tags": [{"Key": REQUEST, "Value": "token"}, {"Key": "team", "Value": "a"}],
+    }
+    assert reservation_of(described) == a_reservation("active")
+    assert reservation_of({}).standing is Standing.COMING
+
+
+# Parameters. -------------------------------------------------------------------------------
+
+
+def read(**given: str) -> Parameters:
+    return msgspec.convert(given, Parameters, strict=False, str_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({}, "InstanceType", id="a type is needed"),
+        pytest.param({"InstanceType": "m5.large"}, "AvailabilityZone", id="and a zone"),
+        pytest.param(
+            {"InstanceType": "m", "AvailabilityZone": "a", "AvailabilityZoneId": "b"},
+            "one of",
+            id="but not two",
+        ),
+        pytest.param({"InstanceType": ""}, "InstanceType", id="and the type is no empty text"),
+        pytest.param(
+            {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "0"},
+            "InstanceCount",
+            id="one instance at least",
+        ),
+        pytest.param(
+            {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "many"},
+            "InstanceCount",
+            id="which is a number",
+        ),
+        pytest.param(
+            {"InstanceType": "m", "AvailabilityZone": "a", "Tenancy": "host"},
+            "Tenancy",
+            id="a tenancy that reservations have",
+        ),
+        pytest.param(
+            {"InstanceType": "m", "AvailabilityZone": "a", "EndDate": "2030-01-01T00:00:00"},
+            "EndDate",
+            id="a date that says in which zone",
+        ),
+    ],
+)
+def test_wrong_parameters_are_named(given: dict[str, str], told: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=told):
+        read(**given)
+
+
+def created(parameters: Parameters, request_id: str = "u/c/1/1") -> dict[str, Any]:
+    return creation(
+        parameters, 3, request_id=request_id, provisioning_class="class", namespace="ns", name="w"
+    )
+
+
+def test_what_is_not_said_is_left_to_ec2() -> None:
+    made = created(read(InstanceType="m5.large", AvailabilityZone="a", Theirs="x"))
+    tags = {one["Key"]: one["Value"] for one in made.pop("TagSpecifications")[0]["Tags"]}
+    assert made == {
+        "ClientToken": token_of("u/c/1/1"),
+        "InstanceType": "m5.large",
+        "InstancePlatform": "Linux/UNIX",
+        "InstanceCount": 3,
+        "Tenancy": "default",
+        "InstanceMatchCriteria": "open",
+        "EndDateType": "unlimited",
+        "AvailabilityZone": "a",
+    }
+    assert tags == {
+        "Name": "ns/w",
+        REQUEST: token_of("u/c/1/1"),
+        CLASS: "class",
+        "admittance.dev/request-id": "u/c/1/1",
+        "admittance.dev/namespace": "ns",
+        "admittance.dev/workload": "w",
+    }
+
+
+def test_what_is_said_is_passed_on() -> None:
+    made = created(
+        read(
+            InstanceType="m5.large",
+            AvailabilityZoneId="use1-az1",
+            Tenancy="dedicated",
+            InstanceMatchCriteria="targeted",
+            EbsOptimized="true",
+            PlacementGroupArn="arn",
+            EndDate="2030-01-01T00:00:00Z",
+        )
+    )
+    assert made["AvailabilityZoneId"] == "use1-az1"
+    assert "AvailabilityZone" not in made
+    assert (made["Tenancy"], made["InstanceMatchCriteria"]) == ("dedicated", "targeted")
+    assert (made["EbsOptimized"], made["PlacementGroupArn"]) == (True, "arn")
+    assert (made["EndDateType"], made["EndDate"].year) == ("limited", 2030)
+
+
+@given(st.text(max_size=400), st.text(max_size=400))
+def test_a_request_has_one_token_that_ec2_takes(one: str, other: str) -> None:
+    assert (token_of(one) == token_of(other)) is (one == other)
+    assert len(token_of(one)) == 64
+    assert token_of(one).isascii()
+    parameters = Parameters(instance_type="m", availability_zone="a")
+    made = created(parameters, one)
+    assert made == created(parameters, one)
+    assert all(len(tag["Value"]) <= TAG_MAX for tag in made["TagSpecifications"][0]["Tags"])
+
+
+# Instances. --------------------------------------------------------------------------------
+
+MACHINE = {"cpu": 8000, "memory": 32 * 1024 * MEBI, GPU: 4}
+
+
+def pods(count: int, name: str = "main", **needs: int) -> Pods:
+    return Pods(name, count, {key.replace("gpu", GPU): much for key, much in needs.items()})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        pytest.param([pods(1, cpu=8000)], 1, id="a pod as large as a machine has one"),
+        pytest.param([pods(3, cpu=4000)], 2, id="two that are half as large share one"),
+        pytest.param([pods(3, cpu=4001)], 3, id="no pod is split"),
+        pytest.param([pods(5, gpu=1)], 2, id="what there is least of decides"),
+        pytest.param([pods(2, gpu=3), pods(2, "b", gpu=1)], 2, id="small ones fill gaps"),
+        pytest.param([pods(2, "b", gpu=1), pods(2, gpu=3)], 2, id="in whatever order they come"),
+        pytest.param([pods(4, gpu=1, cpu=1), pods(1, "b", cpu=8000)], 2, id="needs of two kinds"),
+        pytest.param([pods(100_000, cpu=1000)], 12_500, id="many cost no more to count"),
+        pytest.param([pods(7)], 1, id="pods that need nothing have one machine"),
+        pytest.param([pods(0, gpu=100)], 1, id="no pods do not count"),
+        pytest.param([Pods("m", 3, {"ephemeral-storage": 2**50})], 1, id="disks are set up beside"),
+    ],
+)
+def test_how_many_instances_hold_the_pods(wanted: list[Pods], count: int) -> None:
+    assert instances(wanted, MACHINE, "m5.large") == count
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        pytest.param(
+            pods(1, cpu=8001),
+            "a pod of main needs 8001 cpu, m5.large has 8000 (thousandths)",
+            id="a pod that is too large",
+        ),
+        pytest.param(
+            Pods("main", 1, {"example.com/qpu": 1}),
+            "a pod of main needs 1 example.com/qpu, m5.large has 0",
+            id="a device that the type does not have",
+        ),
+    ],
+)
+def test_why_no_number_of_instances_holds_them(wanted: Pods, told: str) -> None:
+    assert instances([wanted], MACHINE, "m5.large") == TooLarge(told)
+
+
+@given(
+    st.lists(
+        st.builds(pods, st.integers(0, 12), cpu=st.integers(0, 8000), gpu=st.integers(0, 4)),
+        max_size=5,
+    )
+)
+def test_machines_kept_as_one_are_counted_as_one_by_one(wanted: list[Pods]) -> None:
+    def share(one: Pods) -> float:
+        return max((much / MACHINE[name] for name, much in one.needs.items()), default=0.0)
+
+    machines: list[dict[str, int]] = []
+    for one in sorted(wanted, key=share, reverse=True):
+        for _ in range(one.count):
+            for machine in machines:
+                if all(much <= machine[name] for name, much in one.needs.items()):
+                    break
+            else:
+                machine = dict(MACHINE)
+                machines.append(machine)
+            for name, much in one.needs.items():
+                machine[name] -= much
+    assert instances(wanted, MACHINE, "m5.large") == max(1, len(machines))
+
+
+def test_what_an_instance_has() -> None:
+    described = {
+        "VCpuInfo": {"DefaultVCpus": 96},
+        "MemoryInfo": {"SizeInMiB": 1024},
+        "GpuInfo": {"Gpus": [{"Manufacturer": "NVIDIA", "Count": 8}]},
+        "NeuronInfo": {"NeuronDevices": [{"Count": 2, "CoreInfo": {"Count": 4}}]},
+        "NetworkInfo": {"EfaInfo": {"MaximumEfaInterfaces": 4}},
+    }
+    assert machine_of(described) == {
+        "cpu": 96_000,
+        "memory": 1024 * MEBI,
+        GPU: 8,
+        "aws.amazon.com/neuron": 2,
+        "aws.amazon.com/neurondevice": 2,
+        "aws.amazon.com/neuroncore": 8,
+        "vpc.amazonaws.com/efa": 4,
+    }
+    assert machine_of({}) == {"cpu": 0, "memory": 0}
+
+
+# Settings. ---------------------------------------------------------------------------------
+
+
+def test_settings_have_defaults_and_an_argument_goes_first() -> None:
+    assert AwsSettings.from_env({}) == AwsSettings()
+    env = {"ADMIT_AWS_CLASS": "eu.example.com", "ADMIT_AWS_POLL_SECONDS": "2"}
+    assert AwsSettings.from_env(env).provisioning_class == "eu.example.com"
+    assert AwsSettings.from_env(env).poll_seconds == 2
+    assert AwsSettings.from_env(env, provisioning_class="us").provisioning_class == "us"
+    assert DEFAULT_CLASS == "ec2-capacity-reservation.admittance.dev"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        pytest.param("ADMIT_AWS_POLL_SECONDS", "often", id="what is no number"),
+        pytest.param("ADMIT_AWS_SWEEP_SECONDS", "0", id="what never ends"),
+        pytest.param("ADMIT_AWS_CLASS", "*", id="a class that is no name"),
+    ],
+)
+def test_a_wrong_setting_is_named(variable: str, value: str) -> None:
+    with pytest.raises(SetupError, match=variable):
+        AwsSettings.from_env({variable: value})
