@@ -6,34 +6,26 @@ others. ``timeout`` bounds each wait.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Final
 
-from admittance.check_test.form import Asked, quoted
-from admittance.check_test.report import FAILED, NOT_APPLICABLE, PASSED, TITLES, Outcome, outcome
+from admittance.check_test.form import Asked
+from admittance.check_test.report import FAILED, KIT, NOT_APPLICABLE, PASSED
 from admittance.check_test.stand import FIRST_CYCLE, Said, Stand
+from admittance.events.facts import CheckReported
 from admittance.runtime import clock
+from admittance.trials import cases
+from admittance.trials.cases import Attempt
 
 FLOOD: Final = 200
 GRACE: Final = 1.0
 """Seconds in which a verdict may still be on its way when its request is withdrawn."""
 WATCH: Final = 2.0
 """Seconds that a withdrawn request is watched at least."""
-QUIET: Final = 1.0
-"""Seconds without a word after which nothing more is expected."""
-BEAT: Final = 10.5
-ASKED_AGAIN: Final = 5.0
-"""Seconds after which the very first question is asked again."""
-REPEATS_MAX: Final = 20
-FORMS: Final = ("json", "state", "names", "subject", "delay", "updates")
-"""Cases that are about every message, whatever it was said in."""
-DETAILS_MAX: Final = 3
 
 
-class Trial:
-    """Cases with one controller: all, or those in ``only``. ``patience``: seconds to wait for its
-    very first answer. ``runs``: whether its process still does, as far as that is known."""
+class Trial(cases.Trial[Asked, CheckReported]):
+    """Cases with one controller."""
 
     def __init__(
         self,
@@ -44,98 +36,39 @@ class Trial:
         only: Collection[str] = (),
         runs: Callable[[], bool] = lambda: True,
     ) -> None:
+        super().__init__(KIT, stand, timeout=timeout, patience=patience, only=only, runs=runs)
         self._stand = stand
-        self._timeout = timeout
-        self._patience = patience
-        self._only = frozenset(only) or frozenset(TITLES)
-        self._runs = runs
-        self._began = clock.monotonic()
-        self._answers_after = 0.0
-        self._outcomes: dict[str, Outcome] = {}
-        self.usual = ""
-        """The state that the first request was answered with in the end."""
 
-    async def run(self, tell: Callable[[str], None]) -> list[Outcome]:
-        """Tries everything; ``tell`` hears the title of what is tried now."""
-        tell(TITLES["answers"])
-        if not await self._answers():
-            for case in TITLES:
-                if case not in (*self._outcomes, "acknowledges", "heartbeat", "ends", *FORMS):
-                    self._put(case, NOT_APPLICABLE, "it answered nothing")
-        else:
-            cases: dict[str, Callable[[], Awaitable[None]]] = {
-                "new-cycle": self._new_cycle,
-                "twice": self._twice,
-                "withdrawn": self._withdrawn,
-                "late-retry": self._late_retry,
-                "unknown-parameters": self._unknown_parameters,
-                "unknown-fields": self._unknown_fields,
-                "flood": self._flood,
-            }
-            for case, attempt in cases.items():
-                if case in self._only:
-                    tell(TITLES[case])
-                    await attempt()
-        for case, attempt in {
-            "acknowledges": self._acknowledges,
-            "heartbeat": self._heartbeat,
-        }.items():
-            if case in self._only:
-                tell(TITLES[case])
-                await attempt()
-        self._forms()
-        wanted = self._only | {"answers"}
-        return [self._outcomes[case] for case in TITLES if case in self._outcomes.keys() & wanted]
+    async def _ask_first(self, times: int) -> Asked:
+        [asked] = await self._stand.ask("answers.1", cycle=FIRST_CYCLE + times)
+        return asked
 
-    def _put(self, case: str, word: str, *details: str) -> None:
-        self._outcomes[case] = outcome(case, word, *details)
+    def _cases(self) -> Mapping[str, Attempt]:
+        return {
+            "new-cycle": self._new_cycle,
+            "twice": self._twice,
+            "withdrawn": self._withdrawn,
+            "late-retry": self._late_retry,
+            "unknown-parameters": self._unknown_parameters,
+            "unknown-fields": self._unknown_fields,
+            "flood": self._flood,
+        }
 
-    async def _answered(self, *asked: Asked, seconds: float = 0.0) -> bool:
-        """Waits until something was said about each of asked."""
+    def _content(self, said: Said) -> Hashable:
+        return said.data
 
-        def all_are() -> bool:
-            return {one.asked for one in self._stand.about(*asked)} >= set(asked)
+    def _repeated(self, said: Said) -> Hashable:
+        assert said.told is not None, "only those are counted"
+        return said.asked, said.told.state, said.told.message
 
-        def settled() -> bool:
-            return all_are() or not self._runs()
-
-        return await self._stand.until(settled, seconds or self._timeout) and all_are()
-
-    async def _quiet(self) -> None:
-        """Waits until it says nothing more for a while, or says Pending and nothing else."""
-        deadline = clock.monotonic() + self._timeout
-        while clock.monotonic() < deadline:
-            heard = len(self._stand.said)
-            if not await self._more_than(heard):
-                return
-
-    async def _more_than(self, heard: int) -> bool:
-        return await self._stand.until(lambda: len(self._stand.said) > heard, QUIET)
+    def _shown(self, said: Said) -> str:
+        assert said.asked is not None and said.told is not None, "only those are counted"
+        return f"said {said.told.state} %s about one cycle of {said.asked.name}"
 
     # The cases. ---------------------------------------------------------------------------
 
-    async def _first_answer(self) -> bool:
-        """Whether it answers anything in time. It is asked again and again, since one that
-        subscribes plainly does not hear what was asked before it listened."""
-        asked: list[Asked] = []
-        deadline = clock.monotonic() + self._patience
-        while (left := deadline - clock.monotonic()) > 0 and self._runs():
-            asked.extend(await self._stand.ask("answers.1", cycle=FIRST_CYCLE + len(asked)))
-            if await self._stand.until(
-                lambda: bool(self._stand.about(*asked)), min(left, ASKED_AGAIN)
-            ):
-                return True
-        return False
-
     async def _answers(self) -> bool:
         if not await self._first_answer():
-            if not self._runs():
-                self._put("answers", FAILED, "it ended before it answered")
-            elif self._stand.said:
-                shown = quoted(self._stand.said[0].data)
-                self._put("answers", FAILED, f"no verdict in what it said, as {shown}")
-            else:
-                self._put("answers", FAILED, f"silent: nothing within {self._patience:g} s")
             return False
         # Once more, since the first time it may have been started meanwhile.
         began = clock.monotonic()
@@ -159,9 +92,9 @@ class Trial:
             self._put("new-cycle", FAILED, why)
             return
         wrong = {
-            one.verdict.cycle
+            one.told.cycle
             for one in self._stand.about(second)
-            if one.verdict is not None and one.verdict.cycle != second.cycle
+            if one.told is not None and one.told.cycle != second.cycle
         }
         if wrong:
             said = ", ".join(map(str, sorted(wrong)))
@@ -189,11 +122,11 @@ class Trial:
         await self._stand.withdraw([asked], "Preempted")
         at = clock.monotonic()
         await self._answered(answered)
-        await self._stand.until(lambda: False, GRACE)
+        await self._pass(GRACE)
         await self._stand.withdraw([answered], "Preempted")
         again = clock.monotonic()
         # As long as it took to answer, and again as long for what it may do beside.
-        await self._stand.until(lambda: False, max(WATCH, 2 * self._answers_after + GRACE))
+        await self._pass(max(WATCH, 2 * self._answers_after + GRACE))
         for one in self._stand.about(answered, asked):
             known = at + GRACE if one.asked == asked else again
             if _is_ready(one) and one.at > known:
@@ -271,94 +204,6 @@ class Trial:
         else:
             self._put("flood", PASSED)
 
-    async def _acknowledges(self) -> None:
-        await self._stand.withdraw_all("Deleted")
-        now: tuple[int, int, int] | None = None
-        deadline = clock.monotonic() + self._timeout + self._answers_after
-        while clock.monotonic() < deadline:
-            now = await self._stand.deliveries()
-            if now is None or not (now[0] or now[1]):
-                break
-            await self._stand.until(lambda: False, 0.25)
-        if now is None:
-            self._put("acknowledges", FAILED, "its durable is gone")
-        elif not self._stand.delivered(now):
-            if self.usual:
-                why = "it listens by a plain subscription: what is said while it is away is lost"
-                self._put("acknowledges", NOT_APPLICABLE, why)
-            else:
-                self._put("acknowledges", FAILED, "it never asked its durable for anything")
-        elif now[0]:
-            why = f"{now[0]} requests are not acknowledged: they come again and again"
-            self._put("acknowledges", FAILED, why)
-        elif now[1]:
-            self._put("acknowledges", FAILED, f"{now[1]} requests were never fetched")
-        else:
-            self._put("acknowledges", PASSED)
-
-    async def _heartbeat(self) -> None:
-        left = BEAT - (clock.monotonic() - self._began)
-        await self._stand.until(lambda: self._stand.heartbeats > 0, max(0.0, left))
-        found = _sentences(self._stand, "heartbeat")
-        if found:
-            self._put("heartbeat", FAILED, *found)
-        elif not self._stand.heartbeats:
-            why = "none was heard: it counts as active as long as it never says one"
-            self._put("heartbeat", NOT_APPLICABLE, why)
-        else:
-            self._put("heartbeat", PASSED)
-
-    # What all messages together show. -----------------------------------------------------
-
-    def _forms(self) -> None:
-        for case in FORMS:
-            found = _sentences(self._stand, case)
-            if found:
-                self._put(case, FAILED, *found)
-            elif not self._stand.said:
-                self._put(case, NOT_APPLICABLE, "it said nothing")
-            else:
-                self._put(case, PASSED)
-        if self._stand.said:
-            self._message_ids()
-            self._repeats()
-
-    def _message_ids(self) -> None:
-        contents: dict[str, set[bytes]] = defaultdict(set)
-        for one in self._stand.said:
-            if one.message_id:
-                contents[one.message_id].add(one.data)
-        shared = [one for one, said in contents.items() if len(said) > 1]
-        if shared:
-            why = f"said different things under the id {quoted(shared[0].encode())}: all but the "
-            self._put("message-id", FAILED, f"{why}first are dropped")
-        elif not contents:
-            why = "no Nats-Msg-Id: a verdict that is published twice counts as two"
-            self._put("message-id", NOT_APPLICABLE, why)
-        else:
-            self._put("message-id", PASSED)
-
-    def _repeats(self) -> None:
-        counts = Counter(
-            (one.asked, one.verdict.state, one.verdict.message)
-            for one in self._stand.said
-            if one.asked is not None and one.verdict is not None
-        )
-        for (asked, state, _), count in counts.most_common(1):
-            if asked is not None and count > REPEATS_MAX:
-                why = f"said {state} {count} times about one cycle of {asked.name}"
-                self._put("repeats", FAILED, why)
-                return
-        self._put("repeats", PASSED)
-
 
 def _is_ready(said: Said) -> bool:
-    return said.verdict is not None and said.verdict.state == "Ready"
-
-
-def _sentences(stand: Stand, case: str) -> list[str]:
-    """What is wrong about a case, each thing once, and not too many of them."""
-    found = list(dict.fromkeys(one.sentence for one in stand.faults if one.case == case))
-    if len(found) > DETAILS_MAX:
-        return [*found[:DETAILS_MAX], f"and {len(found) - DETAILS_MAX} more like these"]
-    return found
+    return said.told is not None and said.told.state == "Ready"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from admittance.trials.cases import Kit
+from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED, Outcome
+from admittance.trials.report import Report as AnyReport
 
-PASSED: Final = "passed"
-FAILED: Final = "failed"
-NOT_APPLICABLE: Final = "not applicable"
+__all__ = ["FAILED", "KIT", "NOT_APPLICABLE", "PASSED", "TITLES", "Outcome", "Report"]
 
 TITLES: Final = {
     "answers": "answers a request",
@@ -34,35 +34,19 @@ TITLES: Final = {
 """Every case, in the order of the report."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one case. ``details``: what was wrong, or why it does not apply."""
-
-    case: str
-    title: str
-    outcome: str
-    details: tuple[str, ...] = ()
+FORMS: Final = ("json", "state", "names", "subject", "delay", "updates")
+"""Cases that are about every message, whatever it was said in."""
+KIT: Final = Kit(TITLES, FORMS)
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Report(AnyReport, frozen=True, kw_only=True, rename="camel"):
     """What became of all. ``usual``: the state that the controller answers with these parameters;
     empty: none."""
 
     controller: str
     check: str
-    outcomes: tuple[Outcome, ...]
-    usual: str = ""
-    seconds: float = 0.0
 
     @property
-    def passed(self) -> bool:
-        """No case failed."""
-        return all(one.outcome != FAILED for one in self.outcomes)
-
-    def count(self, outcome: str) -> int:
-        """How many cases ended so."""
-        return sum(one.outcome == outcome for one in self.outcomes)
-
-
-def outcome(case: str, word: str, *details: str) -> Outcome:
-    """One outcome."""
-    return Outcome(case=case, title=TITLES[case], outcome=word, details=details)
+    def program(self) -> str:
+        """The controller."""
+        return self.controller

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 from admittance.check_test.cases import Trial
-from admittance.check_test.report import FAILED, NOT_APPLICABLE, PASSED, Outcome, Report, outcome
+from admittance.check_test.report import KIT, NOT_APPLICABLE, Outcome, Report
 from admittance.check_test.stand import Stand
-from admittance.runtime import clock, streams
+from admittance.runtime import clock
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError
-from admittance.runtime.server import EmbeddedServer
-
-START_SECONDS: Final = 20.0
-"""How long a controller that we start may take until it listens, beside the first answer."""
-END_SECONDS: Final = 12.0
+from admittance.trials.program import START_SECONDS, Program
 
 
 class Wanted(NamedTuple):
@@ -47,26 +37,27 @@ async def try_out(
     outcomes: list[Outcome] = []
     try:
         ready()
-        process = await _started(wanted.command, url) if wanted.command else None
+        program = Program(wanted.command, url) if wanted.command else None
+        if program is not None:
+            await program.start()
         try:
-            patience = wanted.timeout + START_SECONDS if process is not None else wanted.patience
             trial = Trial(
                 stand,
                 timeout=wanted.timeout,
-                patience=patience,
+                patience=wanted.timeout + START_SECONDS if program else wanted.patience,
                 only=wanted.only,
-                runs=lambda: process is None or process.returncode is None,
+                runs=lambda: program is None or program.runs(),
             )
             outcomes += await trial.run(tell)
         finally:
-            if process is not None:
-                outcomes.append(await _ended(process))
+            if program is not None:
+                word, why = await program.end()
+                outcomes.append(KIT.outcome("ends", word, *([why] if why else [])))
     finally:
         await stand.leave()
-    if process is None and not wanted.only:
-        outcomes.append(
-            outcome("ends", NOT_APPLICABLE, "it was not started here: give its command")
-        )
+    if program is None and not wanted.only:
+        why = "it was not started here: give its command"
+        outcomes.append(KIT.outcome("ends", NOT_APPLICABLE, why))
     return Report(
         controller=wanted.controller,
         check=wanted.check,
@@ -74,44 +65,3 @@ async def try_out(
         usual=trial.usual,
         seconds=round(clock.monotonic() - began, 1),
     )
-
-
-async def _started(command: Sequence[str], url: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "ADMIT_NATS_URL": url, "NATS_URL": url}
-    try:
-        # Its output is not our answer.
-        return await asyncio.create_subprocess_exec(*command, env=environment, stdout=2)
-    except OSError as error:
-        raise SetupError(f"cannot start {command[0]}: {error.strerror}") from None
-
-
-async def _ended(process: asyncio.subprocess.Process) -> Outcome:
-    if process.returncode is not None:
-        return outcome("ends", FAILED, f"it ended by itself, with status {process.returncode}")
-    process.terminate()
-    try:
-        status = await asyncio.wait_for(process.wait(), END_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return outcome("ends", FAILED, f"it did not end within {END_SECONDS:g} s of SIGTERM")
-    if status not in (0, -15, 143):
-        return outcome("ends", FAILED, f"after SIGTERM it ended with status {status}")
-    return outcome("ends", PASSED)
-
-
-@asynccontextmanager
-async def embedded(port: int) -> AsyncIterator[str]:
-    """A server of its own with the log on it, gone in the end; its URL. Raises SetupError."""
-    with tempfile.TemporaryDirectory(prefix="check-test-") as folder:
-        server = EmbeddedServer(Path(folder), port=port)
-        url = await server.start()
-        try:
-            bus = await Bus.connect(url, name="check-test")
-            try:
-                await streams.ensure(bus)
-            finally:
-                await bus.close()
-            yield url
-        finally:
-            await server.stop()

@@ -156,7 +156,7 @@ async def test_a_trial_of_a_controller_disturbs_no_live_system(
     replicas: Replicas,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.check_test.cases.BEAT", 0.0)
+    monkeypatch.setattr("admittance.trials.cases.BEAT", 0.0)
     await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
     await replicas.start("ready")
     await submit(bus, [a_manifest("before", queue="lq-cq")])

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.check_test.form import Asked, heartbeat_faults, look, subject_for
+from admittance.check_test.form import Asked, look, subject_for
+from admittance.events.system import CheckAlive
+from admittance.trials.faults import heartbeat_faults
 
 ASKED = Asked("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)
 RIGHT = {
@@ -125,4 +127,4 @@ def test_a_verdict_that_nobody_asked_for_is_named() -> None:
     ],
 )
 def test_heartbeats(data: bytes, well: bool) -> None:
-    assert (heartbeat_faults("s", data) == ()) is well
+    assert (heartbeat_faults("s", data, CheckAlive) == ()) is well

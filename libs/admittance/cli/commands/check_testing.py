@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from admittance.cli.errors import BadInput
 from admittance.cli.options import (
     NamespaceOption,
     NatsOption,
     OutputOption,
-    UrlFrom,
     call_of,
     run,
 )
@@ -70,20 +68,15 @@ def check_test(
     disturbed. Whatever it books, it books for them: give it parameters for a trial.
     """
     from admittance.cli import check_testing
+    from admittance.cli.trials import where_of
 
     call = call_of(ctx, nats, namespace, output)
-    if port is not None and not own:
-        raise BadInput("--port is for the server of --embedded")
-    if own and call.url_from is UrlFrom.OPTION:
-        raise BadInput("--embedded starts a server, and --nats names another one")
     options = check_testing.Options(
         controller=controller,
         check=check,
         parameters=parameters,
         timeout=timeout,
-        wait=wait,
-        port=(port or 0) if own else None,
-        command=command or [],
+        where=where_of(call, own=own, port=port, command=command, wait=wait),
         cases=case or [],
     )
     run(check_testing.check_test(call, options))

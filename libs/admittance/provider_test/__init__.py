@@ -1,0 +1,5 @@
+"""Drives somebody's provider of capacity through the protocol, and reports what it does wrong.
+
+It plays the provisioning check's part on a real bus, in a namespace of its own: `stand` asks and
+listens, `form` looks at each message by itself, `cases` are what is tried, `report` what comes out.
+"""
