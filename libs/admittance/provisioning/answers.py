@@ -12,6 +12,7 @@ from admittance.provisioning.strategy import delay_seconds, is_last
 
 NOT_NEEDED: Final = "the provisioning request is not needed"
 NOT_ACTIVE: Final = "the check is not active"
+DELETED: Final = "the request was deleted"
 CONSUME: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 

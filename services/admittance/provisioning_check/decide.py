@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from heapq import heappop
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,6 +40,15 @@ VALID_UNTIL: Final = "ValidUntilSeconds"
 """Parameter: how long the provider may try."""
 
 
+class Said(NamedTuple):
+    """What a check was told, and the row that showed something else then: a row that is made anew
+    is told anew."""
+
+    tell: Tell
+    state: str
+    since: datetime | None
+
+
 class Capacity:
     """All requests, and what leads from what is stored to what should be.
 
@@ -54,7 +63,7 @@ class Capacity:
         """Ids that were said to providers since we lead: what is open is said once more then."""
         self._freed: set[str] = set()
         """Ids that were taken back since we lead."""
-        self._told: dict[Slot, Tell] = {}
+        self._told: dict[Slot, Said] = {}
 
     # What is to be done. --------------------------------------------------------------------
 
@@ -83,7 +92,9 @@ class Capacity:
         elif step.fact is not None:
             self._asked.add(step.fact.id)
         if step.tell is not None:
-            self._told[slot] = step.tell
+            row = self._row(slot)
+            if row is not None:
+                self._told[slot] = Said(step.tell, row.state, row.last_transition_time)
         self.picture.dirty[slot] = None
 
     def failed(self, step: Step) -> None:
@@ -160,6 +171,10 @@ class Capacity:
         self._flying[slot] = step
         return step, ""
 
+    def _row(self, slot: Slot) -> CheckState | None:
+        work = self.picture.works.get((slot.namespace, slot.workload))
+        return row_of(work.status.admission_checks, slot.check) if work is not None else None
+
     def _of(self, namespace: str, workload: str) -> Iterator[tuple[Slot, Kept]]:
         for slot in self.picture.slots_of((namespace, workload)):
             yield slot, self.picture.records[slot]
@@ -170,18 +185,54 @@ class Capacity:
         picture = self.picture
         kept = picture.records.get(slot)
         work = picture.works.get((slot.namespace, slot.workload))
-        row = row_of(work.status.admission_checks, slot.check) if work is not None else None
+        row = self._row(slot)
         ours = slot.check in picture.checks
         if kept is not None:
             why = _unwanted(kept.record, work, row if ours else None)
             if kept.record.status.cancelled or why:
                 return self._end(slot, kept, why, work, row, now)
+        lost = self._lost(slot, work, row if ours else None, kept)
+        if lost is not None:
+            return lost
         if work is None or row is None or not ours or not is_reserved_anew(work):
             self._told.pop(slot, None)
             return None
         if row.state not in ("Pending", "Ready"):
             return None
         return self._serve(slot, work, row, kept, now)
+
+    def _lost(
+        self, slot: Slot, work: StoredWorkload | None, row: CheckState | None, kept: Kept | None
+    ) -> Step | None:
+        """Of requests that somebody else deleted, or wrote another over: the one that is waited for
+        is written again as it was; what others have booked is freed."""
+        picture = self.picture
+        while slot in picture.lost:
+            record = picture.lost[slot][-1]
+            wanted = not record.status.cancelled and not _unwanted(record, work, row)
+            if wanted and kept is None and not self._is_ready(slot, work, row):
+                expected = picture.expected(slot, record.metadata.name)
+                return Step(slot, Write(record.metadata.name, record, expected))
+            stands = kept is not None and kept.record.spec.id == record.spec.id
+            if not stands and record.spec.id not in self._freed:
+                return Step(slot, fact=_cancelled(record, answers.DELETED))
+            if not stands:
+                self._freed.discard(record.spec.id)
+                self._asked.discard(record.spec.id)
+            picture.found(slot, record)
+        return None
+
+    def _is_ready(self, slot: Slot, work: StoredWorkload | None, row: CheckState | None) -> bool:
+        """The check is Ready, or was told so and does not show it yet."""
+        if work is None or row is None or row.state == "Ready":
+            return row is not None
+        said = self._told.get(slot)
+        return (
+            said is not None
+            and said.tell.answer.state == "Ready"
+            and said.tell.about == About(work.metadata.uid, work.status.admission_cycle)
+            and (said.state, said.since) == (row.state, row.last_transition_time)
+        )
 
     def _end(
         self,
@@ -202,6 +253,10 @@ class Capacity:
             return Step(slot, fact=_cancelled(record))
         if work is not None and row is not None and not why and is_reserved_anew(work):
             return self._serve(slot, work, row, kept, now)
+        judged = row is not None and row.state in ("Retry", "Rejected")
+        if work is not None and not judged and _is_of(record, work) and is_reserved_anew(work):
+            # It stays until the reservation ends: who asks for it again has to use another id.
+            return None
         self._freed.discard(record.spec.id)
         self._asked.discard(record.spec.id)
         return Step(slot, Write(record.metadata.name, None, kept.revision))
@@ -217,7 +272,7 @@ class Capacity:
         """A reservation that the check has to judge, or has judged."""
         config = self.picture.config_of(slot.check)
         open_ = kept if kept is not None and not kept.record.status.cancelled else None
-        if row.state == "Ready":
+        if self._is_ready(slot, work, row):
             # Whatever becomes of the configuration, it keeps what it has; what is deleted by hand
             # is not made anew.
             if open_ is None:
@@ -280,16 +335,17 @@ class Capacity:
         if before is not None and before.record.spec.cycle == cycle:
             generation = before.record.metadata.generation + 1
         identity = request_id(meta.uid, slot.check, cycle, attempt)
-        plain = request_name(meta.name, meta.uid, slot.check, attempt)
-        owner = self.picture.taken.get((slot.namespace, plain), slot)
+        name = request_name(meta.name, meta.uid, slot.check, attempt)
+        if generation > 1 and before is not None:
+            name = before.record.metadata.name
+        elif self.picture.taken.get((slot.namespace, name), slot) != slot:
+            name = request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True)
         parameters = parameters_of(config, meta.annotations)
         return Record(
             api_version=API,
             kind="ProvisioningRequest",
             metadata=ObjectMeta(
-                name=plain
-                if owner == slot
-                else request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True),
+                name=name,
                 namespace=slot.namespace,
                 generation=generation,
                 creation_timestamp=now,
@@ -340,14 +396,15 @@ class Capacity:
         if found is None or (found.state == row.state and found.message == row.message):
             return None
         tell = Tell(About(work.metadata.uid, work.status.admission_cycle), found)
-        return None if self._told.get(slot) == tell else Step(slot, tell=tell)
+        said = Said(tell, row.state, row.last_transition_time)
+        return None if self._told.get(slot) == said else Step(slot, tell=tell)
 
 
 def _unwanted(record: Record, work: StoredWorkload | None, row: CheckState | None) -> str:
     """Why nobody needs the request any more; "": somebody does."""
     if work is None or work.metadata.uid != record.spec.uid:
         return "the workload is gone"
-    if work.status.admission_cycle != record.spec.cycle or not is_reserved_anew(work):
+    if not _is_of(record, work) or not is_reserved_anew(work):
         evicted = find(work, Type.EVICTED)
         if not head(work).active:
             return "Deactivated"
@@ -355,6 +412,12 @@ def _unwanted(record: Record, work: StoredWorkload | None, row: CheckState | Non
     if row is None:
         return "the check is not required"
     return "" if row.state in ("Pending", "Ready") else row.state
+
+
+def _is_of(record: Record, work: StoredWorkload) -> bool:
+    """It was asked for in the cycle that the workload is in."""
+    spec = record.spec
+    return (spec.uid, spec.cycle) == (work.metadata.uid, work.status.admission_cycle)
 
 
 def _differs(record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload) -> bool:
@@ -367,8 +430,10 @@ def _differs(record: Record, config: ProvisioningRequestConfigSpec, work: Stored
 
 def _runs(work: StoredWorkload) -> bool:
     """It is admitted, or nothing keeps it from that any more."""
+    if is_true(work, Type.ADMITTED):
+        return True
     ready = all(row.state == "Ready" for row in work.status.admission_checks)
-    return ready or is_true(work, Type.ADMITTED)
+    return ready and work.status.pending_preemption is None
 
 
 def _is_late(record: Record, now: datetime) -> bool:
@@ -399,12 +464,12 @@ def _requested(record: Record) -> ProvisioningRequested:
     )
 
 
-def _cancelled(record: Record) -> ProvisioningCancelled:
+def _cancelled(record: Record, why: str = "") -> ProvisioningCancelled:
     spec = record.spec
     return ProvisioningCancelled(
         **_about(record),
         check=spec.check,
         cycle=spec.cycle,
         attempt=spec.attempt,
-        reason=record.status.cancelled,
+        reason=record.status.cancelled or why,
     )

@@ -66,6 +66,10 @@ class Picture:
         """Classes whose provider is not there, and why."""
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
+        self._gone: dict[Name, int] = {}
+        """Where we deleted records, until the bucket tells: what it tells before is of the past."""
+        self.lost: dict[Slot, list[Record]] = {}
+        """Records that somebody else deleted, or wrote another over, while they counted."""
         self.deadlines: list[tuple[datetime, Slot]] = []
         """When open requests are late, soonest first; some of them out of date."""
 
@@ -89,19 +93,31 @@ class Picture:
         for slot in self._of.get(name, ()):
             self.dirty[slot] = None
 
-    def record(self, name: Name, record: Record | None, revision: int) -> None:
-        """The record at that name is so now; None: it is gone."""
+    def record(
+        self, name: Name, record: Record | None, revision: int, *, ours: bool = False
+    ) -> None:
+        """The record at that name is so now; None: it is gone. ``ours``: we wrote it."""
         slot = self.taken.get(name)
+        gone = self._gone.get(name)
+        if gone is not None:
+            if revision >= gone:
+                del self._gone[name]
+            if revision <= gone:
+                return
         if record is None:
             if slot is not None and self.records[slot].revision < revision:
+                self._loses(self.records[slot].record, slot)
                 self._forget(slot)
+                self.marked(slot, name[1], revision)
             return
         new = Slot(name[0], record.spec.workload, record.spec.check)
         known = self.records.get(new)
         if known is not None and known.revision >= revision:
             return
-        for old in (slot, new):
-            if old in self.records:
+        for old in {slot, new}:
+            if old is not None and old in self.records:
+                if not ours and self.records[old].record.spec.id != record.spec.id:
+                    self._loses(self.records[old].record, old)
                 self._forget(old)
         self.records[new] = Kept(record, revision)
         self.taken[name] = new
@@ -109,6 +125,15 @@ class Picture:
         if record.spec.deadline is not None and is_open(record):
             heappush(self.deadlines, (record.spec.deadline, new))
         self.dirty[new] = None
+
+    def _loses(self, record: Record, slot: Slot) -> None:
+        self.lost.setdefault(slot, []).append(record)
+
+    def found(self, slot: Slot, record: Record) -> None:
+        """What was to be done about a lost record is done."""
+        self.lost[slot].remove(record)
+        if not self.lost[slot]:
+            del self.lost[slot]
 
     def _forget(self, slot: Slot) -> None:
         kept = self.records.pop(slot)
@@ -192,10 +217,11 @@ class Picture:
     def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
         """Our own write went through, at that revision: known before the bucket tells."""
         if record is not None:
-            self.record(name, record, revision)
+            self.record(name, record, revision, ours=True)
         else:
             if slot in self.records:
                 self._forget(slot)
+            self._gone[name] = revision
             self.marked(slot, name[1], revision)
 
     def marked(self, slot: Slot, name: str, revision: int) -> None:

@@ -309,7 +309,7 @@ def test_a_missing_config_ends_the_request_and_says_so() -> None:
 
 
 def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
-    """E9."""
+    """E9: what it had booked is freed, since nobody would know of it later."""
     story = Story()
     story.reserved()
     story.says(facts.Provisioned)
@@ -319,6 +319,24 @@ def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
     story.core.picture.record(("ns", "train-capacity-1"), None, 99)
     story.settle()
 
+    assert len(story.asked) == 1
+    assert story.freed == ["u/capacity/1/1"]
+    assert not story.bucket
+
+
+def test_a_request_deleted_by_hand_is_written_again_while_it_is_waited_for() -> None:
+    story = Story()
+    story.reserved()
+    story.says(facts.Accepted, message="soon")
+
+    story.bucket.clear()
+    story.revision += 1
+    story.markers["train-capacity-1"] = story.revision
+    story.core.picture.record(("ns", "train-capacity-1"), None, story.revision)
+    story.settle()
+
+    (record, _) = story.bucket["train-capacity-1"]
+    assert record.status.state is State.ACCEPTED
     assert len(story.asked) == 1
     assert not story.freed
 

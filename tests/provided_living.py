@@ -1,0 +1,285 @@
+"""A life by the clock with the provisioning check in it, and a provider of capacity that answers by
+hand. What the check wants is done at once; between any two steps it may start anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.events import facts, provisioning
+from admittance.events.codec import encode
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningFact,
+    ProvisioningRequested,
+    ProvisioningStatus,
+)
+from admittance.provisioning.records import Record
+from admittance.provisioning_check.acts import Step, Tell
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import CONTROLLER
+from admittance.scheduler.config import Config
+from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload
+from long_living import LongLife
+
+from scheduling import groups
+
+CHECK = "capacity"
+CLASS = "class"
+
+
+class ProvidedLife(LongLife):
+    """``wanted``: what providers were asked; ``freed``: what was taken back, each time that it was
+    said. ``booked``: what providers keep for somebody. ``told``: verdicts of the check, in order.
+    ``ignored``: answers of providers that counted for nothing, and why. ``patience``: seconds that
+    a provider gets. ``restless``: the check starts anew between any two of its steps."""
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        limits: Limits | None = None,
+        *,
+        patience: float | None = None,
+        restless: bool = False,
+    ) -> None:
+        self.patience = timedelta(seconds=patience) if patience is not None else None
+        self.restless = restless
+        self.bucket: dict[tuple[str, str], tuple[Record | None, int]] = {}
+        self.kept = 0
+        self.wanted: list[ProvisioningRequested] = []
+        self.freed: list[str] = []
+        self.booked: set[str] = set()
+        self.told: list[tuple[str, Tell]] = []
+        self.ignored: list[tuple[str, str]] = []
+        self.capacity = Capacity(self.patience)
+        super().__init__(config, limits)
+
+    # The check. -----------------------------------------------------------------------------
+
+    def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
+        super().applied(kind, namespace, name, manifest)
+        self._learns(kind, name, manifest)
+
+    def _learns(self, kind: str, name: str, manifest: Any) -> None:
+        picture = self.capacity.picture
+        match kind:
+            case "AdmissionCheck":
+                picture.check(name, manifest)
+            case "ProvisioningRequestConfig":
+                picture.config(name, manifest)
+            case "ResourceFlavor":
+                picture.flavor(name, manifest)
+
+    def saw(self, key: str, workload: StoredWorkload | None) -> None:
+        super().saw(key, workload)
+        _, namespace, name = key.split(".")
+        self.capacity.picture.workload((namespace, name), workload)
+
+    def step(self) -> None:
+        self.capacity.due(self.now)
+        for _ in range(200):
+            steps = list(self.capacity.steps(self.now))
+            if not steps:
+                return
+            for one in steps:
+                self._perform(one)
+                if self.restless:
+                    break
+            if self.restless:
+                self.restart_check()
+        raise AssertionError("the check does not come to rest")
+
+    def _perform(self, step: Step) -> None:
+        if step.write is not None:
+            key = step.slot.namespace, step.write.name
+            _, stands = self.bucket.get(key, (None, 0))
+            if stands != step.write.expected:
+                found, _ = self.bucket[key]
+                if found is not None:
+                    self.capacity.picture.record(key, found, stands)
+                else:
+                    self.capacity.picture.marked(step.slot, key[1], stands)
+                self.capacity.failed(step)
+                return
+            self.keep(key, step.write.record)
+        if step.fact is not None:
+            self._provider_hears(step.fact)
+        if step.tell is not None:
+            self._tells(step.slot.workload, step.slot.check, step.tell)
+        self.capacity.done(step, self.kept)
+
+    def _tells(self, name: str, check: str, tell: Tell) -> None:
+        self.told.append((name, tell))
+        answer = tell.answer
+        self.say(
+            facts.CheckReported,
+            name,
+            controller=CONTROLLER,
+            check=check,
+            cycle=tell.about.cycle,
+            state=answer.state,
+            message=answer.message,
+            requeue_after_seconds=answer.after,
+            pod_set_updates=answer.updates,
+            uid=tell.about.uid,
+        )
+
+    def keep(self, key: tuple[str, str], record: Record | None) -> None:
+        """The bucket has it so from now on; as it is written, nobody is told."""
+        self.kept += 1
+        self.bucket[key] = record, self.kept
+
+    def by_hand(self, name: str, record: Record | None) -> None:
+        """Somebody else writes the record, or deletes it, and the check sees that."""
+        key = self.namespace, name
+        self.keep(key, record)
+        self.capacity.picture.record(key, record, self.kept)
+        self.go()
+
+    def restart_check(self) -> None:
+        """The check starts anew from what is stored."""
+        self.capacity = Capacity(self.patience)
+        for (kind, _, name), manifest in self.known_objects():
+            self._learns(kind, name, manifest)
+        for key, (record, revision) in self.bucket.items():
+            if record is not None:
+                self.capacity.picture.record(key, record, revision)
+        for key, (workload, _) in self._stored.items():
+            if workload is not None:
+                _, namespace, name = key.split(".")
+                self.capacity.picture.workload((namespace, name), workload)
+
+    def _times(self) -> Iterator[datetime | None]:
+        yield from super()._times()
+        yield self.capacity.wake()
+
+    # The provider. --------------------------------------------------------------------------
+
+    def _provider_hears(self, fact: ProvisioningFact) -> None:
+        if isinstance(fact, ProvisioningRequested):
+            self.wanted.append(fact)
+        elif isinstance(fact, ProvisioningCancelled):
+            self.freed.append(fact.id)
+            self.booked.discard(fact.id)
+
+    def ids(self, name: str = "") -> list[str]:
+        """The ids that providers were asked for, each once, in order."""
+        return list(dict.fromkeys(one.id for one in self.wanted if name in ("", one.name)))
+
+    def provider(self, kind: type[ProvisioningStatus], id: str = "", **fields: Any) -> str:
+        """The provider answers, the newest request unless said: why it counts for nothing, or ""
+        when it did. Whatever follows happens at once."""
+        asked = [one for one in self.wanted if id in ("", one.id)][-1]
+        about = {"namespace": asked.namespace, "name": asked.name, "uid": asked.uid}
+        fields = {"provisioning_class": asked.provisioning_class, **about, **fields}
+        fact = kind(**{"id": asked.id, **fields})
+        if kind is provisioning.Provisioned and fact.id not in self.freed:
+            self.booked.add(fact.id)
+        step, why = self.capacity.heard(fact, self.now)
+        if step is not None:
+            self._perform(step)
+        else:
+            self.ignored.append((fact.id, why))
+        self.go()
+        return why
+
+    def provisioned(self, id: str = "", **fields: Any) -> str:
+        """The capacity is there."""
+        return self.provider(provisioning.Provisioned, id, **fields)
+
+    def fails(self, id: str = "", **fields: Any) -> str:
+        """There is none."""
+        return self.provider(provisioning.ProvisioningFailed, id, **fields)
+
+    # Looking. -------------------------------------------------------------------------------
+
+    def records(self) -> list[str]:
+        """The names of the requests that are kept."""
+        return sorted(name for (_, name), (one, _) in self.bucket.items() if one is not None)
+
+    def record(self, name: str) -> Record:
+        """A request as it is kept."""
+        record, _ = self.bucket[self.namespace, name]
+        assert record is not None
+        return record
+
+    def configure(self, name: str = "config", **spec: Any) -> None:
+        """The ProvisioningRequestConfig is so from now on. ``limit``, ``base``: of its retries."""
+        retry = {
+            "backoffLimitCount": spec.pop("limit", 3),
+            "backoffBaseSeconds": spec.pop("base", 60),
+            "backoffMaxSeconds": 1800,
+        }
+        spec = {"provisioningClassName": CLASS, "retryStrategy": retry, **spec}
+        self.put("ProvisioningRequestConfig", name, spec)
+
+    def capacity_check(self, name: str = CHECK, config: str = "config") -> None:
+        """An AdmissionCheck that asks for capacity."""
+        reference = {
+            "apiGroup": "kueue.x-k8s.io",
+            "kind": "ProvisioningRequestConfig",
+            "name": config,
+        }
+        self.check(name, CONTROLLER, parameters=reference)
+
+    def work(self, name: str, pod_sets: list[dict[str, Any]], **annotations: str) -> None:
+        """A workload of these pod sets is submitted, and heard of."""
+        manifest = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "annotations": {
+                    f"provreq.kueue.x-k8s.io/{key}": value for key, value in annotations.items()
+                },
+            },
+            "spec": {"queueName": "cq", "podSets": pod_sets},
+        }
+        fact = facts.Submitted(
+            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
+        )
+        self._hear(f"admit.workload.submitted.{self.namespace}.{name}", encode(fact))
+        self.go()
+
+
+def a_pod_set(
+    name: str = "main", count: int = 1, cpu: str = "1", image: str = "i", **spec: Any
+) -> dict[str, Any]:
+    """Pods of one container."""
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "name": name,
+        "count": count,
+        "template": {"spec": {"containers": [container], "restartPolicy": "Never", **spec}},
+    }
+
+
+def a_provided_life(
+    *, nominal: str = "10", per_flavor: dict[str, str] | None = None, **spec: Any
+) -> ProvidedLife:
+    """One queue ``cq`` whose check ``capacity`` asks the class ``class``. ``per_flavor``: what it
+    offers of which flavor, the check being that of ``spot`` alone. The rest is the config's, or
+    the life's."""
+    mine = {key: spec.pop(key) for key in ("patience", "restless", "limits") if key in spec}
+    life = ProvidedLife(**mine)
+    life.configure(**spec)
+    life.capacity_check()
+    if per_flavor is None:
+        life.queue("cq", resourceGroups=groups(default=nominal), admissionChecks=[CHECK])
+        return life
+    (group,) = groups(**per_flavor)
+    for flavor in group["flavors"]:
+        life.put("ResourceFlavor", flavor["name"], {"nodeLabels": {"kind": flavor["name"]}})
+        if flavor["name"] == "spot":
+            flavor["admissionChecks"] = [CHECK]
+    life.queue("cq", resourceGroups=[group])
+    return life
+
+
+__all__ = ["CHECK", "CLASS", "ProvidedLife", "a_pod_set", "a_provided_life"]
