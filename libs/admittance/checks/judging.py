@@ -12,6 +12,8 @@ What holds, for each replica:
 - A function that fails answers nothing: it is called again, after 1, 2, 4, … 60 s.
 - A delivery is acknowledged when its verdict is on the log, and not before. One and the same
   request heard again is acknowledged, and judged once.
+- A request that comes again with other parameters is judged anew, with these; the judgement that is
+  under way ends first.
 """
 
 from __future__ import annotations
@@ -74,27 +76,32 @@ class Judging:
             self._desk.again(reply)
             return
         known = self._memory.of(identity)
-        if known is not None and (known.judged or known.cancelled):
+        if known is not None and known.cancelled:
+            self._desk.done(reply)
+            return
+        if known is not None and known.judged and known.parameters == request.raw:
             self._desk.done(reply)
             return
         key = identity._replace(cycle=0)
         line = self._lines.get(key)
         if line is None:
+            self._memory.asked(identity, request.raw)
             self._lines[key] = Line(Judgement(identity, request, reply))
             self._begin(self._lines[key].first)
             return
-        same = self._under_way(identity)
-        if same is not None:
+        newest = line.next or line.first
+        same = newest if newest.identity == identity else self._under_way(identity)
+        if same is not None and same.request.raw == request.raw:
             # It came again while it is judged, most likely since this process was asleep.
             self._desk.done(same.reply)
             same.reply = reply
             return
-        newest = line.next or line.first
         if identity.cycle < newest.identity.cycle:
             self._desk.done(reply)
             return
         if line.next is not None:
             self._desk.done(line.next.reply)
+        self._memory.asked(identity, request.raw)
         line.next = Judgement(identity, request, reply)
         line.first.request.superseded = True
         if line.first.task is None:
@@ -104,16 +111,21 @@ class Judging:
     def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
         """A request came whose parameters are wrong: it is told so, and judged when a later request
         of the same check shows that they are right."""
+        self._memory.asked(identity, request.raw)
         self._memory.judged(identity)
         if len(self._bad) < BAD_KEPT:
             self._bad[identity] = request
         self._start(self._tell_bad(request, reply, why))
 
-    def good_parameters(self, check: str, parameters: Callable[[], object]) -> None:
-        """The parameters of check are right: those who waited for that are judged with them."""
+    def good_parameters(
+        self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
+    ) -> None:
+        """The parameters of check are right: those who waited for that are judged with them.
+        ``raw``: as they came."""
         for identity in [one for one in self._bad if one.check == check] if self._bad else ():
             request = self._bad.pop(identity)
             request.parameters = parameters()
+            request.raw = raw
             self._memory.forget(identity)
             self.requested(identity, request, "")
 
@@ -134,6 +146,10 @@ class Judging:
         under_way = self._under_way(identity)
         if reason != BY_OTHER_CHECK:
             self._memory.cancelled(identity)
+            line = self._lines.get(identity._replace(cycle=0))
+            if line is not None and line.next is not None and line.next.identity == identity:
+                self._drop(line.next)
+            under_way = self._under_way(identity)
             if under_way is not None:
                 self._cancel(under_way)
         if reply or ours:
@@ -263,10 +279,12 @@ class Judging:
 
     def _end(self, judgement: Judgement) -> None:
         """Its turn is over."""
-        self._memory.judged(judgement.identity)
-        self._desk.done(judgement.reply)
         key = judgement.identity._replace(cycle=0)
         line = self._lines.get(key)
+        again = line.next if line is not None and line.first is judgement else None
+        if again is None or again.identity != judgement.identity:
+            self._memory.judged(judgement.identity)
+        self._desk.done(judgement.reply)
         if line is None:
             return
         if line.next is judgement:

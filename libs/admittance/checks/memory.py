@@ -26,9 +26,10 @@ class Identity(NamedTuple):
 class Known:
     """``judged``: it was answered, or never will be. ``begun``: this replica called the check.
     ``cancelled``: it was taken back, so that it is not to be judged. ``freed``: the reasons for
-    which the callback ran. ``request``: as long as anybody holds it."""
+    which the callback ran. ``request``: as long as anybody holds it. ``parameters``: those of the
+    newest request, as they came."""
 
-    __slots__ = ("begun", "cancelled", "freed", "judged", "request")
+    __slots__ = ("begun", "cancelled", "freed", "judged", "parameters", "request")
 
     def __init__(self) -> None:
         self.judged = False
@@ -36,6 +37,7 @@ class Known:
         self.cancelled = False
         self.freed: tuple[str, ...] = ()
         self.request: weakref.ref[Request] | None = None
+        self.parameters = b""
 
 
 class Memory:
@@ -61,6 +63,12 @@ class Memory:
     def cancelled(self, identity: Identity) -> None:
         """It was taken back."""
         self._noted(identity).cancelled = True
+
+    def asked(self, identity: Identity, parameters: bytes) -> None:
+        """It is to be judged, with these parameters; whatever was judged with others."""
+        known = self._noted(identity)
+        known.parameters = parameters
+        known.judged = False
 
     def freed(self, identity: Identity, reason: str) -> None:
         """The callback ran for it."""

@@ -97,8 +97,10 @@ class Request:
         "name",
         "namespace",
         "parameters",
+        "raw",
         "reported",
         "retry_count",
+        "revision",
         "said",
         "superseded",
         "traceparent",
@@ -134,7 +136,12 @@ class Request:
         self.withdrawn = ""
         """Why it was taken back, as far as this process knows; empty: it was not."""
         self.superseded = False
-        """The workload is in a newer cycle, whose request waits for this judgement to end."""
+        """The workload is in a newer cycle, or the parameters have changed: a newer request waits
+        for this judgement to end."""
+        self.raw = b"null"
+        """The parameters as they came: they tell whether a request that comes again is the same."""
+        self.revision = 0
+        """Of the workload when it was asked: a request that was said once more has a later one."""
         self.reported: list[Verdict] = []
         """What was said of it by `report`, without a bus."""
         self.later = False

@@ -132,7 +132,8 @@ class Service:
         if pointless(request, verdict):
             return False
         request.said += 1
-        await self._put(request.reference, verdict, request.said)
+        # Of each asking on its own: the same may be said again of other parameters.
+        await self._put(request.reference, verdict, (request.revision << 20) + request.said)
         return True
 
     async def say_about(self, about: Request | Reference, verdict: Verdict) -> bool:
@@ -194,7 +195,9 @@ class Service:
         request.attach(self, self._loop)
         self._controller.activity.good_parameters(fact.check)
         self._judging.good_parameters(
-            fact.check, lambda: wire.request_of(fact, heard.headers, shape).parameters
+            fact.check,
+            lambda: wire.request_of(fact, heard.headers, shape).parameters,
+            bytes(fact.parameters),
         )
         self._judging.requested(identity, request, heard.reply)
 

@@ -44,7 +44,7 @@ def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request
     """The same without its parameters."""
     raw = bytes(fact.workload)
     shown = _shown.decode(raw) if raw != b"null" else _Shown()
-    return Request(
+    request = Request(
         namespace=fact.namespace,
         name=fact.name,
         uid=fact.uid,
@@ -55,6 +55,9 @@ def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request
         workload=Workload(bytes(shown.spec), shown.metadata.labels),
         traceparent=tracing.extract(headers),
     )
+    request.raw = bytes(fact.parameters)
+    request.revision = fact.revision
+    return request
 
 
 def same_as(fact: CheckRequested | CheckWithdrawn) -> tuple[str, str, str, str, int]:

@@ -22,4 +22,7 @@ class Occasion(NamedTuple):
 
 class QueueChanged(Fact, frozen=True, kw_only=True):
     """A queue, flavor or check around the workload changed. Not on the wire: the controller makes
-    it of ``admit.object.applied`` for each workload that it may concern."""
+    it of ``admit.object.applied`` for each workload that it may concern. ``asks``: checks whose
+    parameters changed: whoever has not judged yet is asked again, with the new ones."""
+
+    asks: frozenset[str] = frozenset()

@@ -24,7 +24,7 @@ LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissibl
 """Reasons of QuotaReserved=False that end with the hindrance; the last two are older spellings."""
 
 
-def queue_changed(workload: StoredWorkload, _: QueueChanged, at: Occasion) -> Change:
+def queue_changed(workload: StoredWorkload, fact: QueueChanged, at: Occasion) -> Change:
     """Whatever the queues around the workload now ask for."""
     if is_stopping(workload):
         # What has changed meanwhile counts when its quota is released.
@@ -33,19 +33,19 @@ def queue_changed(workload: StoredWorkload, _: QueueChanged, at: Occasion) -> Ch
     hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
     if holds_quota(workload):
         if hindrance is None:
-            return _checks_changed(workload, at)
+            return _checks_changed(workload, at, fact.asks)
         if not is_true(workload, Type.ADMITTED):
             return withdraw(workload, hindrance.reason, hindrance.message, at)
         if hindrance.drains:
             return evict(workload, hindrance.evicted_as, hindrance.message, at)
-        return _checks_changed(workload, at)
+        return _checks_changed(workload, at, fact.asks)
     if not spec.active:
         return ignored(workload, "Settled")
     return _waiting(workload, at)
 
 
-def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
-    """T28 of what holds quota."""
+def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]) -> Change:
+    """T28 of what holds quota. ``asks``: whose parameters changed."""
     status = workload.status
     admission = status.admission
     assert admission is not None, "it holds quota"
@@ -56,7 +56,12 @@ def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
     required = at.around.required_checks(admission.cluster_queue, admission)
     rows, counts = synced(status.admission_checks, status.check_retry_counts, required, now=at.now)
     rows, known = _known(rows, at)
-    if rows == status.admission_checks:
+    again = {
+        row.name
+        for row in rows
+        if row.name in asks and row.state == "Pending" and at.around.check(row.name) is not None
+    }
+    if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
     have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
     says = [
@@ -76,7 +81,9 @@ def _checks_changed(workload: StoredWorkload, at: Occasion) -> Change:
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
     # Where nothing is left to wait for, the scheduler sees it and looks again.
-    asked = sorted(known | {name for name in have - had if at.around.check(name) is not None})
+    asked = sorted(
+        known | again | {name for name in have - had if at.around.check(name) is not None}
+    )
     says += [Say(what="check_requested", detail=name) for name in asked]
     return applied(kept, *says)
 

@@ -12,8 +12,8 @@ from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE, Fact
 from admittance.events.codec import Undecodable, decode, encode
-from admittance.events.names import token
-from admittance.events.subjects import BARRIER, EPOCH, subject_of, workload_key
+from admittance.events.names import BadToken, plain, token
+from admittance.events.subjects import BARRIER, EPOCH, object_key, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
 from admittance.workload.change import Change, Outcome, ignored, with_log
@@ -354,7 +354,8 @@ class Folding:
         except msgspec.MsgspecError as error:
             self._bury(heard, f"no ObjectApplied: {error}")
             return True
-        keys = self.concerned(applied)
+        asks = self._whose_parameters(heard.subject, applied)
+        keys = self.concerned(applied, asks)
         if any(self._is_loud(key) or key in self._groups for key in keys):
             return False
         for key in keys:
@@ -364,7 +365,8 @@ class Folding:
             if known.workload is None or heard.sequence <= self._of.workloads.get(key).fact:
                 continue
             meta = known.workload.metadata
-            for fact in self._consequences(applied, meta.namespace, meta.name, known.workload):
+            about = meta.namespace, meta.name
+            for fact in self._consequences(applied, asks, *about, known.workload):
                 if isinstance(fact, QueueChanged) and self._follows(key, ref):
                     continue
                 change, kin = self._become(key, known, fact, heard)
@@ -380,18 +382,32 @@ class Folding:
         """It is a variant, and gets its turn with its parent."""
         return ref is not None and ref.parent != key and self._relations.has_parent(ref)
 
+    def _whose_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
+        """The checks whose parameters have changed, come or gone."""
+        try:
+            key = object_key(plain(subject.split(".")[3]), "", applied.name)
+        except (BadToken, IndexError, ValueError):
+            return frozenset()  # Said by somebody else.
+        return self._of.objects.checks_by_parameters(key)
+
     def _consequences(
-        self, applied: ObjectApplied, namespace: str, name: str, workload: StoredWorkload
+        self,
+        applied: ObjectApplied,
+        asks: frozenset[str],
+        namespace: str,
+        name: str,
+        workload: StoredWorkload,
     ) -> Iterable[Fact]:
         if applied.kind == "WorkloadPriorityClass":
             found = self._of.objects.priority_class(applied.name)
             if found is not None and stored.priority_class(workload) == applied.name:
                 yield facts.Reprioritized(namespace=namespace, name=name, priority=found.value)
         else:
-            yield QueueChanged(namespace=namespace, name=name)
+            yield QueueChanged(namespace=namespace, name=name, asks=asks)
 
-    def concerned(self, applied: ObjectApplied) -> list[str]:
-        """Keys of the workloads that a changed object may mean something to."""
+    def concerned(self, applied: ObjectApplied, asks: frozenset[str]) -> list[str]:
+        """Keys of the workloads that a changed object may mean something to. ``asks``: checks whose
+        parameters it is."""
         workloads = self._of.workloads
         objects = self._of.objects
         match applied.kind:
@@ -407,6 +423,12 @@ class Folding:
                 }
             case "WorkloadPriorityClass":
                 return sorted(key for key, known in workloads.items() if known.workload)
+            case _ if asks:
+                queues = {
+                    queue.metadata.name
+                    for queue in objects.of_kind("clusterqueue")
+                    if asks & checks_of(queue)
+                }
             case _:
                 return []
         return [

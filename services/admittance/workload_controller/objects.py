@@ -125,17 +125,19 @@ class Objects:
 
     def parameters(self, check: AdmissionCheck) -> bytes:
         """The spec of the object that a check names, as JSON; null when it is missing."""
-        named = check.spec.parameters
-        if named is None or not named.name:
-            return b"null"
-        if named.api_group.startswith("kueue.x-k8s.io"):
-            prefix = named.kind.lower()
-        else:
-            prefix = f"{named.kind.lower()}.{named.api_group}"
-        kept = self._kept.get(object_key(prefix, "", named.name))
+        key = parameters_key(check)
+        kept = self._kept.get(key) if key else None
         if kept is None:
             return b"null"
         return bytes(msgspec.json.decode(kept.value, type=_SpecOnly).spec)
+
+    def checks_by_parameters(self, key: str) -> frozenset[str]:
+        """The checks whose parameters are the object at that key, be it there or not."""
+        return frozenset(
+            check.metadata.name
+            for check in self.of_kind("admissioncheck")
+            if parameters_key(check) == key
+        )
 
     def of_kind(self, prefix: str) -> Iterator[Any]:
         """All objects of a kind, by the first part of their keys."""
@@ -143,6 +145,16 @@ class Objects:
         for key, kept in self._kept.items():
             if key.startswith(start):
                 yield kept.object
+
+
+def parameters_key(check: AdmissionCheck) -> str:
+    """The key of the object that a check names; "": it names none."""
+    named = check.spec.parameters
+    if named is None or not named.name:
+        return ""
+    if named.api_group.startswith("kueue.x-k8s.io"):
+        return object_key(named.kind.lower(), "", named.name)
+    return object_key(f"{named.kind.lower()}.{named.api_group}", "", named.name)
 
 
 class _SpecOnly(msgspec.Struct):

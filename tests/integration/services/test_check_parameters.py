@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.events.applying import Delete, DeleteReply
 from admittance.events.facts import CheckRequested
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus import Bus, Outgoing
@@ -19,7 +20,7 @@ from admittance.runtime.history import past
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
+from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -62,6 +63,16 @@ async def asked(bus: Bus, name: str) -> CheckRequested:
     return found[0]
 
 
+async def told_again(bus: Bus, name: str, expected: list[Any]) -> None:
+    """The parameters of all requests about that workload come to be these."""
+
+    async def so() -> bool:
+        each = [one.parameters for one in await requests(bus) if one.name == name]
+        return [msgspec.json.decode(one) for one in each] == expected
+
+    await eventually(so)
+
+
 async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller")
     await fleet.start("scheduler")
@@ -70,12 +81,16 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet
     assert msgspec.json.decode((await asked(bus, "early")).parameters) is None
     await apply(bus, a_budget(5))
     assert msgspec.json.decode((await asked(bus, "first")).parameters) == {"limit": 5}
+    # Who has not been judged is asked about again, in the same cycle: it came, and then it changed.
+    await told_again(bus, "early", [None, {"limit": 5}])
     await apply(bus, a_budget(7))
-    # A change asks nobody anew: a controller hears of it, if it wants to, and may say otherwise.
-    assert len(await requests(bus)) == 2
-    heard = await past(bus, ["admit.object.applied.budget_budgets_example_com._.weekly"])
-    assert len(heard) == 2
+    await told_again(bus, "early", [None, {"limit": 5}, {"limit": 7}])
+    await told_again(bus, "first", [{"limit": 5}, {"limit": 7}])
+    assert {one.cycle for one in await requests(bus)} == {0}
     assert msgspec.json.decode((await asked(bus, "second")).parameters) == {"limit": 7}
+    gone = Delete(kind="budget.budgets.example.com", name="weekly")
+    await ask(bus, "admit.api.delete", gone, DeleteReply)
+    await told_again(bus, "second", [{"limit": 7}, None])
 
 
 async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(

@@ -64,10 +64,11 @@ class Room:
     def let_wait(self, reply: str) -> None:
         self.story.append(f"rest {reply}")
 
-    def ask(self, identity: Identity, reply: str) -> Request:
+    def ask(self, identity: Identity, reply: str, raw: bytes = b"null") -> Request:
         request = Request(
             namespace="ns", name=identity.name, uid=identity.uid, check="c", cycle=identity.cycle
         )
+        request.raw = raw
         self.judging.requested(identity, request, reply)
         return request
 
@@ -106,6 +107,49 @@ async def test_what_is_heard_again_while_it_is_judged_is_one_judgement() -> None
     go.set()
     await room.until("ack r2")
     assert room.story == ["w 1", "ack r1", "Ready w 1", "ack r2"]
+
+
+async def test_what_comes_again_with_other_parameters_is_judged_anew() -> None:
+    room = Room()
+    room.ask(of(), "r1", b"1")
+    await room.until("ack r1")
+    room.ask(of(), "r2", b"2")
+    await room.until("ack r2")
+    room.ask(of(), "r3", b"2")
+    assert room.story == ["w 1", "Ready w 1", "ack r1", "w 1", "Ready w 1", "ack r2", "ack r3"]
+
+
+async def test_other_parameters_wait_for_the_judgement_that_is_under_way() -> None:
+    go = asyncio.Event()
+    seen = []
+
+    async def judge(request: Request) -> Verdict:
+        seen.append(request.raw)
+        await go.wait()
+        return Ready(request.raw.decode())
+
+    room = Room(judge)
+    first = room.ask(of(), "r1", b"1")
+    await room.settle()
+    room.ask(of(), "r2", b"2")
+    await room.settle()
+    assert first.superseded
+    assert seen == [b"1"]
+    room.ask(of(), "r3", b"2")  # handed out again meanwhile
+    go.set()
+    await room.until("ack r1", "ack r3")
+    assert seen == [b"1", b"2"]
+    assert room.story.index("ack r3") > room.story.index("ack r1")
+
+
+async def test_a_withdrawal_takes_back_what_waits_with_other_parameters_too() -> None:
+    room = Room(forever)
+    room.ask(of(), "r1", b"1")
+    await room.settle()
+    room.ask(of(), "r2", b"2")
+    room.judging.withdrawn(of(), "Preempted", "")
+    await room.until("ack r1", "ack r2")
+    assert room.story.count("w 1") == 1
 
 
 async def test_a_namesake_with_another_uid_is_another_workload() -> None:

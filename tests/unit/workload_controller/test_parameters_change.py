@@ -1,0 +1,81 @@
+"""Who has not judged yet is asked again when the parameters of a check change, come or go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from admittance.events.facts import CheckRequested
+from family_living import a_family_life
+from living import Life
+
+from scheduling import groups
+
+REFERENCE = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "config"}
+
+
+def a_town(**reference: Any) -> Life:
+    life = Life()
+    spec = {"controllerName": "ctl-c", "parameters": {**REFERENCE, **reference}}
+    life.put("AdmissionCheck", "c", spec)
+    life.queue("cq", resourceGroups=groups(default="9"), admissionChecks=["c"])
+    configure(life, "first")
+    life.submit("w", "cq", "1")
+    life.settle()
+    return life
+
+
+def configure(life: Life, served: str) -> None:
+    life.put("ProvisioningRequestConfig", "config", {"provisioningClassName": served})
+
+
+def asked(life: Life) -> list[tuple[int, Any]]:
+    """The cycles of all requests so far, each with the class that its parameters name."""
+    found = [one for one in life.asked if isinstance(one, CheckRequested)]
+    shown = [(one.cycle, msgspec.json.decode(one.parameters)) for one in found]
+    return [(cycle, spec and spec["provisioningClassName"]) for cycle, spec in shown]
+
+
+def test_a_change_is_asked_about_in_the_same_cycle() -> None:
+    life = a_town()
+    configure(life, "second")
+    life.settle()
+    assert asked(life) == [(0, "first"), (0, "second")]
+
+
+def test_parameters_that_go_and_come_are_asked_about() -> None:
+    life = a_town()
+    life.delete("ProvisioningRequestConfig", "config")
+    life.settle()
+    configure(life, "third")
+    life.settle()
+    assert asked(life) == [(0, "first"), (0, None), (0, "third")]
+
+
+def test_who_has_said_ready_is_not_asked_again() -> None:
+    life = a_town()
+    life.verdict("w", "c", "Ready")
+    life.settle()
+    configure(life, "second")
+    life.settle()
+    assert asked(life) == [(0, "first")]
+
+
+def test_nobody_is_asked_about_the_parameters_of_another_check() -> None:
+    life = a_town(name="other")
+    configure(life, "second")
+    life.settle()
+    assert asked(life) == [(0, None)]
+
+
+def test_a_variant_is_asked_again_as_anybody_is() -> None:
+    life = a_family_life({"reservation": 4, "spot": 4}, checks={"reservation": ["c"]})
+    life.put("AdmissionCheck", "c", {"controllerName": "ctl-c", "parameters": REFERENCE})
+    configure(life, "first")
+    life.job()
+    before = len(asked(life))
+    assert before
+    configure(life, "second")
+    life.go()
+    assert asked(life)[before:] == [(0, "second")]
