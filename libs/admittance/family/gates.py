@@ -33,6 +33,19 @@ class Opening(NamedTuple):
     since: datetime
 
 
+def holder_of(
+    siblings: Iterable[Sibling], held: Opening | None, now: datetime
+) -> tuple[Sibling | None, bool]:
+    """Who holds the open gate of those siblings, and whether nobody else's may open yet: others
+    have gone for what it has reserved, or its time is not over."""
+    if held is None:
+        return None, False
+    holder = next((one for one in siblings if one.name == held.holder and one.open), None)
+    if holder is None:
+        return None, False
+    return holder, holder.took or now < held.since + PREEMPTION_TIMEOUT
+
+
 def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
     """The sibling whose gate opens now; "": none.
 
@@ -43,12 +56,10 @@ def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) ->
     its gate closes again.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
-    turned = -1
-    if held is not None:
-        holder = next((one for one in ordered if one.name == held.holder and one.open), None)
-        if holder is not None and (holder.took or now < held.since + PREEMPTION_TIMEOUT):
-            return ""
-        turned = holder.place if holder is not None else -1
+    holder, keeps = holder_of(ordered, held, now)
+    if keeps:
+        return ""
+    turned = holder.place if holder is not None else -1
     first = ""
     for one in ordered:
         if one.open:

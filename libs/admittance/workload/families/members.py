@@ -10,13 +10,14 @@ from typing import Final
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.family.gates import holder_of
 from admittance.family.policy import STOPPED, Why
 from admittance.workload.activity import deactivate, turn_on
 from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, is_false, is_true, put
-from admittance.workload.families.gating import gate_of, shut
+from admittance.workload.families.gating import competes, gate_of, shut, sibling
 from admittance.workload.families.migrating import begin, promise
-from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.families.reading import allowed_flavors, parent_state
 from admittance.workload.families.together import Together
 from admittance.workload.leave import DEACTIVATED
 from admittance.workload.moves import transition
@@ -190,6 +191,20 @@ def _reprioritized(family: Together, variant: StoredWorkload, fact: facts.Reprio
     return transition(variant, fact, family.at)
 
 
+def _keeper(family: Together) -> str:
+    """Who keeps the gates of the others closed: asked here, too, since it may have taken quota of
+    others after somebody found that its time is over. "": nobody."""
+    gate = parent_state(family.family_head()).gate
+    variant = family.variants.get(gate.holder) if gate is not None else None
+    if variant is None or not competes(variant):
+        return ""
+    wish = family.wish(variant.metadata.name)
+    if wish is None or not wish.active:
+        return ""
+    holder, keeps = holder_of((sibling(variant, 0),), gate, family.now)
+    return holder.name if holder is not None and keeps else ""
+
+
 def _ungated(family: Together, variant: StoredWorkload) -> Change:
     """4.8: this one may preempt, and no other one of the family."""
     hindered = hinders(family, variant)
@@ -198,11 +213,14 @@ def _ungated(family: Together, variant: StoredWorkload) -> Change:
     gates = variant.status.preemption_gates
     if any(gate.name == FAMILY_GATE and gate.position == "Open" for gate in gates):
         return ignored(variant, "Repeated", "its gate is open")
+    kept_by = _keeper(family)
+    if kept_by:
+        return ignored(variant, "GateHeld", f"{kept_by} may preempt, and nobody else meanwhile")
     others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
-    for sibling in list(family.variants.values()):
-        if gate_of(sibling).position == "Open":
-            family.keep(with_status(sibling, preemption_gates=shut(sibling)))
+    for one in list(family.variants.values()):
+        if gate_of(one).position == "Open":
+            family.keep(with_status(one, preemption_gates=shut(one)))
     holder = GateHolder(holder=variant.metadata.name, since=family.now)
     family.keep(with_status(family.family_head(), preemption_gate=holder))
     return applied(with_status(variant, preemption_gates=(*others, opened)))

@@ -1,0 +1,65 @@
+"""Whoever keeps the open gate of a family is asked for at the moment when another one's opens, too:
+between finding that its time is over and opening the next, others may have gone for it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.shapes import PendingPreemption, PlannedVictim
+from admittance.workload.families.gating import gate_of
+from families_at_work import Household
+
+A, B = "j-variant-a", "j-variant-b"
+FIVE_MINUTES = 300
+VICTIM = PlannedVictim(namespace="ns", name="v", uid="v", reason="InClusterQueue")
+TOLD = PendingPreemption(victims=(VICTIM,), issued=True)
+
+
+@pytest.fixture
+def house() -> Household:
+    """The gate of the better one is open."""
+    return (
+        Household(checks={"a": ("slow",)}).family().happens(facts.Ungated(namespace="ns", name=A))
+    )
+
+
+def opened(house: Household) -> list[str]:
+    return [name for name in (A, B) if gate_of(house.get(name)).position == "Open"]
+
+
+def open_next(house: Household) -> Household:
+    return house.happens(facts.Ungated(namespace="ns", name=B))
+
+
+def test_the_next_gate_opens_when_five_minutes_are_over_and_closes_the_first(
+    house: Household,
+) -> None:
+    assert opened(open_next(house.later(FIVE_MINUTES - 1))) == [A]
+    assert house.outcome == "ignored"
+    assert opened(open_next(house.later(1))) == [B]
+
+
+def test_nobody_elses_opens_once_others_have_gone_for_what_it_has_reserved(
+    house: Household,
+) -> None:
+    house.assign("a", pending_preemption=TOLD).later(2 * FIVE_MINUTES)
+    assert opened(open_next(house)) == [A]
+    assert house.outcome == "ignored"
+
+
+def test_a_reservation_that_took_nothing_keeps_nobody_from_it(house: Household) -> None:
+    house.assign("a").later(FIVE_MINUTES)
+    assert opened(open_next(house)) == [B]
+
+
+def test_who_is_turned_off_keeps_nobody_from_it(house: Household) -> None:
+    house.happens(facts.Deactivated(namespace="ns", name=A))
+    assert opened(open_next(house)) == [B]
+
+
+def test_who_is_gone_keeps_nobody_from_it(house: Household) -> None:
+    house.happens(facts.Deleted(namespace="ns", name=A))
+    open_next(house)
+    assert gate_of(house.get(B)).position == "Open"
