@@ -20,6 +20,9 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 DETAILS_MAX: Final = 64
 """Details of a class that a provider may tell."""
 MESSAGE_MAX: Final = 32_768
+NOTES_MAX: Final = 10
+"""What was said and did not count, of one request; of more only the first are kept."""
+NOTE_MAX: Final = 500
 
 
 class State(StrEnum):
@@ -49,10 +52,17 @@ class RecordSpec(Kept, frozen=True, kw_only=True):
     deadline: datetime | None = None
 
 
+class Note(Kept, frozen=True, kw_only=True):
+    """Something that a provider said and that did not count, or not in full, and why."""
+
+    time: datetime
+    text: str
+
+
 class RecordStatus(Kept, frozen=True, kw_only=True):
     """``seq``: the newest that the provider gave one of its answers; 0: it gives none.
     ``cancelled``: why it was taken back; "": it was not. ``said``: the state that the check was
-    last told in, with the state of the request then."""
+    last told in, with the state of the request then. ``notes``: for people, oldest first."""
 
     state: State = State.REQUESTED
     message: str = ""
@@ -64,6 +74,7 @@ class RecordStatus(Kept, frozen=True, kw_only=True):
     seq: int = 0
     cancelled: str = ""
     said: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 class Record(Kept, frozen=True, kw_only=True):
@@ -95,10 +106,22 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
 
 
 class Taken(NamedTuple):
-    """What became of an answer: the record, and why it changed nothing ("": it did)."""
+    """What became of an answer: the record, and why it changed nothing ("": it did).
+    ``contradicts``: it is not merely late or said twice."""
 
     record: Record
     ignored: str = ""
+    contradicts: bool = False
+
+
+def noted(record: Record, text: str, now: datetime) -> Record:
+    """The record with a note; the same one where that is noted, or there are too many."""
+    notes = record.status.notes
+    text = text[:NOTE_MAX]
+    if len(notes) >= NOTES_MAX or any(one.text == text for one in notes):
+        return record
+    status = replace(record.status, notes=(*notes, Note(time=now, text=text)))
+    return replace(record, status=status)
 
 
 def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken:
@@ -111,12 +134,14 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
     if fact.seq is not None and fact.seq <= status.seq:
         return Taken(record, f"its seq {fact.seq} is not above {status.seq}")
     state = _STATES[type(fact)]
-    if state is not status.state and state not in _AFTER[status.state]:
-        return Taken(record, f"the request is {status.state} already")
+    if state is not status.state and not _may_follow(status, state):
+        # Merely late, where it says that it works on it.
+        late = state is State.ACCEPTED
+        return Taken(record, f"the request is {status.state} already", not late)
     if state is status.state and state is not State.ACCEPTED:
         return Taken(record, "said before")
     if len(fact.details) > DETAILS_MAX:
-        return Taken(record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed")
+        return Taken(record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True)
     message = fact.message[:MESSAGE_MAX]
     failed = fact if isinstance(fact, facts.ProvisioningFailed) else None
     new = replace(
@@ -131,6 +156,13 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
         seq=fact.seq if fact.seq is not None else status.seq,
     )
     return Taken(replace(record, status=new))
+
+
+def _may_follow(status: RecordStatus, state: State) -> bool:
+    if status.state is State.FAILED and state is State.CAPACITY_REVOKED:
+        # A failure of what was provisioned means nothing to who runs on it.
+        return any(one.type == State.PROVISIONED for one in status.conditions)
+    return state in _AFTER[status.state]
 
 
 def _with(
