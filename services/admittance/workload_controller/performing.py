@@ -53,10 +53,12 @@ class Performing:
         controller = self._controller
         rest = batch
         attempts = 0
+        loaded: dict[str, None] = {}
+        """Read from the bucket for this batch: of those that have ended nobody holds on to them."""
         while rest:
             now = clock.now()
-            loaded = controller.missing(rest)
-            for key in loaded:
+            for key in controller.missing(rest):
+                loaded[key] = None
                 await persist(partial(self._reload, key))
             commit = controller.fold(rest, now)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
@@ -68,6 +70,7 @@ class Performing:
                 attempts += 1
                 if attempts > ATTEMPTS:
                     raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                loaded |= dict.fromkeys(unsure)
                 await state(self._bus, done)
                 continue
             await state(self._bus, done)

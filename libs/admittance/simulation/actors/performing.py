@@ -39,9 +39,11 @@ class Performing:
         process = self._service.process
         rest = batch
         attempts = 0
+        loaded: dict[str, None] = {}
         while rest:
             now = process.now()
             for key in controller.missing(rest):
+                loaded[key] = None
                 yield from persist(partial(self.reload, key))
             commit = controller.fold(rest, now)
             self._told(commit)
@@ -52,11 +54,12 @@ class Performing:
                 attempts += 1
                 if attempts > ATTEMPTS:
                     raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                loaded |= dict.fromkeys(unsure)
                 yield from self.say(done)
                 continue
             yield from self.say(done)
-            for put in commit.puts:
-                controller.said(put.key)
+            for key in (*loaded, *(put.key for put in commit.puts)):
+                controller.said(key)
             yield from persist(partial(self._echo, commit))
             rest = commit.rest
 
