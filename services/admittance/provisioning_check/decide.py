@@ -27,7 +27,7 @@ from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
 from admittance.provisioning.asking import Unanswerable, asked, parameters_of
 from admittance.provisioning.names import request_id, request_name
-from admittance.provisioning.records import Record, RecordSpec, State, take
+from admittance.provisioning.records import Record, RecordSpec, State, noted, take
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.picture import Kept, Picture, is_open
 from admittance.workload.conditions import Type, find, is_true
@@ -147,8 +147,8 @@ class Capacity:
 
     def heard(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         """What an answer of a provider leads to: a step that keeps it, or why it counts for
-        nothing. Nobody's answers are kept while a step of their slot is under way: then the
-        reason is "busy", and it is to be said again."""
+        nothing, and then perhaps a step that notes that. Nobody's answers are kept while a step of
+        their slot is under way: then the reason is "busy", and it is to be said again."""
         found = next(
             (
                 (slot, kept)
@@ -158,18 +158,43 @@ class Capacity:
             None,
         )
         if found is None:
-            return None, f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
+            why = f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
+            others = next(iter(self._of(fact.namespace, fact.name)), None)
+            if others is None or not self.is_foreign(fact):
+                return None, why
+            return self._note(*others, fact, why, now)
         slot, kept = found
-        if kept.record.spec.provisioning_class_name != fact.provisioning_class:
-            return None, f"{fact.id} was asked of {kept.record.spec.provisioning_class_name}"
+        asked_of = kept.record.spec.provisioning_class_name
+        if asked_of != fact.provisioning_class:
+            return self._note(slot, kept, fact, f"{fact.id} was asked of {asked_of}", now)
         if slot in self._flying:
             return None, "busy"
         taken = take(kept.record, fact, now)
+        if taken.contradicts:
+            return self._note(slot, kept, fact, taken.ignored, now)
         if taken.ignored:
             return None, taken.ignored
-        step = Step(slot, Write(taken.record.metadata.name, taken.record, kept.revision))
+        record = taken.record
+        config = self.picture.config_of(slot.check)
+        if config is not None and record.status.state is State.PROVISIONED:
+            for name in answers.updates_of(record, config)[1]:
+                record = noted(record, f"the provider told no detail {name!r}: left out", now)
+        return self._keeps(slot, kept, record), ""
+
+    def _note(
+        self, slot: Slot, kept: Kept, fact: ProvisioningStatus, why: str, now: datetime
+    ) -> tuple[Step | None, str]:
+        """What does not count is noted where people look for it, once."""
+        if slot in self._flying:
+            return None, "busy"
+        said = f"{type(fact).__name__} of class {fact.provisioning_class} does not count: {why}"
+        record = noted(kept.record, said, now)
+        return (None if record is kept.record else self._keeps(slot, kept, record)), why
+
+    def _keeps(self, slot: Slot, kept: Kept, record: Record) -> Step:
+        step = Step(slot, Write(record.metadata.name, record, kept.revision))
         self._flying[slot] = step
-        return step, ""
+        return step
 
     def _row(self, slot: Slot) -> CheckState | None:
         work = self.picture.works.get((slot.namespace, slot.workload))

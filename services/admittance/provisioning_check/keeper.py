@@ -321,15 +321,16 @@ class Keeper:
                 await self._settled()
                 continue
             break
-        if step is None:
-            log.info("ignored", id=fact.id, workload=fact.name, reason=why)
-            return why if self.core.is_foreign(fact) else ""
-        if await self._perform([step]):
-            # The record has moved: once more, as it is now.
-            await asyncio.sleep(AGAIN_SECONDS)
-            return await self.take(fact)
-        self._changed.set()
-        return ""
+        if step is not None:
+            if await self._perform([step]):
+                # The record has moved: once more, as it is now.
+                await asyncio.sleep(AGAIN_SECONDS)
+                return await self.take(fact)
+            self._changed.set()
+        if not why:
+            return ""
+        log.info("ignored", id=fact.id, workload=fact.name, reason=why)
+        return why if self.core.is_foreign(fact) else ""
 
     async def _settled(self) -> None:
         """Waits until nothing is left to be done of what is known so far."""

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from admittance.api.checks import (
     AdmissionCheck,
     AdmissionCheckSpec,
+    NodeSelectorUpdate,
     ParametersReference,
+    ProvisioningPodSetUpdates,
     ProvisioningRequestConfig,
     ProvisioningRequestConfigSpec,
     ProvisioningRetryStrategy,
@@ -21,7 +23,7 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
-from admittance.provisioning.records import Record, State
+from admittance.provisioning.records import NOTES_MAX, Record, State
 from admittance.provisioning_check.acts import Tell
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.picture import CONTROLLER
@@ -145,7 +147,8 @@ class Story:
 
     def says(self, kind: type[facts.ProvisioningStatus], **fields: Any) -> str:
         fields.setdefault("id", self.asked[-1].id)
-        fact = kind(namespace="ns", name="train", provisioning_class="class", **fields)
+        fields.setdefault("provisioning_class", "class")
+        fact = kind(namespace="ns", name="train", **fields)
         step, why = self.core.heard(fact, self.now)
         if step is not None:
             assert step.write is not None
@@ -426,3 +429,56 @@ def test_a_name_that_was_deleted_is_taken_again() -> None:
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1", "u/capacity/2/1"]
     assert list(story.bucket) == ["train-capacity-1"]
+
+
+def notes(story: Story) -> list[str]:
+    (kept,) = story.bucket.values()
+    return [one.text for one in kept[0].status.notes]
+
+
+def test_what_a_provider_said_and_does_not_count_is_noted_once() -> None:
+    story = Story()
+    story.reserved()
+    open_ = story.asked[-1].id
+
+    assert story.says(facts.Provisioned, id="other/capacity/1/1")
+    assert story.says(facts.Provisioned, id="other/capacity/1/1")
+    assert story.says(facts.ProvisioningFailed, id=open_, provisioning_class="stranger")
+
+    foreign, stranger = notes(story)
+    assert "no request other/capacity/1/1 of ns/train is open" in foreign
+    assert "of class stranger does not count: u/capacity/1/1 was asked of class" in stranger
+    assert not story.told
+
+
+def test_a_status_that_contradicts_an_earlier_one_is_noted_and_one_that_is_late_is_not() -> None:
+    story = Story()
+    story.reserved()
+    story.says(facts.ProvisioningFailed, message="none")
+
+    story.says(facts.Accepted)
+    story.says(facts.Provisioned)
+
+    (note,) = notes(story)
+    assert "Provisioned of class class does not count: the request is Failed already" in note
+
+
+def test_a_detail_that_was_not_told_is_left_out_and_noted() -> None:
+    """E2."""
+    selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="Rack")
+    updates = ProvisioningPodSetUpdates(node_selector=(selector,))
+    story = Story(pod_set_updates=updates)
+    story.reserved()
+
+    story.says(facts.Provisioned)
+
+    assert notes(story) == ["the provider told no detail 'Rack': left out"]
+    assert story.last[0] == "Ready"
+
+
+def test_only_so_many_notes_are_kept() -> None:
+    story = Story()
+    story.reserved()
+    for number in range(100):
+        story.says(facts.Provisioned, id=f"other/capacity/{number}/1")
+    assert len(notes(story)) == NOTES_MAX
