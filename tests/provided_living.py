@@ -136,7 +136,7 @@ class ProvidedLife(LongLife):
         self.kept += 1
         self.bucket[key] = record, self.kept
 
-    def by_hand(self, name: str, record: Record | None) -> None:
+    def edit_record(self, name: str, record: Record | None) -> None:
         """Somebody else writes the record, or deletes it, and the check sees that."""
         key = self.namespace, name
         self.keep(key, record)

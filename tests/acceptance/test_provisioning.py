@@ -189,7 +189,7 @@ def test_a_booking_that_ends_before_the_start_counts_as_a_failure() -> None:
     assert life.states("w") == {CHECK: "Ready", "other": "Pending"}
     life.provider(BookingExpired, message="kept 600 s")
     assert life.wait("w") == 60
-    assert life.rows("w")[CHECK].message == "Retrying after failure: kept 600 s"
+    assert life.rows("w")[CHECK].message == "Retrying after booking expired: kept 600 s"
     assert gone(life)
 
 
@@ -352,6 +352,15 @@ def test_without_a_configuration_the_request_is_taken_back(what: str, restless: 
 
 
 @scenario("E8")
+def test_a_request_that_is_not_needed_any_more_is_taken_back() -> None:
+    life = a_reserved()
+    life.configure(managedResources=["example.com/gpu"])
+    life.go()
+    assert set(life.freed) == set(life.ids())
+    assert (life.phase("w"), life.rows("w")[CHECK].message) == ("Admitted", NOT_NEEDED)
+
+
+@scenario("E8")
 def test_a_check_that_is_listed_again_is_asked_for_by_another_id() -> None:
     life = a_reserved()
     life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=[CHECK, "other"])
@@ -373,7 +382,7 @@ def test_a_check_that_is_listed_again_is_asked_for_by_another_id() -> None:
 @scenario("E9")
 def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back() -> None:
     life = a_running()
-    life.by_hand("w-capacity-1", None)
+    life.edit_record("w-capacity-1", None)
     life.advance(3600)
     life.restart_check()
     life.go()
@@ -387,7 +396,7 @@ def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back() -> N
 def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again() -> None:
     life = a_reserved()
     life.provider(Accepted, message="soon")
-    life.by_hand("w-capacity-1", None)
+    life.edit_record("w-capacity-1", None)
     assert life.record("w-capacity-1").status.state is State.ACCEPTED
     assert life.freed == []
     life.provisioned()

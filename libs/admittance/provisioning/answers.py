@@ -49,7 +49,8 @@ def answer(
         after = status.retry_after
         if after is None:
             after = delay_seconds(attempt, strategy)
-        return Answer("Retry", f"Retrying after failure: {text}", after)
+        why = "failure" if status.state is State.FAILED else "booking expired"
+        return Answer("Retry", f"Retrying after {why}: {text}", after)
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
         return Answer("Ready", status.message, updates=updates, missing=missing)

@@ -25,7 +25,7 @@ from admittance.events.provisioning import (
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
-from admittance.provisioning.asking import Unanswerable, asked, parameters_of
+from admittance.provisioning.asking import Unanswerable, asked, parameters_of, uses
 from admittance.provisioning.names import request_id, request_name
 from admittance.provisioning.records import Record, RecordSpec, State, noted, take
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
@@ -315,8 +315,12 @@ class Capacity:
             return self._too_late(slot, open_)
         if record.status.state is not State.PROVISIONED and _differs(record, config, work):
             return self._cancel(slot, open_, "the configuration changed")
+        if not self._is_needed(work, config):
+            return self._cancel(slot, open_, answers.NOT_NEEDED)
         if record.spec.id not in self._asked and is_open(record):
             return Step(slot, fact=_requested(record))
+        if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
+            return None  # It runs, and got the check only then.
         return self._tell(slot, work, row, answer(record, config, admitted=False))
 
     def _ask(
@@ -343,6 +347,13 @@ class Capacity:
                 return Step(slot, Write(before.record.metadata.name, None, before.revision))
             expected = before.revision
         return Step(slot, Write(record.metadata.name, record, expected), _requested(record))
+
+    def _is_needed(self, work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
+        """Some of its pods use what is managed, as far as that may change within a reservation."""
+        if not config.managed_resources:
+            return True
+        pod_sets = spec_of(work.spec).pod_sets
+        return any(one.count > 0 and uses(one, config.managed_resources) for one in pod_sets)
 
     def _record(
         self,

@@ -1,0 +1,318 @@
+"""Kueue's tables about provisioning requests, played through the core of the provisioning check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.manifest import decode_object
+from admittance.api.meta import ObjectMeta
+from admittance.api.stored_form import spec_of
+from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
+from admittance.events.shapes import PodSetToProvision
+from admittance.provisioning.asking import Unanswerable, of_interest
+from admittance.provisioning.names import request_id, template_name
+from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State
+from admittance.provisioning_check.acts import Tell
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import Picture
+from admittance.workload import stored
+from admittance.workload.stored import StoredWorkload
+from conformance.provisioning_differences import MESSAGES, UNANSWERABLE, UNPLAYED
+from conformance.tables import cases, needs_data, time_of
+
+pytestmark = needs_data
+
+BY_WEIGHT = ("Failed", "CapacityRevoked", "BookingExpired", "Provisioned", "Accepted")
+UID = "uid"
+
+
+def a_workload(given: Mapping[str, Any]) -> StoredWorkload:
+    whole = msgspec.json.decode(msgspec.json.encode(given))
+    whole["metadata"]["uid"] = UID
+    return stored.decode(msgspec.json.encode(whole))
+
+
+def a_record(given: Mapping[str, Any], work: StoredWorkload) -> Record:
+    """A request of the table as we keep it; the first condition by weight that is true counts."""
+    name = given["metadata"]["name"]
+    check, _, attempt = name.removeprefix("wl-").rpartition("-")
+    if not check:
+        check, attempt = name.removeprefix("wl-"), "1"
+    status = given.get("status", {})
+    found = {one["type"]: one for one in status.get("conditions", ())}
+    state = next((one for one in BY_WEIGHT if found.get(one, {}).get("status") == "True"), "")
+    # What is expected is told by the condition that is not true yet.
+    says = found.get("Provisioned" if state == "Accepted" else state, {})
+    spec = {"provisioningClassName": "", "podSets": [], **given.get("spec", {})}
+    row = next((one for one in work.status.admission_checks if one.name == check), None)
+    return Record(
+        api_version="autoscaling.x-k8s.io/v1",
+        kind="ProvisioningRequest",
+        metadata=ObjectMeta(name=name, namespace="ns"),
+        spec=RecordSpec(
+            id=request_id(UID, check, 0, int(attempt)),
+            workload="wl",
+            uid=UID,
+            check=check if row is not None else "another",
+            cycle=0,
+            attempt=int(attempt),
+            provisioning_class_name=spec["provisioningClassName"],
+            parameters=spec.get("parameters", {}),
+            pod_sets=tuple(
+                PodSetToProvision(
+                    name=one["podTemplateRef"]["name"].rpartition("-")[2], count=one["count"]
+                )
+                for one in spec["podSets"]
+            ),
+        ),
+        status=RecordStatus(
+            state=State(state) if state else State.REQUESTED,
+            message=says.get("message", ""),
+            details=status.get("provisioningClassDetails", {}),
+        ),
+    )
+
+
+class Played:
+    """What became of a case: ``records`` by name, ``told`` about which check, ``asked``."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.core = Capacity(None)
+        self.records: dict[str, Record] = {}
+        self.told: dict[str, Tell] = {}
+        self.asked: list[ProvisioningRequested] = []
+        self.cancelled: list[str] = []
+        picture = self.core.picture
+        for one in given.get("checks", ()):
+            picture.check(one["metadata"]["name"], decode_object(one).manifest)
+        for one in given.get("configs", ()):
+            picture.config(one["metadata"]["name"], decode_object(one).manifest)
+        for one in given.get("flavors", ()):
+            whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **one}
+            picture.flavor(one["metadata"]["name"], decode_object(whole).manifest)
+        work = a_workload(given["workload"])
+        revision = 0
+        for one in given.get("requests", ()):
+            revision += 1
+            record = a_record(one, work)
+            self.records[record.metadata.name] = record
+            picture.record(("ns", record.metadata.name), record, revision)
+        picture.workload(("ns", "wl"), work)
+        now = time_of(given["now"])
+        while steps := list(self.core.steps(now)):
+            for step in steps:
+                revision += 1
+                if step.write is not None and step.write.record is not None:
+                    self.records[step.write.name] = step.write.record
+                elif step.write is not None:
+                    del self.records[step.write.name]
+                if isinstance(step.fact, ProvisioningRequested):
+                    self.asked.append(step.fact)
+                elif isinstance(step.fact, ProvisioningCancelled):
+                    self.cancelled.append(step.fact.id)
+                if step.tell is not None:
+                    self.told[step.slot.check] = step.tell
+                self.core.done(step, revision)
+
+    def open(self) -> dict[str, Record]:
+        """Those that were not taken back."""
+        return {name: one for name, one in self.records.items() if not one.status.cancelled}
+
+
+PLAYED = [
+    case
+    for case in cases("provisioning/TestReconcile")
+    if case.values[0]["name"] not in UNPLAYED  # type: ignore[index, call-overload]
+]
+
+
+def test_what_is_not_played_is_there() -> None:
+    names = {case.values[0]["name"] for case in cases("provisioning/TestReconcile")}  # type: ignore[index, call-overload]
+    assert set(UNPLAYED) | set(MESSAGES) | {UNANSWERABLE} <= names
+
+
+@pytest.mark.parametrize("case", PLAYED)
+def test_requests_follow_as_there(case: dict[str, Any]) -> None:
+    given, want = case["given"], case["want"]
+    played = Played(given)
+    if case["name"] == UNANSWERABLE:
+        assert "has no assignment" in played.told["check1"].answer.message
+        assert not played.asked
+        return
+    created = [one for one in want["events"] if one["reason"] == "ProvisioningRequestCreated"]
+    assert len(played.asked) == (len(created) or len(played.asked))
+    for name in want.get("requestsNotFound", ()):
+        assert name not in played.open()
+    for name, wanted in want.get("requests", {}).items():
+        spec = played.open()[name].spec
+        wanted_class = wanted["spec"].get("provisioningClassName", "")
+        assert spec.provisioning_class_name == wanted_class
+        assert spec.parameters == wanted["spec"].get("parameters", {})
+        assert [(template_name(name, one.name), one.count) for one in spec.pod_sets] == [
+            (one["podTemplateRef"]["name"], one["count"]) for one in wanted["spec"]["podSets"]
+        ]
+    for name, wanted in want.get("templates", {}).items():
+        _same_pods(played, name, wanted["template"])
+    for wanted in want.get("workloads", {}).values():
+        for row in wanted["status"].get("admissionChecks", ()):
+            _same_row(case["name"], given, played, row)
+
+
+def _same_pods(played: Played, name: str, wanted: Mapping[str, Any]) -> None:
+    found = {
+        template_name(record.metadata.name, one.name): msgspec.json.decode(bytes(one.template))
+        for record in played.open().values()
+        for one in record.spec.pod_sets
+        if bytes(one.template) != b"null"
+    }
+    if name not in found:
+        return  # It stood before: what is in it was given.
+    spec, other = found[name]["spec"], wanted["spec"]
+    assert spec.get("nodeSelector", {}) == other.get("nodeSelector", {})
+    assert spec.get("tolerations", []) == other.get("tolerations", [])
+    resources = [one.get("resources", {}) for one in spec["containers"]]
+    for mine, theirs in zip(resources, other["containers"], strict=True):
+        assert mine.get("requests", {}) == theirs.get("resources", {}).get("requests", {})
+
+
+def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) -> None:
+    before = next(
+        one
+        for one in given["workload"]["status"]["admissionChecks"]
+        if one["name"] == wanted["name"]
+    )
+    tell = played.told.get(wanted["name"])
+    state = tell.answer.state if tell is not None else before["state"]
+    message = tell.answer.message if tell is not None else before.get("message", "")
+    assert state == wanted["state"]
+    assert message == (wanted.get("message") or MESSAGES.get(name, "") or "") or (
+        wanted["name"] != "check1"
+    )
+    if tell is None:
+        return
+    if wanted.get("requeueAfterSeconds") is not None:
+        assert tell.answer.after == wanted["requeueAfterSeconds"]
+    updates = {one.name: one for one in tell.answer.updates}
+    assert updates.keys() == {one["name"] for one in wanted.get("podSetUpdates", ())}
+    for one in wanted.get("podSetUpdates", ()):
+        assert updates[one["name"]].node_selector == one.get("nodeSelector", {})
+        assert updates[one["name"]].annotations == one.get("annotations", {})
+
+
+@pytest.mark.parametrize("case", cases("provisioning/TestReqIsNeeded"))
+def test_a_request_is_needed_where_some_pod_uses_what_is_managed(case: dict[str, Any]) -> None:
+    given, want = case["given"], case["want"]
+    config = decode_object(given["provisioningRequestConfig"]).manifest.spec
+    whole = msgspec.json.decode(msgspec.json.encode(given["workload"]))
+    pods = {one["name"]: one for one in whole["spec"]["podSets"]}
+    for one in whole["status"]["admission"]["podSetAssignments"]:
+        # Here every assignment tells how many were admitted.
+        one.setdefault("count", pods.get(one["name"], {}).get("count", 0))
+    work = a_workload(whole)
+    pod_sets = spec_of(work.spec).pod_sets
+    try:
+        found = of_interest(pod_sets, work.status.admission, config.managed_resources)
+    except Unanswerable:
+        # There the first pod set that needs a request is enough; here all are asked for at once.
+        assert "err" in want or case["name"] == (
+            "needed podset short circuits later missing assignment"
+        )
+        return
+    assert bool(found) == want["result"]
+
+
+@pytest.mark.parametrize("case", cases("provisioning/TestReconcileAdmissionCheck"))
+def test_a_check_can_be_evaluated_with_its_parameters(case: dict[str, Any]) -> None:
+    given, want = case["given"], case["want"].get("condition")
+    picture = Picture()
+    check = given["check"]
+    name = check["metadata"]["name"]
+    picture.check(name, decode_object(check).manifest)
+    for one in given.get("configs", ()):
+        whole = {**one, "spec": {"provisioningClassName": "class", **one.get("spec", {})}}
+        picture.config(one["metadata"]["name"], decode_object(whole).manifest)
+    trouble = picture.trouble(name)
+    if want is None:
+        assert name not in picture.checks
+    elif want["status"] == "True":
+        assert trouble is None
+    else:
+        assert trouble is not None
+        assert trouble.reason == want["reason"]
+        assert trouble.message
+
+
+@pytest.mark.parametrize("case", cases("provisioning/TestActiveOrLastPRForChecks"))
+def test_the_last_attempt_counts(case: dict[str, Any]) -> None:
+    """There requests of earlier attempts may stand beside; here there is one of a slot, and of two
+    the newer counts."""
+    given, want = case["given"], case["want"].get("result", {})
+    core = Capacity(None)
+    work = a_workload(given["workload"])
+    ordered = sorted(given.get("requests", ()), key=lambda one: one["metadata"]["name"])
+    for number, one in enumerate(ordered, 1):
+        record = a_record(one, work)
+        core.picture.record(("ns", record.metadata.name), record, number)
+    found = {slot.check: kept.record.metadata.name for slot, kept in core.picture.records.items()}
+    assert found == {check: one["metadata"]["name"] for check, one in want.items()}
+
+
+@pytest.mark.parametrize("case", cases("provisioning/TestUpdateCheckMessage"))
+def test_a_message_is_told_where_it_differs(case: dict[str, Any]) -> None:
+    given, want = case["given"], case["want"]
+    shown, new = given.get("message", ""), given.get("newMessage", "")
+    config = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ProvisioningRequestConfig",
+        "metadata": {"name": "config1"},
+        "spec": {"provisioningClassName": "class1"},
+    }
+    check = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "check1"},
+        "spec": {
+            "controllerName": "kueue.x-k8s.io/provisioning-request",
+            "parameters": {
+                "apiGroup": "kueue.x-k8s.io",
+                "kind": "ProvisioningRequestConfig",
+                "name": "config1",
+            },
+        },
+    }
+    pods = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    place = {"name": "main", "count": 1, "flavors": {"cpu": "f"}}
+    row = {"name": "check1", "state": "Pending", "message": shown}
+    work = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "wl", "namespace": "ns"},
+        "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": pods}}]},
+        "status": {
+            "admission": {"clusterQueue": "q", "podSetAssignments": [place]},
+            "admissionChecks": [row],
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "R"}],
+        },
+    }
+    conditions = [
+        {"type": "Accepted", "status": "True"},
+        {"type": "Provisioned", "status": "False", "message": new},
+    ]
+    request = {
+        "metadata": {"name": "wl-check1-1"},
+        "spec": {"provisioningClassName": "class1", "podSets": []},
+        "status": {"conditions": conditions},
+    }
+    played = Played(
+        {
+            "checks": [check], "configs": [config], "workload": work, "requests": [request],
+            "now": "2026-01-01T00:00:00Z",
+        }
+    )  # fmt: skip
+    assert ("check1" in played.told) == want["changed"]
+    if want["changed"]:
+        assert played.told["check1"].answer.message == want.get("message", "")
