@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.cli import controllers, output, tables
+from admittance.cli import checkup_provisioning, controllers, output, tables
 from admittance.cli.checkup_families import families_found
 from admittance.cli.checkup_timers import timers_found
 from admittance.cli.link import link
@@ -60,6 +60,10 @@ async def doctor(call: Call) -> int:
             *[
                 Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
                 for one in await controllers.standings(bus)
+            ],
+            *[
+                Line(OK if one.fine else NOTE, f"capacity {one.provisioning_class}", one.found)
+                for one in await checkup_provisioning.standings(bus)
             ],
             *await _timers(bus.bus),
             *await _families(bus.bus),
@@ -131,8 +135,8 @@ async def _consumers(bus: Bus) -> list[Line]:
     lines = []
     for info in await _all_consumers(bus):
         name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
-        if name.startswith(subjects.CHECK_DURABLE):
-            continue  # Told of as check controllers.
+        if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
+            continue  # Told of as check controllers, and as capacity.
         lag = info.get("num_pending", 0)
         waiting = info.get("num_ack_pending", 0)
         late = lag > LAG_MAX

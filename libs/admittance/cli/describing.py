@@ -18,6 +18,7 @@ from admittance.cli import (
     output,
     policy_words,
     reading,
+    requests_for_capacity,
     sections,
     tables,
     why,
@@ -29,11 +30,13 @@ from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
 from admittance.cli.options import Call
 from admittance.cli.output import Table
+from admittance.cli.request_rows import record_of
 from admittance.cli.spans import age, stamp
 from admittance.cli.story import Told, placed
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family.rules import rules_of
+from admittance.provisioning.records import Record
 from admittance.runtime import clock
 from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.phase import phase
@@ -55,9 +58,14 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
         if kind is kinds.WORKLOAD:
             family = await _family(bus, found)
             events = await _events(bus, found)
-            _tell_workload(found, events, clock.now(), family)
+            asked = await requests_for_capacity.of_kin(bus, found, family)
+            _tell_workload(found, events, clock.now(), family, asked)
             return
         counters = await reading.live_counters(bus, kind, [found])
+    record = record_of(found) if kind is kinds.REQUEST else None
+    if record is not None:
+        _tell_request(record, clock.now())
+        return
     _tell_object(kind, found, counters, clock.now())
 
 
@@ -81,7 +89,11 @@ async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
 
 
 def _tell_workload(
-    found: Found, events: Sequence[Told] | None, now: datetime, family: Family | None
+    found: Found,
+    events: Sequence[Told] | None,
+    now: datetime,
+    family: Family | None,
+    asked: Sequence[Record] = (),
 ) -> None:
     workload = found.workload()
     plain = found.plain()
@@ -118,11 +130,28 @@ def _tell_workload(
         _section("Checks of the lanes", lanes.check_table(family, now))
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
+    for record in asked:
+        requests_for_capacity.tell(record, now)
     _section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
         for event in events:
             output.say(f"  {output.clean(event.line())}")
+
+
+def _tell_request(record: Record, now: datetime) -> None:
+    meta = record.metadata
+    _facts(
+        [
+            ("Name", meta.name),
+            ("Namespace", meta.namespace),
+            ("Created", _moment(meta.creation_timestamp, now)),
+            *requests_for_capacity.facts_of(record, now),
+        ]
+    )
+    _section("Asked for", requests_for_capacity.pod_set_table(record))
+    _section("Conditions", sections.conditions(output.plain_of(record), now))
+    requests_for_capacity.tell_notes(record)
 
 
 def _allowed(workload: StoredWorkload) -> str:

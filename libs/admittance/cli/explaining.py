@@ -15,6 +15,7 @@ from admittance.cli.objects import Found, field
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Table
 from admittance.cli.reading import find
+from admittance.cli.requests_for_capacity import of_kin, waits_for
 from admittance.events.requests import Explain, ExplainReply, VariantVerdict
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
@@ -36,12 +37,16 @@ async def explain(call: Call, name: str) -> None:
             )
         )
         family = await family_of(bus, found) if is_parent(workload) else None
+        asked = await of_kin(bus, found, family)
     if reply.error:
         raise AnswerIsNo(reply.error)
     reply = up_to_a_user(workload, reply, now)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = check_rows.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
+    waits = tuple(waits_for(asked, now))
+    if waits:
+        value["capacityAwaitedOf"] = waits
     value["phase"] = reply.phase or str(phase(workload, now))
     match call.output:
         case Output.JSON:
@@ -50,6 +55,7 @@ async def explain(call: Call, name: str) -> None:
             output.show_yaml(value)
         case _:
             _tell(found, reply, value["phase"], family)
+            _list("It waits for capacity of", waits)
 
 
 def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:

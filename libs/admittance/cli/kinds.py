@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from admittance.api import kinds as api_kinds
 from admittance.cli.errors import BadInput
 from admittance.events.names import token
+from admittance.events.subjects import CAPACITY
 
 KUEUE: Final = api_kinds.GROUP
 
@@ -76,6 +77,23 @@ CHECK: Final = _ours("AdmissionCheck")
 PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
 PROVISIONING: Final = _ours("ProvisioningRequestConfig")
 NAMESPACE: Final = _ours("Namespace")
+REQUEST: Final = Kind(
+    "ProvisioningRequest",
+    "provisioningrequests",
+    ("pr", "provreq"),
+    CAPACITY,
+    namespaced=True,
+    group="autoscaling.x-k8s.io",
+)
+"""What the provisioning check asked for; nobody applies it."""
+MACHINE_POOL: Final = Kind(
+    "MachinePool",
+    "machinepools",
+    ("mp",),
+    token("machinepool.admittance.dev"),
+    group="admittance.dev",
+)
+"""Of a foreign group, like any provider's, and shown better."""
 
 KINDS: Final = (
     WORKLOAD,
@@ -87,6 +105,8 @@ KINDS: Final = (
     PRIORITY_CLASS,
     PROVISIONING,
     NAMESPACE,
+    REQUEST,
+    MACHINE_POOL,
 )
 """All that the bucket keeps. A Job is none of them: it becomes a workload."""
 

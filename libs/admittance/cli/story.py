@@ -13,7 +13,7 @@ from admittance.api.quantity import render
 from admittance.cli import policy_words
 from admittance.cli.objects import field
 from admittance.cli.spans import span, stamp
-from admittance.events import codec, facts
+from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import LogEntry
@@ -127,10 +127,30 @@ def why(fact: Fact) -> tuple[str, str]:
             delay = fact.requeue_after_seconds
             later = f" (again in {delay} s)" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
+        case provisioning.ProvisioningFact():
+            return provisioned(fact)
         case facts.TimerDue(kind=kind, at=at):
             return kind, f"set for {stamp(at)}" if at else ""
         case _:
             return getattr(fact, "reason", ""), getattr(fact, "message", "")
+
+
+def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
+    """The class, and what was asked of its provider, or what it said."""
+    match fact:
+        case provisioning.ProvisioningRequested(check=check, attempt=attempt):
+            pods = ", ".join(f"{one.count} pods of {one.name}" for one in fact.pod_sets)
+            until = f", until {stamp(fact.deadline)}" if fact.deadline is not None else ""
+            message = f"attempt {attempt} of check {check}, cycle {fact.cycle}: {pods}{until}"
+        case provisioning.ProvisioningCancelled(reason=reason):
+            message = f"attempt {fact.attempt} of check {fact.check}: {reason}"
+        case provisioning.ProvisioningFailed(retryable=False, message=said):
+            message = f"{said} (for good)"
+        case provisioning.ProvisioningFailed(retry_after=int() as seconds, message=said):
+            message = f"{said} (again in {seconds} s)"
+        case _:
+            message = str(getattr(fact, "message", ""))
+    return fact.provisioning_class, message
 
 
 def placed(admission: Admission) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from admittance.cli import kinds
+from admittance.cli import kinds, request_rows
 from admittance.cli.arranging import Line, arranged
 from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
@@ -225,7 +225,10 @@ def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str
     return (
         found.name,
         field(found.plain(), "spec", "provisioningClassName", default=NOTHING),
+        ",".join(field(found.plain(), "spec", "managedResources", default=())) or "all",
+        str(field(found.plain(), "spec", "retryStrategy", "backoffLimitCount", default=3)),
         age(found.created(), now),
+        _labels(field(found.plain(), "spec", "parameters", default={})),
     )
 
 
@@ -281,6 +284,17 @@ _VIEWS: Final[dict[str, _View]] = {
     kinds.PRIORITY_CLASS.manifest: _View(
         _columns("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
     ),
-    kinds.PROVISIONING.manifest: _View(_columns("NAME", "CLASS", "AGE"), _provisioning),
+    kinds.PROVISIONING.manifest: _View(
+        _columns("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning
+    ),
+    kinds.REQUEST.manifest: _View(
+        _columns(
+            *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
+        ),
+        request_rows.row,
+    ),
+    kinds.MACHINE_POOL.manifest: _View(
+        _columns("NAME", "CLASS", "#MACHINES", "KINDS", "KEPT", "AGE"), request_rows.pool_row
+    ),
     kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
 }

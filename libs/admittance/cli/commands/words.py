@@ -16,6 +16,8 @@ KINDS: Final = (
     "workloadpriorityclasses",
     "provisioningrequestconfigs",
     "namespaces",
+    "provisioningrequests",
+    "machinepools",
 )
 """Spelled out here for completion: the manifests' own table would have to import them all. A test
 keeps the two alike."""

@@ -1,0 +1,173 @@
+"""What people are told of requests for capacity."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from admittance.api.meta import ObjectMeta
+from admittance.cli import kinds, requests_for_capacity, tables
+from admittance.cli.checkup_provisioning import standing
+from admittance.cli.objects import Found
+from admittance.cli.story import why
+from admittance.events import provisioning as facts
+from admittance.events.shapes import PodSetToProvision
+from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, noted
+
+from builders import NOON
+
+TEMPLATE = b'{"spec":{"containers":[{"resources":{"requests":{"nvidia.com/gpu":"8"}}}]}}'
+
+
+def a_record(**status: Any) -> Record:
+    pods = PodSetToProvision(name="main", names=("main",), count=2, template=msgspec.Raw(TEMPLATE))
+    return Record(
+        api_version="autoscaling.x-k8s.io/v1",
+        kind="ProvisioningRequest",
+        metadata=ObjectMeta(
+            name="train-spot-2", namespace="ns", creation_timestamp=NOON - timedelta(seconds=90)
+        ),
+        spec=RecordSpec(
+            id="u/spot/1/2",
+            workload="train",
+            uid="u",
+            check="spot",
+            cycle=1,
+            attempt=2,
+            provisioning_class_name="rack",
+            parameters={"zone": "a"},
+            pod_sets=(pods,),
+            deadline=NOON + timedelta(seconds=60),
+        ),
+        status=RecordStatus(**status),
+    )
+
+
+def found(record: Record) -> Found:
+    return Found("provisioningrequest.ns.train-spot-2", msgspec.json.encode(record), 1)
+
+
+def test_a_request_is_a_row_with_whose_it_is_and_how_it_stands() -> None:
+    record = a_record(state=State.ACCEPTED, message="soon")
+    table = tables.table(kinds.REQUEST, [found(record)], NOON, {}, all_namespaces=True)
+    (row,) = table.rows
+    assert tuple(row) == (
+        *("ns", "train-spot-2", "train", "spot", "rack", "2", "Accepted", "1m30s", "soon"),
+        "u/spot/1/2",
+    )
+
+
+def test_what_is_no_request_is_a_row_all_the_same() -> None:
+    odd = Found("provisioningrequest.ns.odd", b"{}", 1)
+    (row,) = tables.table(kinds.REQUEST, [odd], NOON, {}).rows
+    assert row[0] == "odd"
+
+
+def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    record = a_record(message="soon", details={"rack": "r7"})
+    requests_for_capacity.tell(noted(record, "Provisioned does not count: why", NOON), NOON)
+    told = capsys.readouterr().out
+    for part in (
+        *("train-spot-2", "rack", "2 (cycle 1)", "u/spot/1/2", "Requested", "soon", "rack=r7"),
+        *("zone=a", "in 1m", "nvidia.com/gpu=8", "Provisioned does not count: why"),
+    ):
+        assert part in told
+
+
+def test_who_waits_is_told_for_whom() -> None:
+    (line,) = requests_for_capacity.waits_for([a_record(message="booting")], NOON)
+    assert line.startswith(
+        "the provider of rack, asked 1m30s ago (attempt 2 of check spot), which "
+    )
+    assert line.endswith(": booting")
+    assert not list(requests_for_capacity.waits_for([a_record(state=State.PROVISIONED)], NOON))
+    assert not list(requests_for_capacity.waits_for([a_record(cancelled="Preempted")], NOON))
+
+
+COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_class": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        pytest.param(
+            facts.ProvisioningRequested(
+                **COMMON, check="spot", cycle=1, attempt=2, pod_sets=a_record().spec.pod_sets
+            ),
+            "attempt 2 of check spot, cycle 1: 2 pods of main",
+            id="what is asked",
+        ),
+        pytest.param(
+            facts.ProvisioningCancelled(**COMMON, check="spot", attempt=2, reason="Preempted"),
+            "attempt 2 of check spot: Preempted",
+            id="what is taken back",
+        ),
+        pytest.param(
+            facts.ProvisioningFailed(**COMMON, message="no such zone", retryable=False),
+            "no such zone (for good)",
+            id="a failure for good",
+        ),
+        pytest.param(
+            facts.ProvisioningFailed(**COMMON, message="none", retry_after=30),
+            "none (again in 30 s)",
+            id="a failure for a time",
+        ),
+        pytest.param(facts.Provisioned(**COMMON, message="here"), "here", id="what is there"),
+    ],
+)
+def test_the_history_tells_of_capacity_in_words(fact: facts.ProvisioningFact, words: str) -> None:
+    assert why(fact) == ("rack", words)
+
+
+@pytest.mark.parametrize(
+    ("durable", "configs", "records", "answers", "fine", "told"),
+    [
+        pytest.param({}, ["c"], [], True, True, "no request open", id="all is well"),
+        pytest.param({}, ["c"], [], False, True, "nobody answers", id="nobody, and nobody asks"),
+        pytest.param(
+            {}, ["c"], [a_record()], False, False, "the oldest 1m30s old", id="nobody provides it"
+        ),
+        pytest.param({}, ["c"], [a_record()], True, True, "1 requests open", id="one is open"),
+        pytest.param(None, ["c"], [], True, False, "no durable", id="no way to its provider"),
+        pytest.param({}, [], [], True, True, "any more", id="a class of the past"),
+        pytest.param(
+            {"num_pending": 5_000}, ["c"], [], True, False, "5,000 not read", id="nobody reads"
+        ),
+    ],
+)
+def test_a_class_of_capacity_stands_so(
+    durable: dict[str, Any] | None,
+    configs: list[str],
+    records: list[Record],
+    answers: bool,
+    fine: bool,
+    told: str,
+) -> None:
+    one = standing("rack", durable, configs, records, answers, NOON)
+    assert one.fine is fine
+    assert told in one.found
+
+
+def test_a_pool_of_machines_is_a_row_with_what_it_has() -> None:
+    pool = {
+        "apiVersion": "admittance.dev/v1",
+        "kind": "MachinePool",
+        "metadata": {"name": "rack-7"},
+        "spec": {
+            "provisioningClassName": "rack",
+            "machines": [{"name": "a", "count": 4}, {"name": "b"}],
+        },
+    }
+    one = Found("machinepool_admittance_dev.rack-7", msgspec.json.encode(pool), 1)
+    (row,) = tables.table(kinds.kind_named("mp"), [one], NOON, {}).rows
+    assert tuple(row[:5]) == ("rack-7", "rack", "5", "a=4,b=1", "until freed")
+
+
+def test_a_request_that_nobody_answers_any_more_says_so() -> None:
+    record = a_record()
+    late = replace(record, spec=replace(record.spec, deadline=NOON))
+    assert dict(requests_for_capacity.facts_of(late, NOON))["Deadline"].endswith("(over)")
