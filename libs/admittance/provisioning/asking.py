@@ -37,6 +37,19 @@ def parameters_of(
     return {**config.parameters, **own}
 
 
+def too_much(parameters: Mapping[str, str]) -> str:
+    """Why no request can have these parameters, a sentence; "": it can. Those of a config are
+    looked at when it is applied; annotations only here."""
+    if len(parameters) > PARAMETERS_MAX:
+        return f"{len(parameters)} parameters, {PARAMETERS_MAX} are allowed"
+    for key, value in parameters.items():
+        if not key:
+            return f"the annotation {ANNOTATION} names no parameter"
+        if max(len(key), len(value)) > VALUE_MAX:
+            return f"parameter {key[:60]} has more than {VALUE_MAX} characters"
+    return ""
+
+
 def uses(pod_set: PodSet, managed: Collection[str]) -> bool:
     """Some container of its pods names a managed resource, in requests or limits; ``managed``
     empty: any pod counts."""

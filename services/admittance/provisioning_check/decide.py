@@ -25,7 +25,7 @@ from admittance.events.provisioning import (
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
-from admittance.provisioning.asking import Unanswerable, asked, parameters_of, uses
+from admittance.provisioning.asking import Unanswerable, asked, parameters_of, too_much, uses
 from admittance.provisioning.names import request_id, request_name
 from admittance.provisioning.records import Record, RecordSpec, State, noted, take
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
@@ -340,6 +340,10 @@ class Capacity:
             return self._tell(slot, work, row, Answer("Pending", str(error)))
         if not wanted:
             return self._tell(slot, work, row, Answer("Ready", answers.NOT_NEEDED))
+        wrong = too_much(parameters_of(config, work.metadata.annotations))
+        if wrong:
+            # It would be so at every attempt.
+            return self._tell(slot, work, row, Answer("Rejected", wrong))
         record = self._record(slot, work, row, before, config, wanted, now)
         expected = self.picture.expected(slot, record.metadata.name)
         if before is not None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from admittance.api.checks import (
@@ -23,6 +24,7 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.names import ANNOTATION
 from admittance.provisioning.records import NOTES_MAX, Record, State
 from admittance.provisioning_check.acts import Tell
 from admittance.provisioning_check.decide import Capacity
@@ -482,3 +484,28 @@ def test_only_so_many_notes_are_kept() -> None:
     for number in range(100):
         story.says(facts.Provisioned, id=f"other/capacity/{number}/1")
     assert len(notes(story)) == NOTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        pytest.param({"zone": "x" * 256}, "zone has more than 255", id="a value too long"),
+        pytest.param({f"p{i}": "" for i in range(101)}, "101 parameters", id="too many"),
+        pytest.param({"": "x"}, "names no parameter", id="one without a name"),
+    ],
+)
+def test_annotations_beyond_the_limits_reject_and_nothing_is_asked(
+    annotations: dict[str, str], told: str
+) -> None:
+    story = Story()
+    story.reserved()
+    assert story.work is not None
+    work, story = story.work, Story()
+    named = {f"{ANNOTATION}{key}": value for key, value in annotations.items()}
+
+    story.becomes(replace(work, metadata=replace(work.metadata, annotations=named)))
+
+    assert not story.asked
+    state, message, _ = story.last
+    assert state == "Rejected"
+    assert told in message
