@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop
+from sys import intern
 from typing import Any
 
 from admittance.events.facts import Decision, Refused
@@ -75,7 +76,8 @@ class Scheduler:
         """A workload as it is stored, as of revision; None: deleted."""
         self.seen(revision)
         self._world.now = max(self._world.now, now)
-        intake.apply_workload(self._world, (namespace, name), stored, revision, now=now)
+        key = intern(namespace), name
+        intake.apply_workload(self._world, key, stored, revision, now=now)
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
         """What was written down of a LocalQueue's consumption; None: nothing any more."""

@@ -9,12 +9,13 @@ Source: LIFECYCLE 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.family.states import ParentState, VariantState
 from admittance.scheduler import together
-from admittance.scheduler.picture import Member
+from admittance.scheduler.picture import Key, Member
 
 if TYPE_CHECKING:
     from admittance.scheduler.facts import Facts
@@ -84,14 +85,20 @@ class Family:
         return next((one for one in self.variants if one.key[1] == name), None)
 
 
-def order_id(member: Member) -> str:
+def order_key(member: Member) -> tuple[str, Key]:
     """What decides between equal age: siblings stand one after the other, the best first, where
-    their parent would, and nobody comes between them."""
+    their parent would, and nobody comes between them. Nothing in it is a variant's alone but its
+    name, since there are many."""
     family, queue = member.family, member.queue
     if family is None or family.parent is member:
-        return member.uid
+        return member.uid, member.key
     tag = queue.tags.get(family.variants[member].tag) if queue is not None else None
-    return f"{family.uid}\0{tag.place if tag is not None else LAST:04d}"
+    return family.uid, (_padded(tag.place if tag is not None else LAST), member.key[1])
+
+
+@cache
+def _padded(place: int) -> str:
+    return f"{place:04d}"
 
 
 def shares_flavors(member: Member) -> bool:

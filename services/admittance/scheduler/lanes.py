@@ -50,7 +50,7 @@ class Places:
         if entry is None:
             return False
         item = cls.item
-        if item is not None and item[3] == entry[2] and item[1] == entry[0]:
+        if item is not None and item[3] == entry[2] and item[1] == entry[0] and item[2] == entry[1]:
             return False
         self._number += 1
         cls.item = (-cls.key[0], entry[0], entry[1], entry[2], self._number, cls)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from sys import intern
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -126,7 +127,7 @@ class Shapes:
             if len(self._read) >= _CACHE_MAX:
                 self._read.clear()
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
-        gates = tuple([gate.name for gate in head.preemption_gates])
+        gates = tuple([intern(gate.name) for gate in head.preemption_gates])
         return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
 
     def reduced(self, shape: Shape, reclaimable: Mapping[str, int]) -> Shape:

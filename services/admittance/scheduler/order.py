@@ -8,7 +8,7 @@ from datetime import datetime
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
-from admittance.scheduler.families import order_id
+from admittance.scheduler.families import order_key
 from admittance.scheduler.lanes import Lanes
 from admittance.scheduler.picture import Key, Member
 
@@ -24,8 +24,9 @@ FIRST: Final = float("-inf")
 def place(member: Member) -> Place:
     """Its order among those of equal priority."""
     assert member.stamp is not None
-    uid = member.uid if member.family is None else order_id(member)
-    return member.stamp, uid, member.key
+    if member.family is None:
+        return member.stamp, member.uid, member.key
+    return member.stamp, *order_key(member)
 
 
 def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
