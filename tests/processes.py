@@ -30,6 +30,8 @@ MODULES = {
     "variant-controller": "admittance.variant_controller",
     "provisioning-check": "admittance.provisioning_check",
     "provider-pool": "admittance.provider_pool",
+    "provider-kubernetes": "admittance.provider_kubernetes",
+    "provider-docker": "admittance.provider_docker",
     "provider-aws": "admittance.provider_aws",
     "runner": "admittance.runner",
 }

@@ -1,0 +1,245 @@
+"""The REST of the two kinds, by an HTTP client that lightkube makes from a kubeconfig.
+
+lightkube does what is hard to get right (contexts, certificates, tokens that change, programs that
+log in); the handful of calls is made here, where it can be told apart what the server refused for
+good, what is worth trying again, and what a watch has lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from admittance.provider_kubernetes.objects import API
+from admittance.provider_kubernetes.settings import KubeSettings
+from admittance.runtime.errors import SetupError
+
+if TYPE_CHECKING:
+    import httpx2 as httpx
+
+REQUESTS: Final = "provisioningrequests"
+TEMPLATES: Final = "podtemplates"
+_PREFIX: Final = {REQUESTS: f"/apis/{API}", TEMPLATES: "/api/v1"}
+PAGE: Final = 500
+CALLS: Final = 16
+CALL_SECONDS: Final = 10.0
+WATCH_SECONDS: Final = 60
+"""A watch ends by itself after so long: a connection that died in silence is noticed soon after."""
+NEEDED: Final = (
+    "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
+)
+
+
+class Away(Exception):
+    """No answer, or one that tells to try again. ``after``: seconds, as the server wishes."""
+
+    def __init__(self, message: str, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Denied(Exception):
+    """The server said no, and will again. The message is the server's. ``code``: of HTTP."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+class Exists(Denied):
+    """There is one of that name."""
+
+
+class Missing(Denied):
+    """There is none of that name, or of that kind."""
+
+
+class Outdated(Denied):
+    """What a watch was to go on from is forgotten: list again."""
+
+
+class Cluster:
+    """One API server."""
+
+    def __init__(self, http: httpx.AsyncClient, server: str) -> None:
+        self._http = http
+        self.server = server
+        self._room = asyncio.Semaphore(CALLS)
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        await self._http.aclose()
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        """Raises Missing, Denied, Away; so do the others."""
+        return await self._call("GET", _path(kind, namespace, name))
+
+    async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises Exists, too."""
+        return await self._call("POST", _path(kind, body["metadata"]["namespace"]), body=body)
+
+    async def merge(
+        self, kind: str, namespace: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Changes the fields that body has."""
+        return await self._call("PATCH", _path(kind, namespace, name), body=body)
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Deletes that very object; gone already, or another of its name, is as good."""
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": uid},
+        }
+        try:
+            await self._call("DELETE", _path(kind, namespace, name), body=options)
+        except (Missing, Exists):
+            return
+
+    async def list(
+        self, kind: str, namespace: str | None, selector: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The objects, and the version to watch from. ``namespace`` None: of all."""
+        found: list[dict[str, Any]] = []
+        more = ""
+        while True:
+            params = {"labelSelector": selector, "limit": str(PAGE)}
+            if more:
+                params["continue"] = more
+            page = await self._call("GET", _path(kind, namespace), params=params)
+            found += page.get("items") or ()
+            metadata = page.get("metadata") or {}
+            more = metadata.get("continue") or ""
+            if not more:
+                return found, str(metadata.get("resourceVersion", ""))
+
+    async def watch(
+        self, kind: str, namespace: str | None, selector: str, version: str
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """What changes after version, with bookmarks, until the server ends it. Raises Outdated."""
+        import httpx2 as httpx
+
+        params = {
+            "labelSelector": selector,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        timeout = httpx.Timeout(CALL_SECONDS, read=WATCH_SECONDS + CALL_SECONDS)
+        try:
+            async with self._http.stream(
+                "GET", _path(kind, namespace), params=params, timeout=timeout
+            ) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                    raise _trouble(response)
+                async for line in response.aiter_lines():
+                    if line.strip():
+                        yield _event(line)
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise Away(f"{self.server}: {_told(error)}") from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        import httpx2 as httpx
+
+        patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        async with self._room:
+            try:
+                response = await self._http.request(
+                    method,
+                    path,
+                    params=params,
+                    content=msgspec.json.encode(body) if body is not None else None,
+                    headers={"Content-Type": patch} if body is not None else None,
+                )
+            except httpx.TransportError as error:
+                raise Away(f"{self.server}: {_told(error)}") from error
+        if not 200 <= response.status_code < 300:
+            raise _trouble(response)
+        try:
+            found = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise Away(f"{self.server} answered no JSON: {error}") from None
+        return found
+
+
+def connect(settings: KubeSettings) -> Cluster:
+    """A client of the cluster that the kubeconfig, or the pod's service account, names; it has not
+    been tried. Raises SetupError."""
+    try:
+        import httpx2 as httpx
+        from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+        from lightkube.config.kubeconfig import KubeConfig
+        from lightkube.core.exceptions import ConfigError
+    except ImportError:
+        raise SetupError(NEEDED) from None
+    try:
+        read = (
+            KubeConfig.from_file(settings.kubeconfig)
+            if settings.kubeconfig
+            else KubeConfig.from_env()
+        )
+        single = read.get(context_name=settings.context)
+        if single is None:
+            raise SetupError("the kubeconfig has no current context: name one, ADMIT_KUBE_CONTEXT")
+        http = AsyncClient(single, ConnectionParams(timeout=httpx.Timeout(CALL_SECONDS)))
+    except (ConfigError, OSError, KeyError, TypeError, ValueError) as error:
+        raise SetupError(f"the kubeconfig is of no use: {_told(error)}") from None
+    return Cluster(http, single.cluster.server)
+
+
+def _path(kind: str, namespace: str | None, name: str = "") -> str:
+    place = f"/namespaces/{namespace}" if namespace is not None else ""
+    return f"{_PREFIX[kind]}{place}/{kind}" + (f"/{name}" if name else "")
+
+
+def _event(line: str) -> tuple[str, dict[str, Any]]:
+    try:
+        event = msgspec.json.decode(line, type=dict[str, Any])
+        kind, about = str(event["type"]), event["object"]
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise Away(f"a watch told what is no event: {error}") from None
+    if kind != "ERROR":
+        return kind, about
+    code = about.get("code", 0)
+    message = str(about.get("message", ""))
+    if code == 410 or about.get("reason") in ("Expired", "Gone"):
+        raise Outdated(410, "Expired", message)
+    raise Away(message)
+
+
+def _trouble(response: httpx.Response) -> Exception:
+    """What an answer that is none means."""
+    code = response.status_code
+    reason, message = "", response.text.strip()[:1000]
+    try:
+        status = msgspec.json.decode(response.content, type=dict[str, Any])
+        reason, message = str(status.get("reason", "")), str(status.get("message", message))
+    except msgspec.MsgspecError:
+        pass
+    message = message or f"HTTP {code}"
+    if code == 410:
+        return Outdated(code, reason, message)
+    # 401: a token that is renewed; 408, 425: as they say.
+    if code >= 500 or code in (401, 408, 425, 429):
+        after = response.headers.get("Retry-After", "")
+        return Away(f"HTTP {code}: {message}", float(after) if after.isdigit() else None)
+    kind = {404: Missing, 409: Exists}.get(code, Denied)
+    return kind(code, reason, message)
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

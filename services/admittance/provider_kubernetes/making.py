@@ -1,0 +1,151 @@
+"""Makes the objects of a request in the cluster, and deletes them, however often it is called and
+however long the cluster is away.
+
+The order of making is the law of this room: first the templates, then the request, and then it owns
+them. Names follow from the request's id, so repeating any step changes nothing; and a template that
+a crash left without an owner is found by its label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+import structlog
+
+from admittance.provider_kubernetes import objects
+from admittance.provider_kubernetes.cluster import (
+    REQUESTS,
+    TEMPLATES,
+    Away,
+    Cluster,
+    Denied,
+    Exists,
+    Missing,
+)
+from admittance.provider_kubernetes.conditions import Seen, seen_of
+from admittance.provider_kubernetes.objects import Asked
+from admittance.providers import Failed, Request
+
+PAUSE_MIN: Final = 0.2
+PAUSE_MAX: Final = 10.0
+DELETING_SECONDS: Final = 0.5
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class Foreign(Exception):
+    """An object of our name is somebody else's."""
+
+
+class Maker:
+    """The objects of this installation."""
+
+    def __init__(self, cluster: Cluster, installation: str) -> None:
+        self._cluster = cluster
+        self._installation = installation
+
+    async def make(self, asked: Asked, request: Request) -> Seen | Failed:
+        """The request as it is in the cluster, with all that belongs to it; or why it never will
+        be. Raises Missing when the cluster does not know that kind."""
+        try:
+            for one in request.pod_sets:
+                template = objects.template_body(asked, one.name, one.manifest)
+                await self._create(TEMPLATES, template, asked)
+            counts = [(one.name, one.count) for one in request.pod_sets]
+            body = objects.request_body(asked, counts, request.parameters)
+            made = await self._create(REQUESTS, body, asked)
+            adoption = objects.adoption(asked.name, made["metadata"]["uid"])
+            for one in request.pod_sets:
+                await self._adopt(asked, one.name, adoption)
+        except Foreign as error:
+            return Failed(str(error))
+        except Denied as error:
+            if isinstance(error, Missing) and not error.reason:
+                # No answer of the API's: the kind is not installed, which a watch tells, too.
+                raise
+            return Failed(str(error), retryable=False)
+        return seen_of(made) or Failed(f"the cluster's own {asked.name} tells nothing of us")
+
+    async def _create(self, kind: str, body: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        """The object, made now or before. Raises Foreign when it is somebody else's."""
+        metadata = body["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        while True:
+            try:
+                return await patiently(self._cluster.create, kind, body)
+            except Exists:
+                pass
+            try:
+                found = await patiently(self._cluster.get, kind, namespace, name)
+            except Missing:
+                continue
+            if not _is_ours(found, asked):
+                told = f"{body['kind']} {namespace}/{name} is there already"
+                raise Foreign(f"{told}, and somebody else's")
+            if not found["metadata"].get("deletionTimestamp"):
+                return found
+            await asyncio.sleep(DELETING_SECONDS)
+
+    async def _adopt(self, asked: Asked, pod_set: str, adoption: dict[str, Any]) -> None:
+        name = objects.template_name(asked.name, pod_set)
+        try:
+            await patiently(self._cluster.merge, TEMPLATES, asked.namespace, name, adoption)
+        except Missing:
+            log.warning("template_gone", name=name)
+
+    async def is_there(self, seen: Seen) -> bool:
+        """That very object is still there."""
+        try:
+            found = await patiently(self._cluster.get, REQUESTS, seen.namespace, seen.name)
+        except Missing:
+            return False
+        return bool(found["metadata"]["uid"] == seen.uid)
+
+    async def delete(self, request_id: str, namespace: str) -> None:
+        """Nothing is left of that request there. Raises Denied."""
+        wanted = objects.selector(self._installation, request_id)
+        for kind in (REQUESTS, TEMPLATES):
+            found, _ = await patiently(self._cluster.list, kind, namespace, wanted)
+            for manifest in found:
+                metadata = manifest["metadata"]
+                if (metadata.get("annotations") or {}).get(objects.REQUEST) == request_id:
+                    name, uid = metadata["name"], metadata["uid"]
+                    await patiently(self._cluster.delete, kind, namespace, name, uid)
+
+
+async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
+    """What the cluster answers, however long it is away. Raises Denied."""
+    pause = PAUSE_MIN
+    while True:
+        try:
+            return await _whole(call(*arguments, **named))
+        except Away as error:
+            wait = error.after if error.after is not None else pause
+            log.warning("asked_again", reason=str(error), seconds=wait)
+            await asyncio.sleep(wait)
+        pause = min(2 * pause, PAUSE_MAX)
+
+
+async def _whole(call: Awaitable[T]) -> T:
+    """Does what it does to its end, also when we are cancelled: a call that was given up may still
+    be carried out, and what it makes would be found by nobody who frees at once."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise
+
+
+def _is_ours(found: dict[str, Any], asked: Asked) -> bool:
+    metadata = found.get("metadata") or {}
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    return (
+        annotations.get(objects.REQUEST) == asked.id
+        and labels.get(objects.INSTALLATION) == asked.installation
+    )

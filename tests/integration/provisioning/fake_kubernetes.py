@@ -1,0 +1,436 @@
+"""A small API server: ProvisioningRequests and PodTemplates over real HTTP, with list, watch,
+validation, and whatever can go wrong; and an autoscaler that sets conditions when it is told to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Manifest = dict[str, Any]
+
+PATHS = re.compile(
+    r"\A/(?:apis/autoscaling\.x-k8s\.io/v1|api/v1)(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<kind>provisioningrequests|podtemplates)(?:/(?P<name>[^/]+))?\Z"
+)
+SUBDOMAIN = re.compile(r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+LABEL = re.compile(r"\A([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
+NAMES = {"provisioningrequests": "ProvisioningRequest", "podtemplates": "PodTemplate"}
+BOOKMARK_SECONDS = 0.3
+
+
+class Refusal(Exception):
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": code,
+            "reason": reason,
+            "message": message,
+        }
+
+
+class Kubernetes:
+    """``calls``: method, kind and status code of every answer. ``on_create``: what the autoscaler
+    does with each new request, by itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.objects: dict[tuple[str, str, str], Manifest] = {}
+        self.namespaces: set[str] | None = None
+        self.calls: list[tuple[str, str, int]] = []
+        self.on_create: Callable[[Manifest], None] | None = None
+        self.injected: list[dict[str, Any]] = []
+        self.token = "secret"
+        self._version = 0
+        self._history: list[tuple[int, str, str, Manifest]] = []
+        self._oldest = 0
+        self._era = 0
+        self.away = False
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def kubeconfig(self, folder: Path) -> Path:
+        path = folder / "kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "fake", "user": "tester"}}],
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "tester", "user": {"token": self.token}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
+
+    def close(self) -> None:
+        self.end_watches()
+        self._server.shutdown()
+        self._server.server_close()
+
+    # What a test does. --------------------------------------------------------------------
+
+    def fail(
+        self,
+        code: int,
+        times: int = 1,
+        *,
+        method: str = "POST",
+        kind: str = "provisioningrequests",
+        reason: str = "InternalError",
+        message: str = "etcd is away",
+        after: bool = False,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """The next calls of that kind fail; ``after``: though they have done what they were to."""
+        self.injected.append(
+            {
+                "refusal": Refusal(code, reason, message),
+                "times": times,
+                "method": method,
+                "kind": kind,
+                "after": after,
+                "headers": headers or {},
+            }
+        )
+
+    def end_watches(self) -> None:
+        """All watches end, as they do every few minutes."""
+        with self.lock:
+            self._era += 1
+            self.lock.notify_all()
+
+    def forget(self) -> None:
+        """What has happened until now cannot be watched any more: 410."""
+        with self.lock:
+            self._oldest = self._version + 1
+            self._version += 1
+            self._history.clear()
+            self._era += 1
+            self.lock.notify_all()
+
+    def go_away(self) -> None:
+        self.away = True
+        self.end_watches()
+
+    def come_back(self) -> None:
+        self.away = False
+
+    def all(self, kind: str = "provisioningrequests") -> list[Manifest]:
+        with self.lock:
+            return [one for (its, _, _), one in self.objects.items() if its == kind]
+
+    def templates(self) -> list[Manifest]:
+        return self.all("podtemplates")
+
+    def put(self, kind: str, manifest: Manifest) -> Manifest:
+        """Somebody else makes an object."""
+        return self._create(kind, manifest["metadata"]["namespace"], manifest)
+
+    def condition(
+        self,
+        name: str,
+        kind: str,
+        message: str = "",
+        *,
+        status: str = "True",
+        details: dict[str, str] | None = None,
+    ) -> None:
+        """The autoscaler sets a condition."""
+        with self.lock:
+            key = next(key for key in self.objects if key[0] != "podtemplates" and key[2] == name)
+            found = json.loads(json.dumps(self.objects[key]))
+            state = found.setdefault("status", {})
+            kept = [one for one in state.get("conditions", ()) if one["type"] != kind]
+            told = {"type": kind, "status": status, "reason": kind, "message": message}
+            state["conditions"] = [*kept, told | {"lastTransitionTime": "2024-05-01T00:00:00Z"}]
+            if details is not None:
+                state["provisioningClassDetails"] = details
+            self._store("MODIFIED", key, found)
+
+    def delete_by_hand(self, name: str) -> None:
+        with self.lock:
+            for key in [key for key in self.objects if key[2] == name]:
+                self._remove(key)
+
+    # The store. ---------------------------------------------------------------------------
+
+    def _store(self, what: str, key: tuple[str, str, str], manifest: Manifest) -> Manifest:
+        self._version += 1
+        manifest["metadata"]["resourceVersion"] = str(self._version)
+        if what == "DELETED":
+            self.objects.pop(key)
+        else:
+            self.objects[key] = manifest
+        self._history.append((self._version, key[0], what, manifest))
+        self.lock.notify_all()
+        return manifest
+
+    def _create(self, kind: str, namespace: str, manifest: Manifest) -> Manifest:
+        validate(kind, namespace, manifest)
+        with self.lock:
+            if self.namespaces is not None and namespace not in self.namespaces:
+                raise Refusal(404, "NotFound", f'namespaces "{namespace}" not found')
+            key = (kind, namespace, manifest["metadata"]["name"])
+            if key in self.objects:
+                told = f'{kind} "{key[2]}" already exists'
+                raise Refusal(409, "AlreadyExists", told)
+            manifest["metadata"]["uid"] = f"uid-{self._version + 1}"
+            made = self._store("ADDED", key, manifest)
+        if kind == "provisioningrequests" and self.on_create is not None:
+            self.on_create(made)
+        return made
+
+    def _remove(self, key: tuple[str, str, str]) -> None:
+        gone = self._store("DELETED", key, json.loads(json.dumps(self.objects[key])))
+        owned = [
+            other
+            for other, one in self.objects.items()
+            if any(
+                owner["uid"] == gone["metadata"]["uid"]
+                for owner in one["metadata"].get("ownerReferences", ())
+            )
+        ]
+        for other in owned:
+            self._remove(other)
+
+    def answer(self, method: str, kind: str, namespace: str, name: str, body: Any) -> Manifest:
+        key = (kind, namespace, name)
+        if method == "POST":
+            return self._create(kind, namespace, body)
+        with self.lock:
+            if key not in self.objects:
+                raise Refusal(404, "NotFound", f'{kind} "{name}" not found')
+            found: Manifest = json.loads(json.dumps(self.objects[key]))
+            if method == "GET":
+                return found
+            if method == "PATCH":
+                merge(found, body)
+                return self._store("MODIFIED", key, found)
+            wanted = ((body or {}).get("preconditions") or {}).get("uid")
+            if wanted is not None and wanted != found["metadata"]["uid"]:
+                raise Refusal(409, "Conflict", "the UID in the precondition is another")
+            self._remove(key)
+            return {"kind": "Status", "status": "Success"}
+
+    def list(self, kind: str, namespace: str, query: dict[str, str]) -> Manifest:
+        with self.lock:
+            found = sorted(
+                (key, one)
+                for key, one in self.objects.items()
+                if key[0] == kind and namespace in ("", key[1]) and selected(one, query)
+            )
+            limit = min(int(query.get("limit", 500)), 2)
+            after = query.get("continue", "")
+            found = [(key, one) for key, one in found if "/".join(key) > after]
+            page, more = found[:limit], found[limit:]
+            metadata = {"resourceVersion": str(self._version)}
+            if more:
+                metadata["continue"] = "/".join(page[-1][0])
+            return {"metadata": metadata, "items": [one for _, one in page]}
+
+    def watch(
+        self, kind: str, namespace: str, query: dict[str, str], send: Callable[[Manifest], None]
+    ) -> None:
+        version = int(query["resourceVersion"])
+        with self.lock:
+            era = self._era
+            if version < self._oldest:
+                status = Refusal(410, "Expired", "too old resource version").status
+                send({"type": "ERROR", "object": status})
+                return
+        while True:
+            with self.lock:
+                if self._era != era:
+                    return
+                fresh = [one for one in self._history if one[0] > version]
+                if not fresh:
+                    self.lock.wait(BOOKMARK_SECONDS)
+                    if self._era != era:
+                        return
+                    fresh = [one for one in self._history if one[0] > version]
+                now = self._version
+            for at, its, what, manifest in fresh:
+                version = at
+                place = manifest["metadata"]["namespace"]
+                if its == kind and namespace in ("", place) and selected(manifest, query):
+                    send({"type": what, "object": manifest})
+            if not fresh:
+                version = now
+                mark = {"kind": NAMES[kind], "metadata": {"resourceVersion": str(now)}}
+                send({"type": "BOOKMARK", "object": mark})
+
+    def injection(self, method: str, kind: str, *, after: bool) -> dict[str, Any] | None:
+        with self.lock:
+            for one in self.injected:
+                if (one["method"], one["kind"], one["after"]) == (method, kind, after):
+                    one["times"] -= 1
+                    if not one["times"]:
+                        self.injected.remove(one)
+                    return one
+        return None
+
+    def _handler(kubernetes) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+            def reply(self, code: int, body: Any, headers: dict[str, str] | None = None) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def chunk(self, event: Manifest) -> None:
+                data = json.dumps(event).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+                self.wfile.flush()
+
+            def handle_one(self) -> None:
+                if kubernetes.away:
+                    self.close_connection = True
+                    return
+                url = urlsplit(self.path)
+                query = {name: values[0] for name, values in parse_qs(url.query).items()}
+                length = int(self.headers.get("Content-Length", 0))
+                body = json.loads(self.rfile.read(length)) if length else None
+                match = PATHS.match(url.path)
+                if match is None:
+                    self.send_response(404)
+                    self.send_header("Content-Length", "18")
+                    self.end_headers()
+                    self.wfile.write(b"404 page not found")
+                    return
+                kind, name = match["kind"], match["name"] or ""
+                namespace = match["namespace"] or ""
+                method, headers = self.command, {}
+                try:
+                    if self.headers.get("Authorization") != f"Bearer {kubernetes.token}":
+                        raise Refusal(401, "Unauthorized", "Unauthorized")
+                    for after in (False, True):
+                        found = kubernetes.injection(method, kind, after=after)
+                        if found is not None:
+                            if after:
+                                kubernetes.answer(method, kind, namespace, name, body)
+                            headers = found["headers"]
+                            raise found["refusal"]
+                    if method == "GET" and not name:
+                        if query.get("watch") == "true":
+                            self.send_response(200)
+                            self.send_header("Transfer-Encoding", "chunked")
+                            self.end_headers()
+                            kubernetes.watch(kind, namespace, query, self.chunk)
+                            self.wfile.write(b"0\r\n\r\n")
+                            if kubernetes.away:
+                                self.close_connection = True
+                            return
+                        answer = kubernetes.list(kind, namespace, query)
+                    else:
+                        answer = kubernetes.answer(method, kind, namespace, name, body)
+                except Refusal as refusal:
+                    kubernetes.calls.append((method, kind, refusal.code))
+                    self.reply(refusal.code, refusal.status, headers)
+                    return
+                code = 201 if method == "POST" else 200
+                kubernetes.calls.append((method, kind, code))
+                self.reply(code, answer)
+
+            def do(self) -> None:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self.handle_one()
+
+            do_GET = do_POST = do_PATCH = do_DELETE = do
+
+        return Handler
+
+
+def selected(manifest: Manifest, query: dict[str, str]) -> bool:
+    labels = manifest["metadata"].get("labels", {})
+    pairs = (one.partition("=") for one in query.get("labelSelector", "").split(",") if one)
+    return all(labels.get(name) == value for name, _, value in pairs)
+
+
+def merge(into: Any, patch: Any) -> None:
+    """RFC 7396."""
+    for name, value in patch.items():
+        if value is None:
+            into.pop(name, None)
+        elif isinstance(value, dict) and isinstance(into.get(name), dict):
+            merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def validate(kind: str, namespace: str, manifest: Manifest) -> None:
+    """As the schema of the two kinds does. Raises Refusal, 422."""
+    problems: list[str] = []
+    metadata = manifest.get("metadata", {})
+    name = metadata.get("name", "")
+    if not SUBDOMAIN.match(name) or len(name) > 253:
+        problems.append(f"metadata.name: Invalid value: {name!r}")
+    if metadata.get("namespace") != namespace:
+        problems.append("metadata.namespace: does not match the one of the request")
+    for key, value in metadata.get("labels", {}).items():
+        if not LABEL.match(value):
+            problems.append(f"metadata.labels: Invalid value: {key}={value!r}")
+    if manifest.get("kind") != NAMES[kind]:
+        problems.append(f"kind: {manifest.get('kind')!r}")
+    if kind == "podtemplates":
+        containers = manifest.get("template", {}).get("spec", {}).get("containers") or []
+        if not containers:
+            problems.append("template.spec.containers: Required value")
+        for at, one in enumerate(containers):
+            for field in ("name", "image"):
+                if not one.get(field):
+                    problems.append(f"template.spec.containers[{at}].{field}: Required value")
+    else:
+        problems += _spec_problems(manifest.get("spec", {}))
+    if problems:
+        told = f'{NAMES[kind]} "{name}" is invalid: {", ".join(problems)}'
+        raise Refusal(422, "Invalid", told)
+
+
+def _spec_problems(spec: Manifest) -> list[str]:
+    problems = []
+    if unknown := set(spec) - {"provisioningClassName", "parameters", "podSets"}:
+        problems.append(f"spec: unknown {sorted(unknown)}")
+    if not SUBDOMAIN.match(spec.get("provisioningClassName", "")):
+        problems.append("spec.provisioningClassName: Invalid value")
+    parameters = spec.get("parameters", {})
+    if len(parameters) > 100:
+        problems.append("spec.parameters: Too many: must have at most 100 items")
+    for key, value in parameters.items():
+        if not isinstance(value, str) or len(value) > 255:
+            problems.append(f"spec.parameters[{key}]: Too long: may not be more than 255 bytes")
+    pod_sets = spec.get("podSets", [])
+    if not 1 <= len(pod_sets) <= 32:
+        problems.append("spec.podSets: must have 1 to 32 items")
+    for at, one in enumerate(pod_sets):
+        if one.get("count", 0) < 1:
+            problems.append(f"spec.podSets[{at}].count: must be at least 1")
+        name = one.get("podTemplateRef", {}).get("name", "")
+        if not SUBDOMAIN.match(name) or len(name) > 253:
+            problems.append(f"spec.podSets[{at}].podTemplateRef.name: Invalid value")
+    return problems

@@ -1,0 +1,132 @@
+"""What the conditions of a ProvisioningRequest are answered as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.events.shapes import PodSetUpdate
+from admittance.provider_kubernetes.conditions import afterwards, answer, is_orphan, seen_of
+from admittance.providers import (
+    Accepted,
+    BookingExpired,
+    CapacityRevoked,
+    Failed,
+    Provisioned,
+    Status,
+)
+from admittance.provisioning.answers import CLASS, CONSUME
+
+
+def an_object(*conditions: tuple[str, str, str], **status: Any) -> dict[str, Any]:
+    told = [{"type": kind, "status": value, "message": text} for kind, value, text in conditions]
+    return {
+        "metadata": {
+            "name": "train-1",
+            "namespace": "prod",
+            "uid": "1",
+            "resourceVersion": "7",
+            "labels": {"admittance.dev/installation": "ours"},
+            "annotations": {"admittance.dev/request": "u/c/1/1"},
+        },
+        "spec": {"provisioningClassName": "class"},
+        "status": {"conditions": told, **status},
+    }
+
+
+ACCEPTED = ("Accepted", "True", "taken")
+PROVISIONED = ("Provisioned", "True", "here")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "wanted"),
+    [
+        pytest.param([], None, id="nothing yet"),
+        pytest.param([("Accepted", "False", "no")], None, id="one that is False tells nothing"),
+        pytest.param([ACCEPTED], Accepted("taken"), id="accepted"),
+        pytest.param(
+            [ACCEPTED, ("Provisioned", "False", "in 4 minutes")],
+            Accepted("in 4 minutes"),
+            id="accepted, with the time that it will take",
+        ),
+        pytest.param([ACCEPTED, PROVISIONED], Provisioned("here"), id="provisioned"),
+        pytest.param([PROVISIONED, ("Failed", "True", "no")], Failed("no"), id="failed wins"),
+        pytest.param(
+            [PROVISIONED, ("BookingExpired", "True", "over")], BookingExpired("over"), id="expired"
+        ),
+        pytest.param(
+            [PROVISIONED, ("BookingExpired", "True", ""), ("CapacityRevoked", "True", "sold")],
+            CapacityRevoked("sold"),
+            id="revoked wins over expired",
+        ),
+    ],
+)
+def test_what_is_answered(conditions: list[tuple[str, str, str]], wanted: Status | None) -> None:
+    seen = seen_of(an_object(*conditions))
+    assert seen is not None
+
+    assert answer(seen) == wanted
+
+
+def test_pods_are_told_the_name_in_the_cluster_and_the_details_are_handed_on() -> None:
+    seen = seen_of(an_object(PROVISIONED, provisioningClassDetails={"group": "g7"}))
+    assert seen is not None
+
+    found = answer(seen, ["a", "b"])
+
+    assert isinstance(found, Provisioned)
+    assert found.details == {"group": "g7"}
+    annotations = {CONSUME: "train-1", CLASS: "class"}
+    assert found.updates() == tuple(PodSetUpdate(name=n, annotations=annotations) for n in "ab")
+
+
+def test_more_details_than_are_allowed_do_no_harm() -> None:
+    seen = seen_of(
+        an_object(PROVISIONED, provisioningClassDetails={f"k{i}": "v" for i in range(99)})
+    )
+    assert seen is not None
+
+    assert len(answer(seen).details) == 64  # type: ignore[union-attr]
+
+
+def test_a_condition_without_words_says_its_reason() -> None:
+    manifest = an_object()
+    manifest["status"]["conditions"] = [{"type": "Failed", "status": "True", "reason": "NoRoom"}]
+    seen = seen_of(manifest)
+    assert seen is not None
+
+    assert answer(seen) == Failed("NoRoom")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pytest.param({}, id="nothing at all"),
+        pytest.param({"metadata": {"annotations": None}}, id="somebody else's"),
+        pytest.param({**an_object(), "metadata": 3}, id="of another shape"),
+        pytest.param({**an_object(), "status": {"conditions": [3]}}, id="odd conditions"),
+    ],
+)
+def test_what_is_not_ours_is_nobodys_business(manifest: dict[str, Any]) -> None:
+    assert seen_of(manifest) is None
+
+
+def test_capacity_that_is_still_there_is_not_over() -> None:
+    seen = seen_of(an_object(ACCEPTED, PROVISIONED))
+    assert seen is not None
+    assert afterwards(seen) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        pytest.param(None, True, id="of which nothing was ever said"),
+        pytest.param("cancelled", True, id="that was taken back"),
+        pytest.param("accepted", False, id="that is worked on, perhaps elsewhere"),
+        pytest.param("provisioned", False, id="that is in use"),
+        pytest.param("failed", False, id="whose cancellation is on its way"),
+    ],
+)
+def test_an_object_is_an_orphan(status: str | None, wanted: bool) -> None:
+    assert is_orphan(status) is wanted
