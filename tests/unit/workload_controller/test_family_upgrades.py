@@ -66,6 +66,19 @@ def test_it_moves_once_the_job_has_stopped(begin: Callable[[], Household]) -> No
     assert house.get(A).status.promised is None
 
 
+@pytest.mark.parametrize("begin", [moving, promised])
+def test_whose_flavor_was_taken_away_in_the_middle_of_the_move_competes_if_it_comes_back_in_time(
+    begin: Callable[[], Household],
+) -> None:
+    house = begin()
+    house.offer(("a", "b"), CHECKS if begin is moving else None)
+    house.stop()
+    assert house.starts == [("j", "c"), ("j", "a")]
+    house.offer(("c", "a", "b"), CHECKS if begin is moving else None)
+    assert house.active() == "ca"
+    assert house.condition("Requeued", C).startswith("True")
+
+
 def test_a_promise_is_no_reservation() -> None:
     house = promised()
     assert house.condition("QuotaReserved", A) == "False: WaitingForPreemptedWorkloads"

@@ -102,6 +102,7 @@ def after_stop(family: Together) -> None:
         family.put(heir, change)
         if is_true(change.workload, Type.ADMITTED):
             admitted_by(family, change.workload)
+            _waits_for_nobody(family, name)
             return
     if kind == REJECTION and not reactivated and head(parent).active:
         family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
@@ -133,6 +134,27 @@ def _competes_again(family: Together) -> None:
     if hindered(parent, family.at_parent) is None:
         says = (Say(what="requeued", reason=requeued.reason, message=requeued.message),)
     family.keep(with_status(parent, conditions=conditions), *says)
+
+
+def _waits_for_nobody(family: Together, name: str) -> None:
+    """Who was replaced is turned off by policy; but of one that its queue does not have any more
+    policy says nothing. Should it come back before it is deleted, nothing else would end its wait.
+    """
+    variant = family.variants.get(name)
+    if variant is None or not head(variant).active or family.wish(name) is not None:
+        return
+    requeued = find(variant, Type.REQUEUED)
+    if requeued is None or requeued.status == "True":
+        return
+    conditions = put(
+        variant.status.conditions,
+        Type.REQUEUED,
+        True,
+        requeued.reason,
+        requeued.message,
+        now=family.now,
+    )
+    family.keep(with_status(variant, conditions=conditions))
 
 
 def _without_promises(family: Together) -> None:
