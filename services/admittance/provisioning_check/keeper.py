@@ -194,7 +194,7 @@ class Keeper:
             self.core.due(clock.now())
             failed = False
             while steps := list(self.core.steps(clock.now())):
-                failed |= await self._perform(steps)
+                failed |= bool(await self._perform(steps))
                 if failed:
                     break
             async with self._quiet:
@@ -207,8 +207,8 @@ class Keeper:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), seconds)
 
-    async def _perform(self, steps: Sequence[Step]) -> bool:
-        """Does the steps, each in its order, all of them side by side. True: some failed."""
+    async def _perform(self, steps: Sequence[Step]) -> set[int]:
+        """Does the steps, each in its order, all of them side by side: which of them failed."""
         left: dict[int, Step] = dict(enumerate(steps))
         revisions = dict.fromkeys(left, 0)
         failed = await self._write(left, revisions)
@@ -219,7 +219,7 @@ class Keeper:
                 self.core.failed(step)
             else:
                 self.core.done(step, revisions[i])
-        return bool(failed)
+        return set(failed)
 
     async def _write(self, steps: dict[int, Step], revisions: dict[int, int]) -> list[int]:
         todo = {i: (one.slot, one.write) for i, one in steps.items() if one.write is not None}
@@ -295,42 +295,53 @@ class Keeper:
         while True:
             batch = await self._puller.batch()
             bad: list[Bad] = []
+            good: list[tuple[Delivery, ProvisioningStatus]] = []
             for delivery in batch:
-                reason = await self._take(delivery)
-                if reason:
-                    bad.append(Bad(delivery, reason))
+                found = _status_of(delivery)
+                if isinstance(found, str):
+                    bad.append(Bad(delivery, found))
+                else:
+                    good.append((delivery, found))
+            whys = await self._take_all([fact for _, fact in good])
+            bad += [Bad(one, why) for (one, _), why in zip(good, whys, strict=True) if why]
             await bury(self._bus, SERVICE, bad)
             await self._settled()
             self._puller.note(batch[-1])
 
-    async def _take(self, delivery: Delivery) -> str:
-        """What one answer leads to; why nobody can use it, or ""."""
-        try:
-            fact = decode(delivery.subject, delivery.data)
-        except Undecodable as error:
-            return str(error)
-        if not isinstance(fact, ProvisioningStatus):
-            return "no provider's answer"
-        return await self.take(fact)
-
     async def take(self, fact: ProvisioningStatus) -> str:
-        """The same of an answer that was asked for."""
-        while True:
-            step, why = self.core.heard(fact, clock.now())
-            if step is None and why == "busy":
-                await self._settled()
-                continue
-            break
-        if step is not None:
-            if await self._perform([step]):
-                # The record has moved: once more, as it is now.
-                await asyncio.sleep(AGAIN_SECONDS)
-                return await self.take(fact)
+        """What one answer leads to; why nobody can use it, or ""."""
+        return (await self._take_all([fact]))[0]
+
+    async def _take_all(self, said: Sequence[ProvisioningStatus]) -> list[str]:
+        """The same of several in their order, side by side where they are about different
+        requests."""
+        whys = [""] * len(said)
+        left = list(range(len(said)))
+        while left:
+            steps: dict[int, Step] = {}
+            later: list[int] = []
+            for i in left:
+                step, why = self.core.heard(said[i], clock.now())
+                if step is None and why == "busy":
+                    later.append(i)
+                    continue
+                whys[i] = why
+                if step is not None:
+                    steps[i] = step
+            failed = await self._perform(list(steps.values()))
+            # Those records have moved: once more, as they are now.
+            again = [i for number, i in enumerate(steps) if number in failed]
+            left = sorted([*later, *again])
             self._changed.set()
-        if not why:
-            return ""
-        log.info("ignored", id=fact.id, workload=fact.name, reason=why)
-        return why if self.core.is_foreign(fact) else ""
+            if again:
+                await asyncio.sleep(AGAIN_SECONDS)
+            elif left:
+                await self._settled()
+        for i, why in enumerate(whys):
+            if why:
+                log.info("ignored", id=said[i].id, workload=said[i].name, reason=why)
+                whys[i] = why if self.core.is_foreign(said[i]) else ""
+        return whys
 
     async def _settled(self) -> None:
         """Waits until nothing is left to be done of what is known so far."""
@@ -345,3 +356,12 @@ class Keeper:
         self._times[request_id] = self._times.get(request_id, 0) + 1
         self.core.unheard(request_id)
         self._changed.set()
+
+
+def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
+    """What a provider says; or why nobody can use it."""
+    try:
+        fact = decode(delivery.subject, delivery.data)
+    except Undecodable as error:
+        return str(error)
+    return fact if isinstance(fact, ProvisioningStatus) else "no provider's answer"
