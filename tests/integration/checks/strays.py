@@ -21,6 +21,10 @@ class Stray:
 
     acknowledges = True
     listens = "durable"
+    durable = DURABLE
+    asked = "admit.check.requested."
+    taken_back = "admit.check.withdrawn."
+    all_of_it = "admit.check.*.example_com=2Fstray.>"
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -29,23 +33,23 @@ class Stray:
 
     async def run(self) -> None:
         if self.listens == "subscription":
-            await self.bus.nc.subscribe("admit.check.*.example_com=2Fstray.>", cb=self.on_message)
+            await self.bus.nc.subscribe(self.all_of_it, cb=self.on_message)
             await self.bus.nc.flush()
             await asyncio.Event().wait()
         inbox = self.bus.nc.new_inbox()
         await self.bus.nc.subscribe(inbox, cb=self.on_message)
         while True:
             await self.bus.nc.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.{DURABLE}",
+                f"$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.{self.durable}",
                 b'{"batch":500,"expires":1000000000}',
                 reply=inbox,
             )
             await asyncio.sleep(0.2)
 
     async def on_message(self, message: Any) -> None:
-        if message.subject.startswith("admit.check.requested."):
-            self.start(self.on_requested(json.loads(message.data)))
-        elif message.subject.startswith("admit.check.withdrawn."):
+        if message.subject.startswith(self.asked):
+            self.on_asked(message.data)
+        elif message.subject.startswith(self.taken_back):
             said = json.loads(message.data)
             self.withdrawn.add((said["name"], said["cycle"]))
             self.start(self.on_withdrawn(said))
@@ -53,6 +57,9 @@ class Stray:
             return
         if self.acknowledges and self.listens == "durable":
             await self.bus.nc.publish(message.reply, b"+ACK")
+
+    def on_asked(self, data: bytes) -> None:
+        self.start(self.on_requested(json.loads(data)))
 
     def start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -1,4 +1,5 @@
-"""up, serve, doctor, bench, replay, check-test, token, completion: the system itself."""
+"""The system itself: up, serve, doctor, bench, replay, check-test, provider-test, token,
+completion."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from admittance.cli.commands.check_testing import check_test
+from admittance.cli.commands.provider_testing import provider_test
 from admittance.cli.commands.words import ServiceName
 from admittance.cli.errors import BadInput
 from admittance.cli.options import (
@@ -265,5 +267,5 @@ def completion(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (up, serve, doctor, bench, replay, check_test, token, completion):
+    for command in (up, serve, doctor, bench, replay, check_test, provider_test, token, completion):
         app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,108 @@
+"""``admit provider-test``: a provider is driven through the protocol, and the outcome is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from admittance.api.quantity import BadQuantity, amount
+from admittance.cli.errors import BadInput
+from admittance.cli.options import Call
+from admittance.cli.trials import (
+    Ready,
+    Tell,
+    Where,
+    check_cases,
+    check_name,
+    on_trial,
+    parameters_of,
+    patience,
+)
+from admittance.provider_test.report import TITLES, Report
+from admittance.provider_test.run import Wanted, try_out
+from admittance.provider_test.stand import Shape
+from admittance.runtime.bus import Bus
+from admittance.trials.program import OwnServer
+
+
+class Options(NamedTuple):
+    """What was typed. ``requests``, ``node_selector``: KEY=VALUE of each pod."""
+
+    provisioning_class: str
+    parameters: Path | None
+    wrong: Path | None
+    pods: int
+    requests: Sequence[str]
+    node_selector: Sequence[str]
+    room: int
+    timeout: float
+    where: Where
+    cases: Sequence[str] = ()
+
+
+async def provider_test(call: Call, options: Options) -> int:
+    """Tries everything and shows it; 1 when something failed."""
+    wanted = _wanted(options)
+
+    async def trial(
+        bus: Bus, url: str, server: OwnServer | None, tell: Tell, ready: Ready
+    ) -> Report:
+        return await try_out(bus, url, wanted, tell=tell, ready=ready, server=server)
+
+    return await on_trial(call, options.where, "provider", options.provisioning_class, trial)
+
+
+def _wanted(options: Options) -> Wanted:
+    check_name("CLASS", options.provisioning_class)
+    check_cases(options.cases, TITLES)
+    requests = _pairs("--request", options.requests) or {"cpu": "1"}
+    for resource, quantity in requests.items():
+        try:
+            amount(resource, quantity)
+        except BadQuantity as error:
+            raise BadInput(f"--request {resource}={quantity}: {error}") from None
+    return Wanted(
+        provisioning_class=options.provisioning_class,
+        shape=Shape(
+            pods=options.pods,
+            requests=requests,
+            node_selector=_pairs("--node-selector", options.node_selector),
+            parameters=_texts(options.parameters) or {},
+        ),
+        timeout=options.timeout,
+        patience=patience(options.where, options.timeout),
+        room=options.room,
+        wrong=_texts(options.wrong),
+        command=options.where.command,
+        only=options.cases,
+    )
+
+
+def _pairs(option: str, written: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for one in written:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise BadInput(f"{option} {one}: KEY=VALUE is wanted")
+        pairs[key] = value
+    return pairs
+
+
+def _texts(path: Path | None) -> dict[str, str] | None:
+    """Parameters as a request has them: those of a ProvisioningRequestConfig, or just what they
+    are."""
+    found = parameters_of(path)
+    if isinstance(found, dict) and "provisioningClassName" in found:
+        found = found.get("parameters") or {}
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path}: parameters are text by name")
+    for key, value in found.items():
+        if isinstance(value, dict | list) or value is None:
+            raise BadInput(f"{path}: {key}: parameters are text by name")
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in found.items()
+    }

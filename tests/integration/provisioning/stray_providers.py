@@ -1,0 +1,356 @@
+"""Providers that do wrong, each in its own way, as somebody might write them with nothing but a
+client of the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus
+from integration.checks.strays import Said, Stray
+
+STRAY_CLASS = "stray.example.com"
+TOKEN = "stray_example_com"
+
+
+class StrayProvider(Stray):
+    """Does everything right, unless a subclass does it wrong: capacity for ``size`` requests, and
+    an answer after ``takes`` seconds."""
+
+    durable = f"provider-{TOKEN}"
+    asked = "admit.provisioning.requested."
+    taken_back = "admit.provisioning.cancelled."
+    all_of_it = f"admit.provisioning.*.{TOKEN}.>"
+    size = 2
+    takes = 0.0
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.booked: dict[str, int] = {}
+        self.gone: set[str] = set()
+        self.numbers: dict[str, int] = {}
+
+    def on_asked(self, data: bytes) -> None:
+        with suppress(ValueError):
+            asked = json.loads(data)
+            if isinstance(asked, dict) and "podSets" in asked and "id" in asked:
+                self.start(self.on_requested(asked))
+
+    async def on_requested(self, asked: Said) -> None:
+        await asyncio.sleep(self.takes)
+        if asked["id"] in self.gone:
+            return
+        await self.provide(asked)
+
+    async def provide(self, asked: Said) -> None:
+        if await self.is_late(asked):
+            return
+        if asked["id"] not in self.booked and not self.has_room():
+            await self.fail(asked)
+            return
+        self.book(asked)
+        await self.say(asked, details={"machine": str(self.booked[asked["id"]])})
+
+    async def is_late(self, asked: Said) -> bool:
+        now = f"{clock.now():%Y-%m-%dT%H:%M:%S}"
+        if asked.get("deadline", "9999") >= now:
+            return False
+        await self.fail(asked)
+        return True
+
+    def has_room(self) -> bool:
+        return len(self.booked) < self.size
+
+    def book(self, asked: Said) -> None:
+        self.booked.setdefault(asked["id"], len(self.booked))
+
+    async def fail(self, asked: Said, **more: Any) -> None:
+        await self.say(asked, "failed", **{"message": "no room", "retryAfter": 5, **more})
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        self.gone.add(asked["id"])
+        self.booked.pop(asked["id"], None)
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        said = {key: asked[key] for key in ("namespace", "name", "uid", "id")}
+        await self.put_word(asked, word, json.dumps({**said, **more}).encode())
+
+    async def put_word(self, asked: Said, word: str, data: bytes) -> None:
+        name = asked["name"].replace(".", "_")
+        subject = f"admit.provisioning.{word}.{TOKEN}.{asked['namespace']}.{name}"
+        await self.bus.nc.publish(subject, data)
+
+
+class Plain(StrayProvider):
+    """Does nothing wrong, and hears without the durable."""
+
+    listens = "subscription"
+
+
+class Mute(StrayProvider):
+    async def provide(self, asked: Said) -> None:
+        pass
+
+
+class Promising(StrayProvider):
+    """Accepts, and that is that."""
+
+    async def provide(self, asked: Said) -> None:
+        await self.say(asked, "accepted")
+
+
+class Mumbling(StrayProvider):
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await self.put_word(asked, word, b"{'id': 7}")
+
+
+class Nameless(StrayProvider):
+    """Leaves the id out."""
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        said = {key: asked[key] for key in ("namespace", "name")}
+        await self.put_word(asked, word, json.dumps(said).encode())
+
+
+class Mistaken(StrayProvider):
+    """Says an id of its own."""
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await super().say(asked, word, **{**more, "id": f"mine/{asked['name']}/1/1"})
+
+
+class Inventing(StrayProvider):
+    """Says a word that does not exist."""
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await super().say(asked, "ready" if word == "provisioned" else word, **more)
+
+
+class Unescaping(StrayProvider):
+    async def put_word(self, asked: Said, word: str, data: bytes) -> None:
+        subject = f"admit.provisioning.{word}.{TOKEN}.{asked['namespace']}.{asked['name']}"
+        await self.bus.nc.publish(subject, data)
+
+
+class Numbing(StrayProvider):
+    """Details that are no text."""
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await super().say(asked, word, **{**more, "details": {"machine": 7}})
+
+
+class Verbose(StrayProvider):
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        details = {f"detail-{number}": "x" for number in range(65)}
+        await super().say(asked, word, **{**more, "details": details})
+
+
+class Adding(StrayProvider):
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await super().say(asked, word, **more, podSetUpdates=[{"name": "workers"}])
+
+
+class Hurried(StrayProvider):
+    """Wants a delay where nothing failed."""
+
+    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+        await super().say(asked, word, **{**more, "retryAfter": 5})
+
+
+class Counting(StrayProvider):
+    """Its numbers fall."""
+
+    async def provide(self, asked: Said) -> None:
+        await self.say(asked, "accepted", seq=2)
+        await self.say(asked, seq=1)
+
+
+class Backward(StrayProvider):
+    """Accepts what it has provided."""
+
+    async def provide(self, asked: Said) -> None:
+        await self.say(asked)
+        await self.say(asked, "accepted")
+
+
+class Doubting(StrayProvider):
+    """Finds no room for what it has booked itself."""
+
+    async def provide(self, asked: Said) -> None:
+        if asked["id"] in self.booked:
+            await self.fail(asked)
+        else:
+            await super().provide(asked)
+
+
+class Greedy(StrayProvider):
+    """Books again what it hears again."""
+
+    def book(self, asked: Said) -> None:
+        self.numbers[""] = self.numbers.get("", 0) + 1
+        self.booked[asked["id"]] = self.numbers[""]
+
+
+class Hogging(StrayProvider):
+    """Books again, and does not tell what."""
+
+    async def provide(self, asked: Said) -> None:
+        if len(self.booked) >= self.size:
+            await self.fail(asked)
+            return
+        self.booked[f"{asked['id']} {len(self.booked)}"] = 1
+        await self.say(asked)
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        self.gone.add(asked["id"])
+        for one in [one for one in self.booked if one.startswith(asked["id"])]:
+            del self.booked[one]
+
+
+class Forgetting(StrayProvider):
+    """Knows requests by their workload."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.seen: set[str] = set()
+
+    async def provide(self, asked: Said) -> None:
+        if asked["name"] not in self.seen or asked["name"].startswith("answers"):
+            self.seen.add(asked["name"])
+            if asked["attempt"] == 1 or asked["name"].startswith("answers"):
+                await super().provide(asked)
+
+
+class Protesting(StrayProvider):
+    """Fails what is taken back and unknown."""
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        if asked["id"] not in self.booked:
+            await self.fail(asked, message="unknown")
+        await super().on_withdrawn(asked)
+
+
+class Deafened(StrayProvider):
+    """Acknowledges that a request was taken back, and goes on with it."""
+
+    takes = 0.6
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        self.booked.pop(asked["id"], None)
+
+
+class Trusting(StrayProvider):
+    """Forgets what was taken back."""
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        self.booked.pop(asked["id"], None)
+
+
+class Keeping(StrayProvider):
+    """Frees nothing."""
+
+    async def on_withdrawn(self, asked: Said) -> None:
+        if not asked["name"].startswith(("answers", "twice")):
+            self.gone.add(asked["id"])
+        elif asked["name"].startswith("answers"):
+            await super().on_withdrawn(asked)
+
+
+class Refusing(StrayProvider):
+    """Fails for now what it will never understand."""
+
+    async def provide(self, asked: Said) -> None:
+        if "providerTestUnknown" in asked.get("parameters", {}):
+            await self.fail(asked)
+        else:
+            await super().provide(asked)
+
+
+class Careless(StrayProvider):
+    """Takes any parameters."""
+
+
+class Strict(StrayProvider):
+    """Dies of fields that it does not know."""
+
+    dead = False
+
+    async def provide(self, asked: Said) -> None:
+        self.dead = self.dead or "providerTestUnknown" in asked
+        if not self.dead:
+            await super().provide(asked)
+
+
+class Timeless(StrayProvider):
+    async def is_late(self, asked: Said) -> bool:
+        return False
+
+
+class Fragile(StrayProvider):
+    """Ends at the first thing that it cannot read."""
+
+    dead = False
+
+    def on_asked(self, data: bytes) -> None:
+        try:
+            asked = json.loads(data)
+            assert "podSets" in asked
+        except (ValueError, AssertionError, TypeError):
+            self.dead = True
+        if not self.dead:
+            super().on_asked(data)
+
+
+class Slow(StrayProvider):
+    """One at a time."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.lock = asyncio.Semaphore(1)
+
+    async def provide(self, asked: Said) -> None:
+        async with self.lock:
+            await asyncio.sleep(0.1)
+            await super().provide(asked)
+
+
+class Chattering(StrayProvider):
+    async def provide(self, asked: Said) -> None:
+        for _ in range(30):
+            await super().provide(asked)
+
+
+class Hoarding(StrayProvider):
+    acknowledges = False
+
+
+class Gasping(StrayProvider):
+    """Its heartbeats are no heartbeats."""
+
+    async def provide(self, asked: Said) -> None:
+        await self.bus.nc.publish(f"admit.alive.provisioning.{TOKEN}", b"I am well")
+        await super().provide(asked)
+
+
+class Lying(StrayProvider):
+    """Knows every request, and all of them are provisioned."""
+
+    async def run(self) -> None:
+        async def answer(message: Any) -> None:
+            reply = {"id": json.loads(message.data)["id"], "status": "provisioned"}
+            await message.respond(json.dumps(reply).encode())
+
+        await self.bus.nc.subscribe(f"admit.api.provider.{TOKEN}", cb=answer)
+        await super().run()
+
+
+class Sharing(StrayProvider):
+    """Gives all it says the same id."""
+
+    async def put_word(self, asked: Said, word: str, data: bytes) -> None:
+        name = asked["name"].replace(".", "_")
+        subject = f"admit.provisioning.{word}.{TOKEN}.{asked['namespace']}.{name}"
+        await self.bus.nc.publish(subject, data, headers={"Nats-Msg-Id": "mine"})

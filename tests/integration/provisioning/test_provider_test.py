@@ -1,0 +1,288 @@
+"""The conformance kit against providers that do well, and others that do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.cli.main import invoke
+from admittance.provider_test.report import FAILED, NOT_APPLICABLE, PASSED, TITLES, Report
+from admittance.provider_test.run import Wanted, try_out
+from admittance.provider_test.stand import Shape
+from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
+from admittance.runtime.bus import Bus
+from integration.checks.strays import at_work
+from integration.provisioning import stray_providers as strays
+from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
+
+from processes import Fleet, apply
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+RACK = Path(__file__).with_name("rack_provider.py")
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"WATCH": 0.8, "GRACE": 0.3, "CLEAR_SECONDS": 2.0}.items():
+        monkeypatch.setattr(f"admittance.provider_test.cases.{name}", seconds)
+    for name, seconds in {"QUIET": 0.3, "BEAT": 0.0}.items():
+        monkeypatch.setattr(f"admittance.trials.cases.{name}", seconds)
+
+
+async def tried(bus: Bus, url: str, shape: Shape | None = None, **more: Any) -> Report:
+    wanted = Wanted(
+        **{
+            "provisioning_class": STRAY_CLASS,
+            "shape": shape or Shape(),
+            "timeout": 3.0,
+            "patience": 3.0,
+            **more,
+        }
+    )
+    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
+    return await within(trial, 90.0)
+
+
+def words(report: Report, outcome: str) -> dict[str, str]:
+    """The cases that ended so, each with what was said of it."""
+    return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
+
+
+async def test_a_provider_with_the_helper_does_everything_right(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    provider = Provider(STRAY_CLASS)
+    booked: dict[str, str] = {}
+
+    @provider.requested
+    async def book(request: Request) -> Provisioned | Failed:
+        await request.say(Accepted("soon"))
+        await asyncio.sleep(0.1)  # long enough to be taken back in between
+        if request.parameters.get("size") == "many":
+            return Failed("no size", retryable=False)
+        if len(booked) == 2 and request.id not in booked:
+            return Failed("full", retry_after=30)
+        booked.setdefault(request.id, str(len(booked)))
+        return Provisioned("here", {"place": booked[request.id]})
+
+    @provider.cancelled
+    async def free(cancellation: Cancellation) -> None:
+        booked.pop(cancellation.id, None)
+
+    stop = asyncio.Event()
+    serving = asyncio.create_task(provider.serve(nats_server.url, stop=stop))
+    report = await tried(bus, nats_server.url, room=2, wrong={"size": "many"})
+    stop.set()
+    await within(serving)
+
+    assert words(report, FAILED) == {}
+    assert set(words(report, NOT_APPLICABLE)) == {"killed", "restart", "ends"}
+    assert [one.case for one in report.outcomes] == list(TITLES)
+    assert report.usual == "provisioned"
+    assert not booked
+
+
+async def test_the_pool_of_machines_does_everything_right(
+    bus: Bus, nats_server: TestServer, tmp_path: Path
+) -> None:
+    fleet = Fleet(nats_server.url, tmp_path)
+    for service in ("workload-controller", "provider-pool"):
+        await fleet.start(service)
+    machine = {"name": "m", "count": 2, "resources": {"cpu": 2}, "labels": {"zone": "a"}}
+    spec = {"provisioningClassName": STRAY_CLASS, "machines": [machine]}
+    pool = {"apiVersion": "admittance.dev/v1", "kind": "MachinePool", "spec": spec}
+    try:
+        await apply(bus, {**pool, "metadata": {"name": "rack"}})
+        shape = Shape(pods=2, requests={"cpu": "1"}, node_selector={"zone": "a"})
+        report = await tried(bus, nats_server.url, shape, room=2, patience=20.0)
+    finally:
+        await fleet.stop()
+    assert words(report, FAILED) == {}
+    assert "frees" in words(report, PASSED)
+
+
+@pytest.mark.parametrize("make", [StrayProvider, strays.Plain], ids=["durable", "subscription"])
+async def test_a_provider_without_the_helper_may_do_right_too(
+    bus: Bus, nats_server: TestServer, make: Callable[[Bus], StrayProvider]
+) -> None:
+    async with at_work(make, nats_server.url):
+        report = await tried(bus, nats_server.url, room=2)
+    assert words(report, FAILED) == {}
+    if make is strays.Plain:
+        assert "plain subscription" in words(report, NOT_APPLICABLE)["acknowledges"]
+
+
+@pytest.mark.parametrize(
+    ("make", "case", "sentence"),
+    [
+        pytest.param(strays.Mute, "answers", "silent", id="one that never answers"),
+        pytest.param(
+            strays.Promising, "answers", "said accepted", id="one that accepts and never provides"
+        ),
+        pytest.param(strays.Mumbling, "json", "no JSON", id="JSON that is none"),
+        pytest.param(strays.Nameless, "json", "left out id", id="an answer without the id"),
+        pytest.param(strays.Mistaken, "names", "said id 'mine/", id="an id of its own"),
+        pytest.param(strays.Inventing, "subject", ".ready.", id="a word that does not exist"),
+        pytest.param(
+            strays.Unescaping, "subject", "answers_1", id="names that are not escaped in subjects"
+        ),
+        pytest.param(strays.Numbing, "details", "at `$.details", id="details that are no text"),
+        pytest.param(strays.Verbose, "details", "65 details", id="too many details"),
+        pytest.param(
+            strays.Adding, "updates", "'workers'", id="adding to a pod set that is not there"
+        ),
+        pytest.param(
+            strays.Hurried, "delay", "only failed has one", id="a delay of what has not failed"
+        ),
+        pytest.param(strays.Counting, "seq", "seq 1 after Accepted", id="numbers that fall"),
+        pytest.param(
+            strays.Backward, "order", "accepted after Provisioned", id="accepting after providing"
+        ),
+        pytest.param(
+            strays.Sharing, "message-id", "under the id mine", id="one id for all it says"
+        ),
+        pytest.param(
+            strays.Doubting, "twice", "provisioned, then failed", id="two minds about one request"
+        ),
+        pytest.param(strays.Greedy, "twice", "booked twice", id="other details the second time"),
+        pytest.param(
+            strays.Hogging, "frees", "1 of 2 requests", id="booking again without telling it"
+        ),
+        pytest.param(
+            strays.Forgetting, "attempt", "/2 within", id="requests known by their workload"
+        ),
+        pytest.param(
+            strays.Protesting, "unknown-id", "said failed", id="complaints about unknown ids"
+        ),
+        pytest.param(
+            strays.Deafened, "cancelled", "nobody frees that", id="providing what was taken back"
+        ),
+        pytest.param(
+            strays.Trusting, "overtaken", "nobody frees that", id="not minding what was taken back"
+        ),
+        pytest.param(strays.Keeping, "frees", "no other one got its room", id="freeing nothing"),
+        pytest.param(
+            strays.Refusing,
+            "unknown-parameters",
+            "retryable: false",
+            id="failing for now what never changes",
+        ),
+        pytest.param(
+            strays.Careless, "wrong-parameters", "answered provisioned", id="taking anything"
+        ),
+        pytest.param(strays.Strict, "unknown-fields", "nothing more", id="dying of unknown fields"),
+        pytest.param(
+            strays.Timeless, "deadline", "an hour after", id="providing after the deadline"
+        ),
+        pytest.param(strays.Fragile, "garbage", "nothing more", id="dying of garbage"),
+        pytest.param(strays.Slow, "burst", "of 100", id="lost in a burst"),
+        pytest.param(
+            strays.Chattering, "repeats", "times about one request", id="saying it again and again"
+        ),
+        pytest.param(
+            strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
+        ),
+        pytest.param(
+            strays.Gasping, "heartbeat", "I am well", id="heartbeats that nobody can read"
+        ),
+        pytest.param(strays.Lying, "query", "as if it knew it", id="knowing what nobody asked"),
+    ],
+)
+async def test_what_a_provider_does_wrong_is_named(
+    bus: Bus,
+    nats_server: TestServer,
+    make: Callable[[Bus], StrayProvider],
+    case: str,
+    sentence: str,
+) -> None:
+    async with at_work(make, nats_server.url):
+        report = await tried(
+            bus,
+            nats_server.url,
+            only=(case,),
+            timeout=1.5,
+            patience=1.5,
+            room=2,
+            wrong={"size": "many"},
+        )
+    failed = words(report, FAILED)
+    assert not report.passed
+    assert sentence in failed[case]
+    assert set(failed) <= {case, "answers"}
+
+
+def a_rack(folder: Path, machines: int = 2) -> Path:
+    rack = folder / "rack"
+    rack.mkdir()
+    for number in range(machines):
+        (rack / f"node-{number}").touch()
+    return rack
+
+
+def test_the_command_starts_kills_and_restarts_everything_and_tells_all(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rack = a_rack(tmp_path)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(
+        "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ProvisioningRequestConfig, metadata: {name: c},"
+        f" spec: {{provisioningClassName: {STRAY_CLASS}, parameters: {{size: many}}}}}}"
+    )
+    call = ["provider-test", STRAY_CLASS, "--embedded", "-o", "json", "--timeout", "5"]
+    call += ["--wrong", str(wrong), "--room", "2"]
+    call += ["--", sys.executable, str(RACK), STRAY_CLASS, str(rack)]
+    status = invoke(call)
+    report = json.loads(capfd.readouterr().out)
+    outcomes = {one["case"]: one for one in report["outcomes"]}
+    assert [one for one in report["outcomes"] if one["outcome"] != "passed"] == []
+    assert status == 0
+    assert outcomes.keys() == TITLES.keys()
+    # Nothing that it was asked for is still booked.
+    assert [one.read_text() for one in rack.iterdir()] == ["", ""]
+
+
+def test_a_command_that_does_not_come_back_is_told(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("admittance.provider_test.cases.START_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.provider_test.cases.ACK_WAIT", 0.5)
+    once = f"import os, sys; os.path.exists({str(tmp_path / 'once')!r}) and sys.exit(3)\n"
+    once += f"open({str(tmp_path / 'once')!r}, 'w').close()\n"
+    program = f"{once}import runpy; runpy.run_path({str(RACK)!r})"
+    call = ["provider-test", STRAY_CLASS, "--embedded", "--timeout", "5", "--case", "killed"]
+    call += ["--", sys.executable, "-c", program, STRAY_CLASS, str(a_rack(tmp_path))]
+    assert invoke(call) == 1
+    shown = capfd.readouterr()
+    assert "what it was asked while it was away was not answered" in shown.out
+    assert "it ended by itself, with status 3" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(["a", "--port", "1"], "--embedded", id="a port for no server"),
+        pytest.param(
+            ["a", "--embedded", "--nats", "nats://x"], "--nats", id="a server of ours and of theirs"
+        ),
+        pytest.param(["a", "--parameters", "/nowhere"], "/nowhere", id="no file of parameters"),
+        pytest.param(["a", "--request", "cpu=lots"], "cpu=lots", id="a quantity that is none"),
+        pytest.param(["a", "--node-selector", "x"], "KEY=VALUE", id="a label without a value"),
+        pytest.param(["a", "--case", "b"], '"b"', id="a case that there is not"),
+        pytest.param(["", "--embedded"], "CLASS is empty", id="no name"),
+    ],
+)
+def test_what_is_typed_wrong_is_told(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert invoke(["provider-test", *arguments]) == 2
+    assert sentence in capfd.readouterr().err
