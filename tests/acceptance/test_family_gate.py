@@ -1,0 +1,106 @@
+"""The gate ConcurrentAdmission is turned off by a restart, whatever a family is about then: what
+runs runs on, what stops ends as it would have, and whoever has nothing competes by itself.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.api.configuration import Configuration
+from admittance.scheduler.config import config_of
+from admittance.workload.limits import limits_of
+from admittance.workload.stored import head
+from family_living import FamilyLife, a_family_life
+
+TWO = {"reservation": 4, "on-demand": 4}
+WORSE = "j-variant-on-demand"
+
+
+def switch(life: FamilyLife, *, on: bool = False) -> None:
+    """All start anew with the gate like that."""
+    configuration = Configuration(feature_gates={"ConcurrentAdmission": on})
+    life.config, life._limits = config_of(configuration), limits_of(configuration)
+    life.restart_all()
+    life.go()
+
+
+def role(life: FamilyLife) -> str:
+    return head(life.stored("j")).role
+
+
+def runs_worse() -> FamilyLife:
+    """``j`` runs on demand, as ``r1`` has the reservation."""
+    life = a_family_life(TWO, foreign={"r1": "reservation"})
+    life.job()
+    life.at(100)
+    return life
+
+
+def test_what_runs_runs_on_and_moves_nowhere() -> None:
+    life = runs_worse()
+    switch(life)
+    assert (role(life), list(life.variants())) == ("parent", ["on-demand"])
+    life.done("r1")
+    life.at(3600)
+    assert (life.on(), life.used()) == ("on-demand", "0/4")
+    assert life.lived() == [("started", 0)]
+    life.done("j")
+    assert life.used() == "0/0"
+
+
+def test_what_is_evicted_later_competes_by_itself() -> None:
+    life = runs_worse()
+    switch(life)
+    life.foreigner("p", "on-demand", priority=1000)
+    life.says(preemption={"withinClusterQueue": "LowerPriority"})
+    life.at(200)
+    assert (role(life), list(life.variants()), life.phase("j")) == ("regular", [], "Pending")
+    life.done("r1")
+    assert (life.on(), life.phases("j", "p")) == ("reservation", ["Admitted", "Admitted"])
+
+
+def test_what_waits_becomes_regular() -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
+    life.job()
+    switch(life)
+    assert (role(life), life.variants()) == ("regular", {})
+    life.done("o1")
+    assert (life.on(), life.used()) == ("on-demand", "4/4")
+
+
+@pytest.mark.parametrize("checks", [False, True], ids=["promised", "reserved and judged"])
+def test_who_was_about_to_take_over_does_not_and_the_job_has_another_place(checks: bool) -> None:
+    life = a_family_life(TWO, checks={"reservation": ["slow"]} if checks else {})
+    life.says(concurrentAdmission=None)
+    life.job("r1", allowed=["reservation"])
+    if checks:
+        life.judge("r1", "slow", "Ready")
+    life.policy()
+    life.job()
+    life.stubborn.add("j")
+    life.at(100)
+    life.done("r1")
+    if checks:
+        life.judge("j-variant-reservation", "slow", "Ready")
+    assert life.phase("j") == "Evicting"
+    switch(life)
+    assert life.phase("j") == "Evicting"
+    life.at(130)
+    life.stop("j")
+    life.go()
+    assert (role(life), life.variants()) == ("regular", {})
+    if checks:
+        life.judge("j", "slow", "Ready")
+    assert (life.on(), life.used()) == ("reservation", "4/0")
+
+
+def test_turned_on_again_what_waits_has_variants_with_the_next_change_of_its_queue() -> None:
+    life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
+    life.job()
+    switch(life)
+    switch(life, on=True)
+    life.policy("UpgradeOnly")
+    life.go()
+    assert (role(life), list(life.variants())) == ("parent", ["reservation", "on-demand"])
+    life.done("o1")
+    assert (life.on(), life.phase(WORSE)) == ("on-demand", "Admitted")
