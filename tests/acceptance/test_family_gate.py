@@ -99,6 +99,7 @@ def test_turned_on_again_what_waits_has_variants_with_the_next_change_of_its_que
     life.job()
     switch(life)
     switch(life, on=True)
+    assert role(life) == "regular"
     life.policy("UpgradeOnly")
     life.go()
     assert (role(life), list(life.variants())) == ("parent", ["reservation", "on-demand"])
