@@ -64,6 +64,8 @@ class Capacity:
         self._freed: set[str] = set()
         """Ids that were taken back since we lead."""
         self._told: dict[Slot, Said] = {}
+        self._past: dict[Slot, tuple[str, int, int]] = {}
+        """Uid, cycle and generation of the last request that was there and is gone."""
 
     # What is to be done. --------------------------------------------------------------------
 
@@ -86,6 +88,9 @@ class Capacity:
         self._flying.pop(slot, None)
         if step.write is not None:
             name = slot.namespace, step.write.name
+            kept = self.picture.records.get(slot)
+            if step.write.record is None and kept is not None:
+                self._ended(slot, kept.record)
             self.picture.wrote(slot, name, step.write.record, revision)
         if isinstance(step.fact, ProvisioningCancelled):
             self._freed.add(step.fact.id)
@@ -221,6 +226,8 @@ class Capacity:
             return lost
         if work is None or row is None or not ours or not is_reserved_anew(work):
             self._told.pop(slot, None)
+            if work is None and kept is None:
+                self._past.pop(slot, None)
             return None
         if row.state not in ("Pending", "Ready"):
             return None
@@ -245,7 +252,12 @@ class Capacity:
                 self._freed.discard(record.spec.id)
                 self._asked.discard(record.spec.id)
             picture.found(slot, record)
+            self._ended(slot, record)
         return None
+
+    def _ended(self, slot: Slot, record: Record) -> None:
+        """Its id is used up."""
+        self._past[slot] = record.spec.uid, record.spec.cycle, record.metadata.generation
 
     def _is_ready(self, slot: Slot, work: StoredWorkload | None, row: CheckState | None) -> bool:
         """The check is Ready, or was told so and does not show it yet."""
@@ -370,12 +382,18 @@ class Capacity:
         now: datetime,
     ) -> Record:
         meta, cycle, attempt = work.metadata, work.status.admission_cycle, row.retry_count + 1
-        # In place of one that was taken back in the same cycle: another request.
-        generation = 1
-        if before is not None and before.record.spec.cycle == cycle:
-            generation = before.record.metadata.generation + 1
         identity = request_id(meta.uid, slot.check, cycle, attempt)
         name = request_name(meta.name, meta.uid, slot.check, attempt)
+        # In place of one that was taken back in the same cycle: another request.
+        generation = 1
+        past = self._past.get(slot)
+        if before is not None and before.record.spec.cycle == cycle:
+            generation = before.record.metadata.generation + 1
+        elif past is not None:
+            generation = past[2] + 1 if past[:2] == (meta.uid, cycle) else 1
+        else:
+            # There was one before our time, and nobody knows which: no id of it is used again.
+            generation = self.picture.expected(slot, name) or 1
         if generation > 1 and before is not None:
             name = before.record.metadata.name
         elif self.picture.taken.get((slot.namespace, name), slot) != slot:

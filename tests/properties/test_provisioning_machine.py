@@ -1,0 +1,439 @@
+"""The provisioning check under random orders of everything: what the bucket tells comes late, steps
+fail before and after they had their effect, providers answer in any order and more than once, the
+configuration changes, records are edited by hand, and the check starts anew between any two steps.
+
+At rest there is one booking for each reservation that needs one, and no other; and what the check
+has said is what LIFECYCLE 5.2 wants.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    AdmissionCheckSpec,
+    ParametersReference,
+    ProvisioningRequestConfig,
+    ProvisioningRequestConfigSpec,
+    ProvisioningRetryStrategy,
+)
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import CheckState
+from admittance.events import provisioning as facts
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.provisioning.answers import NOT_ACTIVE
+from admittance.provisioning.records import Record
+from admittance.provisioning_check.acts import Step, Tell
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import CONTROLLER
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+from builders import NOON
+
+CHECKS = ("a", "b")
+NAMES = ("w", "w-a")
+"""With the checks' names they make the same name of a request now and then."""
+LIMIT = 1
+STATUSES = (
+    facts.Accepted,
+    facts.Provisioned,
+    facts.ProvisioningFailed,
+    facts.BookingExpired,
+    facts.CapacityRevoked,
+)
+SPEC = msgspec.Raw(
+    msgspec.json.encode(
+        {
+            "podSets": [
+                {
+                    "count": 1,
+                    "template": {
+                        "spec": {
+                            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+                        }
+                    },
+                }
+            ]
+        }
+    )
+)
+
+
+class Booth:
+    """A provider that books when it is asked, once for each id, and frees when it is told to."""
+
+    def __init__(self) -> None:
+        self.booked: set[str] = set()
+        self.freed: set[str] = set()
+        self.asked: dict[str, facts.ProvisioningRequested] = {}
+
+    def hears(self, fact: facts.ProvisioningFact) -> None:
+        if isinstance(fact, facts.ProvisioningRequested):
+            self.asked[fact.id] = fact
+            if fact.id not in self.freed:
+                self.booked.add(fact.id)
+        else:
+            self.freed.add(fact.id)
+            self.booked.discard(fact.id)
+
+
+class World:
+    """The bucket, the log, workloads that obey verdicts, and the check beside them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.now = NOON
+        self.revision = 0
+        self.bucket: dict[str, tuple[Record | None, int]] = {}
+        self.works: dict[str, StoredWorkload] = {}
+        self.config = self._config()
+        self.checks = set(CHECKS)
+        self.booth = Booth()
+        self.tells: list[tuple[str, str, Tell]] = []
+        self.uids = 0
+        self.begin()
+
+    def _config(self) -> ProvisioningRequestConfig | None:
+        spec = ProvisioningRequestConfigSpec(
+            provisioning_class_name=self.rng.choice(("class", "other")),
+            parameters=self.rng.choice(({}, {"zone": "a"})),
+            retry_strategy=ProvisioningRetryStrategy(backoff_limit_count=LIMIT),
+        )
+        return ProvisioningRequestConfig(metadata=ObjectMeta(name="config"), spec=spec)
+
+    def begin(self) -> None:
+        """The check starts anew: it reads all, and hears from then on."""
+        self.core = Capacity(timedelta(seconds=60))
+        self.coming: deque[Callable[[], None]] = deque()
+        self.flying: list[Step] = []
+        self.said: deque[facts.ProvisioningStatus] = getattr(self, "said", deque())
+        for name in CHECKS:
+            self._check_read(name)
+        self.core.picture.config("config", self.config)
+        for key, (record, revision) in self.bucket.items():
+            if record is not None:
+                self.core.picture.record(("ns", key), record, revision)
+        for name, work in self.works.items():
+            self.core.picture.workload(("ns", name), work)
+
+    def _check_read(self, name: str) -> None:
+        reference = ParametersReference(
+            api_group="kueue.x-k8s.io", kind="ProvisioningRequestConfig", name="config"
+        )
+        spec = AdmissionCheckSpec(controller_name=CONTROLLER, parameters=reference)
+        check = AdmissionCheck(metadata=ObjectMeta(name=name), spec=spec)
+        self.core.picture.check(name, check if name in self.checks else None)
+
+    # Workloads. -----------------------------------------------------------------------------
+
+    def write(self, name: str, work: StoredWorkload | None) -> None:
+        if work is None:
+            self.works.pop(name, None)
+        else:
+            self.works[name] = work
+        core = self.core
+        self.coming.append(lambda: core.picture.workload(("ns", name), work))
+
+    def reserve(self, name: str) -> None:
+        """A new reservation, of a workload that is new or was released."""
+        work = self.works.get(name)
+        if work is not None and work.status.admission is not None:
+            return
+        if work is None:
+            self.uids += 1
+            uid, cycle, counts = f"u{self.uids}", 0, dict.fromkeys(CHECKS, 0)
+        else:
+            uid, cycle = work.metadata.uid, work.status.admission_cycle
+            counts = {row.name: row.retry_count for row in work.status.admission_checks}
+        place = PodSetAssignment(name="main", flavors={"cpu": "f"}, count=1)
+        self.write(
+            name,
+            StoredWorkload(
+                api_version="kueue.x-k8s.io/v1beta2",
+                kind="Workload",
+                metadata=ObjectMeta(name=name, namespace="ns", uid=uid),
+                spec=SPEC,
+                status=WorkloadStatus(
+                    conditions=(_true("QuotaReserved"),),
+                    admission=Admission(cluster_queue="cq", pod_set_assignments=(place,)),
+                    admission_checks=tuple(
+                        CheckState(name=one, retry_count=counts.get(one, 0)) for one in CHECKS
+                    ),
+                    admission_cycle=cycle,
+                ),
+            ),
+        )
+
+    def release(self, name: str) -> None:
+        """The reservation ends; the next one is of another cycle."""
+        work = self.works.get(name)
+        if work is None or work.status.admission is None:
+            return
+        rows = tuple(
+            CheckState(
+                name=row.name, retry_count=row.retry_count + (1 if row.state == "Retry" else 0)
+            )
+            for row in work.status.admission_checks
+        )
+        self._status(
+            name,
+            conditions=(),
+            admission=None,
+            admission_checks=rows,
+            admission_cycle=work.status.admission_cycle + 1,
+        )
+
+    def _status(self, name: str, **changes: Any) -> None:
+        work = self.works[name]
+        self.write(name, replace(work, status=replace(work.status, **changes)))
+
+    def verdict(self, name: str, check: str, tell: Tell) -> None:
+        """What the workload-controller makes of it."""
+        self.tells.append((name, check, tell))
+        work = self.works.get(name)
+        if work is None or work.status.admission is None:
+            return
+        if tell.about != (work.metadata.uid, work.status.admission_cycle):
+            return
+        conditions = {one.type for one in work.status.conditions}
+        if "Evicted" in conditions or "Finished" in conditions:
+            return
+        answer = tell.answer
+        rows = tuple(
+            replace(row, state=answer.state, message=answer.message) if row.name == check else row
+            for row in work.status.admission_checks
+        )
+        more: tuple[Condition, ...] = ()
+        if answer.state in ("Retry", "Rejected"):
+            more = (_true("Evicted", "AdmissionCheck"),)
+        elif all(row.state == "Ready" for row in rows) and "Admitted" not in conditions:
+            more = (_true("Admitted"),)
+        self._status(name, admission_checks=rows, conditions=(*work.status.conditions, *more))
+
+    # Steps. ---------------------------------------------------------------------------------
+
+    def think(self) -> None:
+        self.core.due(self.now)
+        self.flying += self.core.steps(self.now)
+
+    def perform(self, step: Step, *, fails: str = "") -> None:
+        """``fails``: "before" or "after" it had its effect; then the check does not know."""
+        if fails == "before":
+            self.core.failed(step)
+            return
+        if step.write is not None:
+            name = step.write.name
+            found, stands = self.bucket.get(name, (None, 0))
+            if stands != step.write.expected:
+                if found is not None:
+                    self.core.picture.record(("ns", name), found, stands)
+                else:
+                    self.core.picture.marked(step.slot, name, stands)
+                self.core.failed(step)
+                return
+            self.put(name, step.write.record)
+        if step.fact is not None:
+            self.booth.hears(step.fact)
+        if step.tell is not None:
+            self.verdict(step.slot.workload, step.slot.check, step.tell)
+        if fails:
+            self.core.failed(step)
+        else:
+            self.core.done(step, self.revision)
+
+    def put(self, name: str, record: Record | None) -> None:
+        self.revision += 1
+        self.bucket[name] = record, self.revision
+        core, revision = self.core, self.revision
+        self.coming.append(lambda: core.picture.record(("ns", name), record, revision))
+
+    def hear(self) -> None:
+        """The next answer of a provider; heard again when the check could not keep it."""
+        if not self.said:
+            return
+        fact = self.said[0]
+        step, why = self.core.heard(fact, self.now)
+        if why == "busy":
+            return
+        self.said.popleft()
+        if step is not None:
+            before = self.bucket.get(step.write.name, (None, 0))[1] if step.write else 0
+            self.perform(step)
+            if step.write is not None and before != step.write.expected:
+                self.said.appendleft(fact)
+
+    def says(self, kind: type[facts.ProvisioningStatus], id: str) -> None:
+        asked = self.booth.asked[id]
+        about = {"namespace": "ns", "name": asked.name, "uid": asked.uid, "id": id}
+        self.said.append(kind(provisioning_class=asked.provisioning_class, **about))
+
+    # Things that happen. --------------------------------------------------------------------
+
+    def happens(self) -> None:
+        rng, name = self.rng, self.rng.choice(NAMES)
+        match rng.randrange(20):
+            case 0 | 1 | 2:
+                self.reserve(name)
+            case 3:
+                self.release(name)
+            case 4 if name in self.works:
+                self._status(name, conditions=(*self.works[name].status.conditions, FINISHED))
+            case 5 if rng.random() < 0.3:
+                self.write(name, None)
+            case 6 | 7 | 8 | 9 if self.booth.asked:
+                self.says(rng.choice(STATUSES), rng.choice(sorted(self.booth.asked)))
+            case 10 | 11 if self.booth.booked:
+                self.says(facts.Provisioned, rng.choice(sorted(self.booth.booked)))
+            case 12 if rng.random() < 0.5:
+                self.config = self._config() if rng.random() < 0.7 else None
+                core, config = self.core, self.config
+                self.coming.append(lambda: core.picture.config("config", config))
+            case 13 if rng.random() < 0.5:
+                self.checks ^= {rng.choice(CHECKS)}
+                core = self.core
+                self.coming.append(lambda: [self._check_read(one) for one in CHECKS] and None)
+            case 14 if rng.random() < 0.5:
+                self.begin()
+            case 15:
+                self.now += timedelta(seconds=rng.choice((1, 30, 61)))
+            case 16 if rng.random() < 0.2 and self.is_calm():
+                there = [key for key, (one, _) in self.bucket.items() if one is not None]
+                if there:
+                    self.put(rng.choice(sorted(there)), None)
+                    self.settle()
+            case 17 if self.booth.asked:
+                self.core.unheard(rng.choice(sorted(self.booth.asked)))
+
+    def is_calm(self) -> bool:
+        """A deletion by hand is seen by whoever leads, who lives on until it is dealt with: nobody
+        else would know of the booking."""
+        return not self.coming and not self.flying
+
+    def turn(self) -> None:
+        rng = self.rng
+        match rng.randrange(5):
+            case 0:
+                self.happens()
+            case 1 if self.coming:
+                self.coming.popleft()()
+            case 2:
+                self.think()
+            case 3 if self.flying:
+                step = self.flying.pop(rng.randrange(len(self.flying)))
+                fails = rng.choice(("", "", "", "", "before", "after"))
+                self.perform(step, fails=fails)
+            case 4:
+                self.hear()
+
+    def settle(self) -> None:
+        """Nothing new happens, and all that is under way gets there."""
+        for _ in range(3000):
+            if self.coming:
+                self.coming.popleft()()
+            elif self.flying:
+                self.perform(self.flying.pop())
+            elif self.said:
+                self.hear()
+                if self.core.is_busy:
+                    self.think()
+            else:
+                self.think()
+                if not self.flying and not self.coming:
+                    return
+        raise AssertionError(f"it does not come to rest: {self.flying}, {self.said}")
+
+    # What must hold. ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        live = {key: one for key, (one, _) in self.bucket.items() if one is not None}
+        held: set[str] = set()
+        for key, record in live.items():
+            if not record.status.cancelled:
+                held.add(record.spec.id)
+            work = self.works.get(record.spec.workload)
+            assert work is not None, f"{key} is of nobody"
+            assert work.metadata.uid == record.spec.uid, f"{key} is of a namesake"
+        assert self.booth.booked <= held, f"booked for nobody: {self.booth.booked - held}"
+        for name, work in self.works.items():
+            for row in work.status.admission_checks:
+                self._check_row(name, work, row, live)
+
+    def _check_row(
+        self, name: str, work: StoredWorkload, row: CheckState, live: dict[str, Record]
+    ) -> None:
+        conditions = {one.type for one in work.status.conditions}
+        mine = [
+            one
+            for one in live.values()
+            if (one.spec.workload, one.spec.check) == (name, row.name) and not one.status.cancelled
+        ]
+        assert len(mine) <= 1, f"{name}/{row.name} has {len(mine)} requests"
+        reserved = "QuotaReserved" in conditions and not conditions & {"Evicted", "Finished"}
+        if not reserved or row.name not in self.checks:
+            assert not mine, f"{name}/{row.name} needs no request"
+            return
+        if row.state == "Ready":
+            return
+        if self.config is None:
+            assert not mine
+            assert row.message == NOT_ACTIVE, row
+            return
+        (record,) = mine
+        assert record.spec.attempt == row.retry_count + 1
+        assert record.spec.id in self.booth.booked, "its request is not booked"
+        assert record.spec.provisioning_class_name == self.config.spec.provisioning_class_name
+        assert record.spec.parameters == self.config.spec.parameters
+        assert record.status.state in ("Requested", "Accepted"), record.status.state
+        assert (row.state, row.message) == ("Pending", record.status.message)
+
+
+FINISHED = Condition(type="Finished", status="True", reason="Succeeded")
+
+
+def _true(kind: str, reason: str = "Because") -> Condition:
+    return Condition(type=kind, status="True", reason=reason)
+
+
+def played(seed: int, turns: int = 250) -> World:
+    """A random story, looked at whenever it is at rest."""
+    world = World(random.Random(seed))
+    for _ in range(4):
+        for _ in range(turns // 4):
+            world.turn()
+        world.settle()
+        world.check()
+    return world
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32 - 1))
+def test_there_is_one_booking_for_each_reservation_and_none_for_nobody(seed: int) -> None:
+    played(seed)
+
+
+def test_the_stories_are_about_something() -> None:
+    worlds = [played(seed) for seed in range(60)]
+    states = {tell.answer.state for world in worlds for _, _, tell in world.tells}
+    assert states == {"Pending", "Ready", "Retry", "Rejected"}
+    assert sum("~" in id for world in worlds for id in world.booth.asked) > 20
+    assert sum(len(world.booth.asked) for world in worlds) > 200
+
+
+def test_in_the_end_nothing_is_booked_once_everybody_has_gone() -> None:
+    for seed in range(100):
+        world = played(seed)
+        for name in list(world.works):
+            world.write(name, None)
+        world.settle()
+        assert world.booth.booked == set(), seed
+        assert not [one for one, _ in world.bucket.values() if one is not None]
