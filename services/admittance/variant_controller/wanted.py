@@ -102,7 +102,8 @@ def _whose(family: Family) -> tuple[list[Kin], list[Kin]]:
     for one in sorted(family.kin.values(), key=lambda one: (one.place, one.state.name)):
         if parent is not None and one.state.parent_uid == parent.state.uid:
             own.append(one)
-        elif not one.going:
+        elif not one.going or one.finished:
+            # Of one that has finished no stop is awaited that would end it.
             strangers.append(one)
     return own, strangers
 

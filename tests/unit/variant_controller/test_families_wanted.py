@@ -280,6 +280,12 @@ def test_a_variant_of_a_parent_that_became_regular_goes() -> None:
     assert table.orders() == ["deleted j-variant-a"]
 
 
+def test_an_orphan_whose_job_ended_while_it_was_being_deleted_goes() -> None:
+    table = a_family("a").status("j-variant-a", condition("Finished", True))
+    table.meta("j-variant-a", deletion_timestamp=NOON)
+    assert table.put("j", None).orders() == ["deleted j-variant-a"]
+
+
 def test_a_deletion_names_whom_it_means() -> None:
     table = a_family("a")
     uid = table.stored["j-variant-a"].metadata.uid

@@ -226,6 +226,13 @@ def test_a_variant_deleted_by_hand_stops_the_job_first() -> None:
     assert house.active() == "abc"
 
 
+def test_a_variant_deleted_by_hand_is_gone_when_its_job_ends_before_it_has_stopped() -> None:
+    house = running("c").happens(facts.Deleted(namespace="ns", name=C))
+    commit = house.controller.fold([house.heard(facts.Finished(**J))], house.now)
+    kept = {put.key.rpartition(".")[2]: put.workload is not None for put in commit.puts}
+    assert kept == {A: True, B: True, C: False, "j": True}
+
+
 def test_one_that_its_user_stops_lets_the_others_race() -> None:
     house = running("c").happens(facts.Deactivated(namespace="ns", name=C)).stop()
     assert where(house) == "Pending"

@@ -65,6 +65,10 @@ def _finish(family: Together, parent: StoredWorkload) -> None:
     finished = find(parent, Type.FINISHED)
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
+        if one.metadata.deletion_timestamp is not None:
+            # It was only kept until its job had stopped.
+            family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
+            continue
         conditions = put(
             one.status.conditions,
             Type.FINISHED,
