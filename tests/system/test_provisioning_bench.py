@@ -1,0 +1,20 @@
+"""The bench of provisioning, small: it measures what it says, against the system as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from admittance.bench import provisioning
+
+pytestmark = pytest.mark.bus
+
+
+async def test_capacity_is_measured_until_the_job_may_start_and_until_it_is_free_again() -> None:
+    flight, rest, freed, killed = await provisioning.measured(10, 20.0, 6)
+    assert re.match(r"10 requests in flight .* p50 [\d.]+ ms, p99 [\d.]+ ms", flight)
+    assert rest.startswith("the other 5 provisioned at once: all admitted after ")
+    assert re.match(r"a workload ends: its booking is gone after p50 \d+ ms", freed)
+    found = re.match(r"3 workloads end .* gone ([\d.]+) s after the ends", killed)
+    assert found is not None
