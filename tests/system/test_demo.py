@@ -24,7 +24,7 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
         check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "15 of 15 workloads finished" in told.stdout
+    assert "18 of 18 workloads finished" in told.stdout
     assert "made room and ran again: step-" in told.stdout
     assert "had to wait for quota" in told.stdout
     held = re.search(
@@ -45,4 +45,21 @@ def test_the_demo_ends_by_itself_with_everything_finished() -> None:
     assert "step 13 on nvidia.com/gpu=reservation" in told.stdout  # it went on where it was
     assert "step 1 on nvidia.com/gpu" not in told.stdout
     assert "admitted  train-1-variant" not in told.stdout
+    story = [
+        r"asked +burst +attempt 1 of check spot-machines",
+        r"held +burst +by spot-machines: Retrying after failure: pool spot-rack has no room",
+        r"asked +burst +attempt 2 of check spot-machines",
+        r"there +burst +booked in pool spot-rack",
+        r"admitted +burst",
+        r"revoked +burst +machines of pool spot-rack were taken away",
+        r"rejected +burst +Deactivated due to AdmissionCheck in Rejected state",
+        r"there +burst +booked in pool spot-rack",
+        r"finished +burst",
+    ]
+    rest = told.stdout
+    for step in story:
+        found = re.search(step, rest)
+        assert found is not None, f"{step}\n{told.stdout}"
+        rest = rest[found.end() :]
+    assert "1 lost its machines, and ran again on others: burst" in told.stdout
     assert "\033[" not in told.stdout  # nobody looks: plain text

@@ -14,7 +14,7 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -33,10 +33,27 @@ from admittance.runtime.errors import AdmittanceError, SetupError
 LIMIT_SECONDS: Final = 55.0
 JOBS: Final = 6
 SHOWN: Final = frozenset(
-    {"submitted", "refused", "held", "admitted", "started", "finished", "evicted"}
+    {"submitted", "refused", "held", "admitted", "started", "finished", "evicted", "rejected"}
+    | {"asked", "coming", "there", "revoked"}
 )
 """What of the log is told; the rest is one `admit events` away."""
-COLORS: Final = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}
+CAPACITY: Final = {
+    "capacity asked": "asked",
+    "capacity coming": "coming",
+    "capacity there": "there",
+    "capacity revoked": "revoked",
+}
+COLORS: Final = {
+    "finished": "32",
+    "admitted": "36",
+    "refused": "33",
+    "held": "35",
+    "asked": "35",
+    "coming": "35",
+    "there": "35",
+    "revoked": "31",
+    "rejected": "31",
+}
 JOB: Final = """
 apiVersion: batch/v1
 kind: Job
@@ -56,8 +73,11 @@ spec:
 FAMILY: Final = "train-1"
 OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
 """Of the sample: who moves up, and who is in its way at first."""
-BORROWING_SECONDS: Final = 15.0
-"""Two steps at once are more than research has of its own."""
+BURST: Final = "burst"
+IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
+"""Of the sample: whose capacity is obtained, and who has it at first."""
+PATIENCE_SECONDS: Final = 15.0
+"""For what the story needs: two steps that borrow, capacity that comes at the second attempt."""
 
 
 def _step(name: str) -> str:
@@ -89,6 +109,7 @@ class Demo:
         try:
             await bus.nc.listen("admit.workload.>", self._hear)
             await bus.nc.listen("admit.check.reported.>", self._hear)
+            await bus.nc.listen("admit.provisioning.>", self._hear)
             await self._act()
             async with asyncio.timeout(LIMIT_SECONDS):
                 while self.tally.open:
@@ -104,7 +125,9 @@ class Demo:
         heading("Two teams, quota for each, one cohort in which they lend to each other")
         await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
         await self._family()
+        await self._capacity()
         await self._budget()
+        await self._revoke()
         heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
         self.tally.expect("count-words", "nightly-report", "train")
         await self.admit("submit", "-f", str(self._samples / "job.yaml"))
@@ -126,6 +149,37 @@ class Demo:
         self.tally.expect(*OTHERS, FAMILY)
         await self.admit("apply", "-f", str(self._samples / "families" / "story-1.yaml"))
 
+    async def _capacity(self) -> None:
+        """What is reserved is taken, so machines are asked for; there are none at first."""
+        heading("Reserved machines first, else spot, which a provider has to obtain beforehand")
+        folder = self._samples / "provisioning"
+        self.tally.expect(*IN_ITS_WAY)
+        files = [str(folder / name) for name in ("machines.yaml", "story.yaml")]
+        await self.admit("apply", "-f", files[0], "-f", files[1])
+        await self._until(lambda: self.tally.running(*IN_ITS_WAY) == len(IN_ITS_WAY))
+        self.tally.expect(BURST)
+        await self.admit("apply", "-f", str(folder / "burst.yaml"))
+
+    async def _revoke(self) -> None:
+        """The machines of one that runs are taken away, and come back."""
+        if not await self._until(lambda: self.tally.running(BURST) == 1):
+            return
+        folder = self._samples / "provisioning"
+        heading("Its machines are taken away: the job is stopped and rejected. They come back")
+        await self.admit("apply", "-f", str(folder / "gone.yaml"))
+        await self._until(lambda: self.tally.heard(BURST, "rejected"))
+        await self.admit("apply", "-f", str(folder / "machines.yaml"))
+        await self.admit("activate", "workload", BURST, fails=True)
+
+    async def _until(self, so: Callable[[], bool]) -> bool:
+        """Waits for something to happen; whether it did, in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not so():
+                    await self.changed.wait()
+                    self.changed.clear()
+        return so()
+
     async def _budget(self) -> None:
         """A check that anyone could have written holds a job back, and lets it go later."""
         check = self._samples / "checks" / "allowance"
@@ -140,11 +194,7 @@ class Demo:
 
     async def _reclaim(self, names: list[str]) -> None:
         """Production takes back what research borrows, while it does."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BORROWING_SECONDS):
-                while self.tally.running(*names) < 2:
-                    await self.changed.wait()
-                    self.changed.clear()
+        await self._until(lambda: self.tally.running(*names) >= 2)
         heading("Production wants its quota back: a borrower is stopped, and runs again later")
         self.tally.expect("audit")
         await self.admit("submit", "-f", "-", text=_audit())
@@ -186,6 +236,9 @@ class Demo:
             # By which check, and until when, in its own words.
             why = told.message.partition(": ")[2]
             told = told._replace(what="held", message=f"by {told.reason}: {why}")
+        if told.what in CAPACITY:
+            short = told.message.partition(", until ")[0]
+            told = told._replace(what=CAPACITY[told.what], reason="", message=short)
         name = told.whose.rpartition("/")[2]
         if not self.tally.expects(name):
             return  # Variants: what becomes of them shows in their parent.
@@ -200,13 +253,10 @@ class Demo:
         line = f"{told.what:<9} {name:<19} {told.message or told.reason}".rstrip()
         by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
         # Who moves starts again; what others are told again is no news.
-        known = line in self._seen and name != FAMILY
+        known = line in self._seen and name not in (FAMILY, BURST)
         if told.what in SHOWN and not by_check and not known:
             self._seen.add(line)
-            color = {"finished": "32", "admitted": "36", "refused": "33", "held": "35"}.get(
-                told.what, "2"
-            )
-            output.say(styled(f"    {since:5.1f} s  {line}", color))
+            output.say(styled(f"    {since:5.1f} s  {line}", COLORS.get(told.what, "2")))
 
 
 def _places(subject: str, data: bytes) -> str:

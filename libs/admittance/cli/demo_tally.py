@@ -26,7 +26,8 @@ class Tally:
         self._at.setdefault(name, {}).setdefault(what, since)
         if what == "finished" and reason == "Failed":
             self.failed.add(name)
-        if what == "evicted" and reason not in ("AdmissionCheck", "VariantEvicted"):
+        lost = "revoked" in self._at[name]
+        if what == "evicted" and reason not in ("AdmissionCheck", "VariantEvicted") and not lost:
             self.stopped.add(name)
 
     def expects(self, name: str) -> bool:
@@ -45,6 +46,10 @@ class Tally:
     def open(self) -> list[str]:
         """Who is not finished yet."""
         return [name for name in self._expected if "finished" not in self._at.get(name, {})]
+
+    def heard(self, name: str, what: str) -> bool:
+        """It was said of it."""
+        return what in self._at.get(name, {})
 
     def running(self, *names: str) -> int:
         """How many of these have been admitted and are not finished."""
@@ -78,6 +83,9 @@ class Tally:
         if self.stopped:
             names = ", ".join(sorted(self.stopped))
             lines.append(f"{len(self.stopped)} made room and ran again: {names}")
+        for name, times in sorted(self._at.items()):
+            if "revoked" in times and "finished" in times:
+                lines.append(f"1 lost its machines, and ran again on others: {name}")
         for name, times in sorted(self._at.items()):
             if "held" in times and "admitted" in times:
                 long = times["admitted"] - times["held"]

@@ -190,9 +190,11 @@ _COLOURS: Final = {
     "started": output.GOOD,
     "pods ready": output.GOOD,
     "finished": output.GOOD,
+    "capacity there": output.GOOD,
     "evicted": output.WAITS,
     "preempted": output.WAITS,
     "pending": output.WAITS,
+    "capacity revoked": output.BAD,
     "rejected": output.BAD,
     "dead letter": output.BAD,
 }

@@ -48,7 +48,7 @@ def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
     )
 
 
-def pool_row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
+def pool_row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
     """A MachinePool in a table."""
     plain: Mapping[str, Any] = found.plain()
     spec = plain.get("spec")
@@ -62,5 +62,4 @@ def pool_row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
         str(sum(count for count in counts if isinstance(count, int))),
         ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines) or NOTHING,
         f"{kept} s" if kept else "until freed",
-        age(found.created(), now),
     )

@@ -30,6 +30,18 @@ UNGATED: Final = "PreemptionUngatedVariant"
 """Reasons of what becomes of variants: LIFECYCLE 8."""
 
 
+CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "requested": "capacity asked",
+        "cancelled": "capacity let go",
+        "accepted": "capacity coming",
+        "provisioned": "capacity there",
+        "failed": "capacity failed",
+    }
+)
+"""What becomes of requests for it, in a word."""
+
+
 class Told(NamedTuple):
     """One fact in words. ``whose`` is ``namespace/name`` of a workload, or what it is about."""
 
@@ -62,6 +74,8 @@ def told(entry: LogEntry, tags: Mapping[str, str] = NO_TAGS) -> Told:
     except codec.Undecodable:
         return Told(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
     what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
+    if isinstance(fact, provisioning.ProvisioningFact):
+        what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = of_variant(fact, tag) or why(fact)
     whose = f"{fact.namespace}/{fact.name}"

@@ -294,7 +294,7 @@ _VIEWS: Final[dict[str, _View]] = {
         request_rows.row,
     ),
     kinds.MACHINE_POOL.manifest: _View(
-        _columns("NAME", "CLASS", "#MACHINES", "KINDS", "KEPT", "AGE"), request_rows.pool_row
+        _columns("NAME", "CLASS", "#MACHINES", "KINDS", "KEPT"), request_rows.pool_row
     ),
     kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
 }

@@ -47,3 +47,12 @@ def test_who_moves_up_has_made_room_for_nobody() -> None:
         "1 started where there was room, spot, after 200 ms, and moved up: "
         "reservation 5.0 s later: a"
     )
+
+
+def test_who_lost_its_machines_has_not_made_room() -> None:
+    tally = Tally()
+    tally.expect("burst")
+    for at, what in enumerate(("submitted", "admitted", "revoked", "evicted", "finished")):
+        tally.hear(what, "burst", float(at), "DeactivatedDueToAdmissionCheck")
+    assert "1 lost its machines, and ran again on others: burst" in tally.summary()
+    assert not tally.stopped
