@@ -29,10 +29,12 @@ _NO_CREDENTIALS: Final = (
 
 
 class Ec2:
-    """Capacity reservations of one account and region."""
+    """Capacity reservations of one account and region. ``making`` and ``looking``: clients, each of
+    which slows down when EC2 throttles it; EC2 counts what changes something apart, too."""
 
-    def __init__(self, client: Any, provisioning_class: str) -> None:
-        self._client = client
+    def __init__(self, making: Any, looking: Any, provisioning_class: str) -> None:
+        self._making = making
+        self._looking = looking
         self._class = provisioning_class
 
     @classmethod
@@ -46,7 +48,7 @@ class Ec2:
             raise SetupError("capacity of EC2 needs boto3: pip install 'admittance[aws]'") from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
-            # It slows down by itself when EC2 throttles, for all threads at once.
+            # A client slows down by itself when EC2 throttles it, in all threads at once.
             more["retries"] = {"mode": "adaptive"}
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -56,13 +58,14 @@ class Ec2:
             **more,
         )
         try:
-            return cls(boto3.client("ec2", config=config), provisioning_class)
+            making, looking = (boto3.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
             raise SetupError(f"EC2: {error} (boto3 reads AWS_DEFAULT_REGION)") from None
+        return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:
         """Its entry of DescribeInstanceTypes."""
-        answer = _call(self._client.describe_instance_types, InstanceTypes=[name])
+        answer = _call(self._looking.describe_instance_types, InstanceTypes=[name])
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
                 return entry
@@ -70,14 +73,14 @@ class Ec2:
 
     def create(self, arguments: Mapping[str, Any]) -> Reservation:
         """Makes a reservation, or finds the one that was made with the same token."""
-        answer = _call(self._client.create_capacity_reservation, **arguments)
+        answer = _call(self._making.create_capacity_reservation, **arguments)
         made = reservation_of(answer["CapacityReservation"])
         return made._replace(token=arguments["ClientToken"])
 
     def cancel(self, reservation: str) -> None:
         """Cancels it. One that there is not, or no longer, is done."""
         try:
-            _call(self._client.cancel_capacity_reservation, CapacityReservationId=reservation)
+            _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
         except Trouble as trouble:
             gone = ("InvalidCapacityReservation", "IncorrectState", "InvalidState")
             if not trouble.code.startswith(gone):
@@ -91,7 +94,7 @@ class Ec2:
         more: dict[str, Any] = {}
         while True:
             answer = _call(
-                self._client.describe_capacity_reservations,
+                self._looking.describe_capacity_reservations,
                 Filters=filters,
                 MaxResults=PAGE,
                 **more,

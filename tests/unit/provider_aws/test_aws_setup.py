@@ -1,0 +1,56 @@
+"""What is missing is said when the provider starts, in a sentence that tells what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from admittance.provider_aws.ec2 import Ec2
+from admittance.provider_aws.faults import Fault, Trouble
+from admittance.runtime.errors import SetupError
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of this machine's own."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(SetupError, match=r"pip install 'admittance\[aws\]'"):
+        Ec2.connect("class")
+
+
+def test_without_a_region_it_says_which_variable_to_set() -> None:
+    with pytest.raises(SetupError, match="AWS_DEFAULT_REGION"):
+        Ec2.connect("class")
+
+
+def test_without_credentials_it_starts_and_finds_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may come later: a role that is attached, a file that is mounted."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    ec2 = Ec2.connect("class")
+    with pytest.raises(Trouble) as told:
+        ec2.ours()
+    assert told.value.fault is Fault.CREDENTIALS
+
+
+def test_an_endpoint_that_is_down_is_no_fault_of_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    ec2 = Ec2.connect("class")
+    with pytest.raises(Trouble) as told:
+        ec2.ours()
+    assert told.value.fault is Fault.LATER
