@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## real jobs through quota, a check and a move, embedded, in half a minute
+demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute
 	@$(BIN)/python -m admittance.cli.demo deploy/samples
 
 test: $(STAMP)  ## the whole test suite, also against a real nats-server
