@@ -4,12 +4,16 @@ for, lost sight of, taken away, and kills at the worst moment."""
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from admittance.events.codec import decode, encode
 from admittance.events.facts import Finished
@@ -26,13 +30,14 @@ from integration.provisioning.test_provisioning_live import CHECK, a_config, row
 
 from builders import a_manifest
 from processes import Fleet, ServiceProcess, apply, eventually, health, queues, submit, workload
-from servers import TestServer
+from servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
 SERVICES = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
 CREATE = "CreateCapacityReservation"
 DESCRIBE = "DescribeCapacityReservations"
+SAMPLE = Path(__file__).parents[3] / "deploy" / "samples" / "providers" / "aws" / "manifests.yaml"
 LARGE = {"InstanceType": "m5.large", "AvailabilityZone": ZONE}
 """Two vCPUs and 8 GiB."""
 
@@ -145,6 +150,22 @@ async def test_instances_are_reserved_for_a_job_and_given_back_when_it_has_gone(
 
     await finish(bus)
     await so(lambda: not ec2.alive())
+
+
+async def test_the_sample_s_jobs_fall_to_instances_that_are_reserved_for_them(
+    aws: Aws, bus: Bus, ec2: Ec2Server
+) -> None:
+    samples = SAMPLE.read_text().replace("namespace: default", "namespace: ns")
+    await apply(bus, *yaml.safe_load_all(samples))
+    gpu = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    await submit(bus, [a_manifest("first", requests=gpu, queue="ec2")])
+    await until_phase(bus, Phase.ADMITTED, "first")
+    assert ec2.reservations() == []
+
+    await submit(bus, [a_manifest("w", requests=gpu, queue="ec2", count=2)])
+    await until_phase(bus, Phase.ADMITTED)
+    (made,) = ec2.alive()
+    assert (made["type"], made["total"]) == ("g5.xlarge", 2)
 
 
 async def test_what_is_not_active_yet_nor_listed_nor_answered_is_waited_for(
@@ -293,3 +314,31 @@ async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
     await asked(bus)
     await until_phase(bus, Phase.REJECTED)
     assert aws.beats[-1].active
+
+
+async def test_it_keeps_the_protocol_as_the_kit_has_it(
+    bus: Bus, nats_server: TestServer, ec2: Ec2Server, tmp_path: Path
+) -> None:
+    ec2.set(capacity=3)
+    right, wrong = tmp_path / "right.json", tmp_path / "wrong.json"
+    right.write_bytes(msgspec.json.encode(LARGE))
+    wrong.write_bytes(msgspec.json.encode({**LARGE, "InstanceType": "m5.nope"}))
+    env = {
+        **os.environ,
+        **ec2.env,
+        "ADMIT_NATS_URL": nats_server.url,
+        "ADMIT_AWS_POLL_SECONDS": "0.3",
+        "ADMIT_LEASE_SECONDS": "1",
+        "ADMIT_BEAT_SECONDS": "0.5",
+    }
+    command = [sys.executable, "-m", "admittance.cli.main", "provider-test", DEFAULT_CLASS]
+    options = ["--parameters", str(right), "--wrong", str(wrong), "--room", "3"]
+    for case in ("attempt", "cancelled", "frees", "killed", "overtaken", "query", "twice"):
+        options += ["--case", case]
+    provider = ["--", sys.executable, "-m", "admittance.provider_aws"]
+    kit = await asyncio.create_subprocess_exec(
+        *command, *options, *provider, env=env, stdout=PIPE, stderr=STDOUT
+    )
+    told, _ = await within(kit.communicate(), 3 * LIMIT)
+    assert kit.returncode == 0, told.decode()
+    assert ec2.alive() == []

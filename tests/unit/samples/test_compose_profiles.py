@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,25 @@ from admittance.cli import services
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 IN_IMAGE = "/opt/admittance/checks/"
+PYTHON_M = ["python", "-m"]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())[
     "services"
 ]
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
-    """Programs of people; what is ours is told by the name of its service."""
+    """Programs of people; what is ours is told by the name of its service, or is a module."""
     return {
-        name: one for name, one in SERVICES.items() if "profiles" in one and "entrypoint" in one
+        name: one
+        for name, one in SERVICES.items()
+        if "profiles" in one and "entrypoint" in one and name not in of_modules()
+    }
+
+
+def of_modules() -> dict[str, dict[str, Any]]:
+    """Providers that need more than a server: `admit up` does not start them."""
+    return {
+        name: one for name, one in SERVICES.items() if one.get("entrypoint", [])[:2] == PYTHON_M
     }
 
 
@@ -40,6 +51,16 @@ def test_every_service_of_ours_is_there_and_those_that_not_everybody_wants_have_
     assert set(services.SERVICES) <= set(of_ours())
     assert "profiles" not in of_ours()["provisioning-check"]
     assert of_ours()["provider-pool"]["profiles"] == ["pool"]
+
+
+@pytest.mark.parametrize("name", sorted(of_modules()))
+def test_a_provider_that_is_a_module_is_there_and_has_a_profile(name: str) -> None:
+    one = of_modules()[name]
+    module = importlib.import_module(f"{one['entrypoint'][2]}.shell")
+    assert module.SERVICE == name == one["healthcheck"]["test"][-1]
+    assert one["profiles"] == [name.removeprefix("provider-")]
+    assert one["read_only"]
+    assert one["cap_drop"] == ["ALL"]
 
 
 def test_every_sample_has_the_profile_of_its_name() -> None:
