@@ -84,11 +84,17 @@ class Hearing:
         self._sending: asyncio.Task[None] | None = None
         self._told_absent = 0.0
         self._progress = progress_seconds
+        self._room = room
 
     @property
     def held(self) -> int:
         """Deliveries that nothing has become of yet."""
         return len(self._held)
+
+    @property
+    def is_full(self) -> bool:
+        """No delivery is asked for before one of those that are held is settled, or rests."""
+        return len(self._held) - len(self._resting) >= self._room
 
     async def start(self) -> None:
         """Asks for what is there, and listens."""

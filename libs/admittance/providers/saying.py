@@ -11,7 +11,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.subjects import PROVISIONING_FACTS, subject_of
 from admittance.peers.outbox import Outbox
-from admittance.providers.answers import Failed, Provisioned, Status
+from admittance.providers.answers import VALUE_MAX, Failed, Provisioned, Status
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock
 from admittance.runtime.bus import Outgoing
@@ -24,8 +24,10 @@ log = structlog.get_logger()
 
 
 class Speaker:
-    """Says statuses of one class. First on the log, then in the store: what crashes in between is
-    said again under the same number, which changes nothing."""
+    """Says statuses of one class. First in the store, then on the log: what crashes in between is
+    found there, and said as soon as the request, or the status, comes again. The other way round a
+    number that is on the log already would be given to something else, which counts for nothing.
+    """
 
     def __init__(self, provisioning_class: str, store: Store, outbox: Outbox) -> None:
         self._class = provisioning_class
@@ -40,17 +42,22 @@ class Speaker:
             if before is not None:
                 if before.status == CANCELLED:
                     return False
-                if before.status == status.word and before.message == status.message:
+                if before.status == status.word and before.message == _message_of(status):
+                    await self.repeat(before)
                     return True
                 if before.status in OVER and status.word != "capacity_revoked":
                     return False
+                if not status.ends and before.status not in ("", status.word):
+                    # Another replica is further, or what the author said was on its way for long.
+                    log.info("late", id=before.id, status=status.word, after=before.status)
+                    return True
             said = _said(about, status, (before.seq if before is not None else 0) + 1)
-            await self._outbox.put(self._message(said))
             try:
                 await self._store.put(said, found.revision)
             except StaleRevision:
                 # Taken back meanwhile, or said by another replica: look again.
                 continue
+            await self._outbox.put(self._message(said))
             log.info("said", id=said.id, status=said.status, message=said.message)
             return True
 
@@ -83,13 +90,18 @@ class Speaker:
         return Outgoing(subject_of(fact), encode(fact), headers)
 
 
+def _message_of(status: Status) -> str:
+    # More than that is kept nowhere, and too much more fits on no bus.
+    return status.message[:VALUE_MAX]
+
+
 def _said(about: dict[str, Any], status: Status, seq: int) -> Said:
     failed = status if isinstance(status, Failed) else None
     return Said(
         **about,
         status=status.word,
         seq=seq,
-        message=status.message,
+        message=_message_of(status),
         details=dict(status.details),
         pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
         retryable=failed.retryable if failed is not None else True,

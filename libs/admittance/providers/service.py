@@ -7,7 +7,10 @@ What holds, over all replicas and restarts:
 - A request that was answered is answered the same when it is heard again, and nothing is obtained.
 - A cancellation is written down first, then what is under way is cancelled, then the function that
   frees is called, until it returns. Whoever obtains something for a request that was taken back
-  meanwhile finds that written, and frees it, too.
+  meanwhile finds that written, and frees it, too; and so does whoever hears of the request again,
+  since who heard of it before may have died with something in its hands.
+- What waits (accepted, or to be tried once more) leaves its place to others. Where all places are
+  taken, a cancellation is heard all the same: what it frees may be what the others wait for.
 """
 
 from __future__ import annotations
@@ -23,16 +26,20 @@ import uvloop
 
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
-from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningFact,
+    ProvisioningRequested,
+)
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, provider_durable
 from admittance.events.system import ProviderAlive
 from admittance.peers.hearing import Asked, Heard, Hearing
 from admittance.peers.outbox import Outbox
-from admittance.providers.answers import Failed, Status
+from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.request import Cancellation, Request
 from admittance.providers.saying import Speaker
-from admittance.providers.store import CANCELLED, Store
+from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock, logs, micro
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
@@ -47,6 +54,8 @@ PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
 CONNECT_PAUSE_MAX: Final = 5.0
 AGAIN_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 10.0
+"""How often it is looked whether another replica has ended what was accepted here."""
 PROGRESS_SECONDS: Final = 2.0
 """How often the server is told of what is under way; what it is not told about for 6 s comes again.
 """
@@ -80,6 +89,8 @@ class Service:
         self._works: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, list[str]] = {}
         """Deliveries of requests that have not come to an end."""
+        self._freeing: dict[str, list[str]] = {}
+        """Deliveries of cancellations that are being dealt with."""
         self._beside: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -95,7 +106,7 @@ class Service:
         )
         tasks = [
             asyncio.create_task(work)
-            for work in (self._outbox.run(), self._hearing.keep(), self._beat())
+            for work in (self._outbox.run(), self._hearing.keep(), self._beat(), self._look())
         ]
         stopping = asyncio.create_task(stop.wait())
         starting = asyncio.create_task(self._hearing.start())
@@ -113,6 +124,7 @@ class Service:
             starting.cancel()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
+            await self._hearing.stop()
             provider.speaks_by(None)
             await answering.stop()
             for task in (*tasks, stopping, starting):
@@ -128,12 +140,11 @@ class Service:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for replies in self._open.values():
+        for replies in (*self._open.values(), *self._freeing.values()):
             for reply in replies:
                 self._hearing.again(reply)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._outbox.emptied(), 1.0)
-        await self._hearing.stop()
 
     async def _beat(self) -> None:
         provider = self._provider
@@ -184,9 +195,9 @@ class Service:
         elif isinstance(fact, ProvisioningRequested):
             self._on_requested(fact, heard.reply)
         elif isinstance(fact, ProvisioningCancelled) and (
-            heard.reply or fact.id in self._works or fact.id in self._open
+            heard.reply or fact.id in self._works or fact.id in self._open or self._hearing.is_full
         ):
-            self._start(self._free(fact, heard.reply))
+            self._on_cancelled(fact, heard.reply)
 
     def _on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
         self._open.setdefault(fact.id, []).append(reply)
@@ -195,6 +206,13 @@ class Service:
         task = asyncio.create_task(self._work(fact), name=fact.id)
         self._works[fact.id] = task
         task.add_done_callback(lambda done: self._worked(fact.id, done))
+
+    def _on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
+        if fact.id in self._freeing:
+            self._freeing[fact.id].append(reply)
+            return
+        self._freeing[fact.id] = [reply]
+        self._start(self._free(fact))
 
     def _worked(self, request_id: str, task: asyncio.Task[None]) -> None:
         if self._works.get(request_id) is task:
@@ -219,23 +237,21 @@ class Service:
     async def _work(self, fact: ProvisioningRequested) -> None:
         found = await self._patiently(fact.id)
         if found is not None and found.status == CANCELLED:
-            self._close(fact.id)
+            await self._dispose(fact)
             return
         if found is not None and found.status not in ("", "accepted"):
             await self._speaker.repeat(found)
             self._close(fact.id)
-            return
-        if fact.deadline is not None and fact.deadline <= clock.now():
-            await self._say(fact, Failed("heard of after its deadline"))
             return
 
         async def say(status: Status) -> bool:
             return await self._say(fact, status)
 
         last = found.status if found is not None else None
-        async with self._room:
-            answer = await self._obtain(fact, Request(fact, say, last=last))
-        await self._say(fact, answer)
+        answer = await self._obtain(fact, Request(fact, say, last=last))
+        if await self._say(fact, answer) and not answer.ends:
+            for reply in self._open.get(fact.id, ()):
+                self._hearing.let_wait(reply)
 
     async def _patiently(self, request_id: str) -> Any:
         """What is kept of the request, however long the bus is away."""
@@ -251,10 +267,13 @@ class Service:
     async def _obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
         pause = PAUSE_MIN
         while True:
-            try:
-                return await self._provider.obtain(request)
-            except Exception:
-                log.exception("not_obtained", id=fact.id, again_seconds=pause)
+            async with self._room:
+                if fact.deadline is not None and fact.deadline <= clock.now():
+                    return Failed("there was no time for it before its deadline")
+                try:
+                    return await self._provider.obtain(request)
+                except Exception:
+                    log.exception("not_obtained", id=fact.id, again_seconds=pause)
             for reply in self._open.get(fact.id, ()):
                 self._hearing.let_wait(reply)
             await asyncio.sleep(pause)
@@ -263,34 +282,46 @@ class Service:
     async def _say(self, fact: ProvisioningRequested, status: Status) -> bool:
         """Says it, and acknowledges what has come to its end with it; what was taken back meanwhile
         is freed."""
-        about = {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
-        counts = await self._speaker.say(about, status)
+        counts = await self._speaker.say(_about(fact), status)
         if not counts:
-            cancellation = Cancellation(**about, reason="it was taken back meanwhile")
-            self._start(self._call_free(cancellation))
-        if not counts or status.ends:
+            self._start(self._dispose(fact))
+        elif status.ends:
             self._close(fact.id)
         return counts
 
+    async def _dispose(self, fact: ProvisioningRequested | Said) -> None:
+        """Frees what may have been obtained for a request that was taken back. Its delivery is
+        acknowledged only then: who dies in between leaves it to the next one."""
+        await self._call_free(Cancellation(**_about(fact), reason="it was taken back meanwhile"))
+        self._close(fact.id)
+
     async def _report(self, request_id: str, status: Status) -> bool:
         said = (await self._store.get(request_id)).said
-        if said is None or said.status == CANCELLED:
+        if said is None:
             return False
-        about = {
-            "id": said.id,
-            "namespace": said.namespace,
-            "name": said.name,
-            "uid": said.uid,
-        }
-        counts = await self._speaker.say(about, status)
-        if status.ends:
+        counts = await self._speaker.say(_about(said), status)
+        if counts and status.ends:
             self._close(request_id)
+        elif not counts and isinstance(status, Provisioned):
+            self._start(self._dispose(said))
         return counts
+
+    async def _look(self) -> None:
+        """Acknowledges what was accepted here and has come to its end elsewhere."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for request_id in [one for one in self._open if one not in self._works]:
+                try:
+                    said = (await self._store.get(request_id)).said
+                except AdmittanceError:
+                    break
+                if said is not None and said.status not in ("", "accepted", CANCELLED):
+                    self._close(request_id)
 
     # Freeing. -----------------------------------------------------------------------------
 
-    async def _free(self, fact: ProvisioningCancelled, reply: str) -> None:
-        about = {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
+    async def _free(self, fact: ProvisioningCancelled) -> None:
+        about = _about(fact)
         pause = 0.1
         while True:
             try:
@@ -308,7 +339,8 @@ class Service:
             await asyncio.wait([work])
         await self._call_free(Cancellation(**about, reason=fact.reason))
         self._close(fact.id)
-        self._hearing.done(reply)
+        for reply in self._freeing.pop(fact.id, ()):
+            self._hearing.done(reply)
 
     async def _call_free(self, cancellation: Cancellation) -> None:
         pause = PAUSE_MIN
@@ -320,6 +352,10 @@ class Service:
                 log.exception("not_freed", id=cancellation.id, again_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
+
+
+def _about(fact: ProvisioningFact | Said) -> dict[str, str]:
+    return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
 
 
 async def serve(

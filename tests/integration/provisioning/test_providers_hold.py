@@ -1,0 +1,324 @@
+"""What the helper for providers holds when replicas die, fill up, or are late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from admittance.events.provisioning import ProvisioningStatus
+from admittance.providers import (
+    Accepted,
+    BookingExpired,
+    Cancellation,
+    CapacityRevoked,
+    Failed,
+    Provider,
+    Provisioned,
+    Request,
+)
+from admittance.providers.saying import Speaker
+from admittance.providers.store import Said, Store
+from admittance.runtime.bus import Bus
+from integration.provisioning.test_providers_obtain import CLASS, Asker, Pool, running
+
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+def provisioned(asker: Asker) -> set[str]:
+    return {one.id for one in asker.said if type(one).__name__ == "Provisioned"}
+
+
+async def held(bus: Bus) -> int:
+    info = await bus.api("CONSUMER.INFO.ADMITTANCE.provider-check-capacity_autoscaling_x-k8s_io")
+    return int(info["num_ack_pending"]) + int(info["num_pending"])
+
+
+async def until_all_acknowledged(bus: Bus) -> None:
+    async def poll() -> None:
+        while await held(bus):  # noqa: ASYNC110  (the server tells of it by no event)
+            await asyncio.sleep(0.05)
+
+    await within(poll())
+
+
+async def test_requests_that_wait_for_capacity_keep_nobody_else_from_being_heard(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS, concurrency=1)
+    provider.requested(lambda _: Accepted("in an hour"))
+    async with running(provider, nats_server):
+        for number in range(12):
+            await asker.asks(f"u/c/1/{number}")
+        await until(lambda: len(asker.said) == 12)
+
+
+async def test_one_that_raises_keeps_nobody_else_from_being_served(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS, concurrency=1)
+
+    @provider.requested
+    async def obtain(request: Request) -> Provisioned:
+        if request.id == "u/c/1/1":
+            raise OSError("the API is away")
+        return Provisioned()
+
+    async with running(provider, nats_server):
+        await asker.asks("u/c/1/1")
+        await asker.asks("u/c/1/2")
+        await until(lambda: provisioned(asker) == {"u/c/1/2"})
+
+
+async def test_a_cancellation_is_heard_where_all_wait_for_what_it_frees(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    pool = Pool(size=0)
+    pool.booked["u/c/1/0"] = 1
+    room = asyncio.Event()
+
+    async def wait_for_room(_: Request) -> None:
+        await room.wait()
+
+    pool.before = wait_for_room
+    provider = pool.provider(concurrency=1)
+    async with running(provider, nats_server):
+        for number in range(1, 9):
+            await asker.asks(f"u/c/1/{number}")
+        await until(lambda: bool(pool.calls))
+        await asyncio.sleep(0.2)  # until no more are taken
+        await asker.takes_back("u/c/1/0")
+        await until(lambda: not pool.booked)
+        room.set()
+
+
+async def test_what_is_said_after_a_crash_counts_beside_what_was_said_before(
+    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in between of the log and the store: no number is given twice."""
+    provider = Provider(CLASS, grace_seconds=0.1)
+    provider.requested(lambda _: Accepted("soon"))
+
+    async def never(self: Store, said: Said, expected: int) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Store, "put", never)
+        async with running(provider, nats_server):
+            await asker.asks()
+            await asyncio.sleep(0.5)
+
+    ready = Provider(CLASS)
+    ready.requested(lambda _: Provisioned("here"))
+    async with running(ready, nats_server):
+        await until(lambda: bool(provisioned(asker)))
+    numbers = [one.seq or 0 for one in asker.said]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_what_was_kept_and_never_said_is_said_when_it_is_heard_again(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    said = Said(id="u/c/1/1", namespace="ns", name="w", uid="u", status="provisioned", seq=1)
+    await Store(bus, CLASS).put(said, 0)
+    pool = Pool()
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: provisioned(asker) == {"u/c/1/1"})
+    assert not pool.calls
+
+
+async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_reported_again(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    said = Said(
+        id="u/c/1/1",
+        namespace="ns",
+        name="w",
+        uid="u",
+        status="capacity_revoked",
+        seq=2,
+        message="sold",
+    )
+    await Store(bus, CLASS).put(said, 0)
+    provider = Pool().provider()
+    async with running(provider, nats_server):
+        await until(lambda: provider._report is not None)
+        outbox_runs = provider.report("u/c/1/1", CapacityRevoked("sold"))
+        assert await within(outbox_runs)
+        await until(lambda: asker.words() == ["CapacityRevoked"])
+
+
+async def test_what_a_dead_replica_has_booked_for_what_was_taken_back_is_freed(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    """Its request comes again, to one that has heard of the cancellation only."""
+    pool = Pool()
+    async with running(pool.provider(), nats_server):
+        await asker.takes_back()
+        await until_all_acknowledged(bus)
+        pool.booked["u/c/1/1"] = 1
+        await asker.asks()
+        await until(lambda: not pool.booked)
+        await until_all_acknowledged(bus)
+    assert not pool.calls
+    assert not asker.said
+
+
+async def test_what_is_provisioned_by_report_after_it_was_taken_back_is_freed(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS)
+    freed: list[str] = []
+    provider.requested(lambda _: Accepted("in an hour"))
+
+    @provider.cancelled
+    async def free(cancellation: Cancellation) -> None:
+        freed.append(cancellation.id)
+
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(lambda: asker.words() == ["Accepted"])
+        await asker.takes_back()
+        await until_all_acknowledged(bus)
+        before = len(freed)
+        assert not await provider.report("u/c/1/1", Provisioned("there it is"))
+        await until(lambda: len(freed) > before)
+
+
+async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_holds_it(
+    asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.providers.service.LOOK_SECONDS", 0.1)
+    holder, other = Provider(CLASS), Provider(CLASS)
+    holder.requested(lambda _: Accepted("in an hour"))
+    other.requested(lambda _: Accepted("in an hour"))
+    async with running(holder, nats_server):
+        await asker.asks()
+        await until(lambda: asker.words() == ["Accepted"])
+        async with running(other, nats_server):
+            await until(lambda: other._report is not None)
+            assert await within(other.report("u/c/1/1", Provisioned("here")))
+            await until_all_acknowledged(bus)
+
+
+async def test_a_cancellation_that_is_heard_twice_at_once_frees_once(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    """By the durable, and by the way, as every replica does that holds the request."""
+    provider = Provider(CLASS)
+    freed: list[str] = []
+    go = asyncio.Event()
+    provider.requested(lambda _: Accepted("in an hour"))
+
+    @provider.cancelled
+    async def free(cancellation: Cancellation) -> None:
+        freed.append(cancellation.id)
+        await go.wait()
+
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(lambda: asker.words() == ["Accepted"])
+        await asker.takes_back()
+        await until(lambda: bool(freed))
+        await asyncio.sleep(0.2)
+        go.set()
+        await until_all_acknowledged(bus)
+    assert freed == ["u/c/1/1"]
+
+
+async def test_what_was_not_freed_in_time_is_given_back_at_once_when_it_ends(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS, grace_seconds=0.1)
+    begun = asyncio.Event()
+    provider.requested(lambda _: Provisioned())
+
+    @provider.cancelled
+    async def never(cancellation: Cancellation) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with running(provider, nats_server):
+        await asker.takes_back()
+        await within(begun.wait())
+
+    pool = Pool()
+    pool.booked["u/c/1/1"] = 1
+    async with running(pool.provider(), nats_server):
+        # Much sooner than what nobody gave back would come again.
+        await until(lambda: not pool.booked, 4.0)
+
+
+class Log:
+    """In place of the outbox: what would be on the log."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    async def put(self, message: Any) -> None:
+        self.said.append(message.subject.split(".")[2])
+
+
+@pytest.mark.parametrize(
+    ("statuses", "counts", "said"),
+    [
+        pytest.param(
+            [Provisioned(), Accepted("soon")],
+            [True, True],
+            ["provisioned"],
+            id="accepted after provisioned is late, and no reason to free anything",
+        ),
+        pytest.param(
+            [Provisioned("a"), Provisioned("a")],
+            [True, True],
+            ["provisioned", "provisioned"],
+            id="the same again is said again, under its number",
+        ),
+        pytest.param(
+            [Failed("full"), Provisioned()],
+            [True, False],
+            ["failed"],
+            id="nothing is provided after a failure",
+        ),
+        pytest.param(
+            [Provisioned(), BookingExpired("late"), CapacityRevoked("sold")],
+            [True, True, True],
+            ["provisioned", "booking_expired", "capacity_revoked"],
+            id="what has expired may be revoked",
+        ),
+        pytest.param(
+            [CapacityRevoked("sold"), BookingExpired("late")],
+            [True, False],
+            ["capacity_revoked"],
+            id="what was revoked does not expire",
+        ),
+    ],
+)
+async def test_what_may_be_said_after_what(
+    bus: Bus, statuses: list[Any], counts: list[bool], said: list[str]
+) -> None:
+    log: Any = Log()
+    speaker = Speaker(CLASS, Store(bus, CLASS), log)
+    about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
+    assert [await speaker.say(about, one) for one in statuses] == counts
+    assert log.said == said
+
+
+async def test_a_message_of_any_length_is_said(asker: Asker, nats_server: TestServer) -> None:
+    provider = Provider(CLASS)
+    provider.requested(lambda _: Failed("x" * 2_000_000))
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
+    assert isinstance(asker.said[0], ProvisioningStatus)
+    assert len(asker.said[0].message) == 32_768
