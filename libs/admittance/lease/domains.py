@@ -23,6 +23,9 @@ def aws_domain(provisioning_class: str) -> str:
     """The domain of EC2's capacity reservations of one class: one account, one region."""
     return f"service-provider-aws-{provisioning_class}"
 
+PROVIDER_DOCKER: Final = "service-provider-docker"
+"""And the containers of an engine, for the same reason."""
+
 
 def cohort_domain(root: str) -> str:
     """The domain of a cohort tree, by its root."""

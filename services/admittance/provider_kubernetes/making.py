@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
+from admittance.peers.whole import whole
 from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
@@ -122,24 +123,12 @@ async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named
     pause = PAUSE_MIN
     while True:
         try:
-            return await _whole(call(*arguments, **named))
+            return await whole(call(*arguments, **named))
         except Away as error:
             wait = error.after if error.after is not None else pause
             log.warning("asked_again", reason=str(error), seconds=wait)
             await asyncio.sleep(wait)
         pause = min(2 * pause, PAUSE_MAX)
-
-
-async def _whole(call: Awaitable[T]) -> T:
-    """Does what it does to its end, also when we are cancelled: a call that was given up may still
-    be carried out, and what it makes would be found by nobody who frees at once."""
-    task = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait([task])
-        raise
 
 
 def _is_ours(found: dict[str, Any], asked: Asked) -> bool:

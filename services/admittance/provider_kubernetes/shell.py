@@ -6,22 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from typing import Final
 
 from admittance.events.requests import HealthReply
-from admittance.events.subjects import PROVIDERS
 from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.keeper import Keeper
 from admittance.provider_kubernetes.settings import KubeSettings
-from admittance.runtime import bucket, micro
+from admittance.providers.installation import installation
+from admittance.runtime import micro
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import StaleRevision
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "provider-kubernetes"
-INSTALLATION_KEY: Final = "_kubernetes.installation"
-"""In the bucket of providers: no class of capacity has such a key."""
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -29,7 +25,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     kube = KubeSettings.from_env(os.environ)
     cluster = connect(kube)
     try:
-        keeper = Keeper(bus, settings, kube, cluster, kube.installation or await installation(bus))
+        ours = kube.installation or await installation(bus, "kubernetes")
+        keeper = Keeper(bus, settings, kube, cluster, ours)
 
         async def health(_: bytes, __: str) -> HealthReply:
             return HealthReply(service=SERVICE, instance=settings.instance, ready=keeper.ready)
@@ -43,21 +40,3 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             await service.stop()
     finally:
         await cluster.close()
-
-
-async def installation(bus: Bus) -> str:
-    """What tells our objects from those of another Admittance in the same cluster: drawn once, and
-    kept on the bus."""
-    while True:
-        entry = await bucket.get(bus, INSTALLATION_KEY, bucket=PROVIDERS)
-        if entry is not None and entry.value is not None:
-            return entry.value.decode()
-        drawn = secrets.token_hex(6).encode()
-        expected = entry.revision if entry is not None else 0
-        try:
-            await bus.publish(
-                bucket.put_message(INSTALLATION_KEY, drawn, expected=expected, bucket=PROVIDERS)
-            )
-        except StaleRevision:
-            continue
-        return drawn.decode()

@@ -1,0 +1,172 @@
+"""The engine, by the docker SDK, whose calls block: each has a thread for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from admittance.peers.whole import whole
+from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.workers import (
+    INSTALLATION,
+    MANAGED,
+    REQUEST,
+    Found,
+    Room,
+    Worker,
+    found_of,
+)
+from admittance.runtime.errors import SetupError
+
+CALL_SECONDS: Final = 60
+NEEDED: Final = "provider-docker needs the package docker: pip install 'admittance[docker]'"
+LOG_LINES: Final = 3
+
+T = TypeVar("T")
+
+
+class Away(Exception):
+    """The engine does not answer, or not as one."""
+
+
+class Denied(Exception):
+    """The engine said no, in its words. ``code``: of HTTP."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Engine:
+    """The engine that the environment names. Every call raises Away or Denied."""
+
+    def __init__(self, settings: DockerSettings) -> None:
+        self._settings = settings
+        self._client: Any = None
+        self._room = asyncio.Semaphore(8)
+
+    @staticmethod
+    def check() -> None:
+        """Raises SetupError without the SDK."""
+        try:
+            import docker  # noqa: F401
+        except ImportError:
+            raise SetupError(NEEDED) from None
+
+    async def room(self) -> Room:
+        """What its machine has."""
+        info = await self._call(lambda api: api.info())
+        return Room(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
+
+    async def workers(self, request_id: str | None = None) -> list[Found]:
+        """All workers, of whatever installation, or those of a request; dead ones, too."""
+        labels = [f"{MANAGED}=true"]
+        if request_id is not None:
+            labels.append(f"{REQUEST}={request_id}")
+        listed = await self._call(lambda api: api.containers(all=True, filters={"label": labels}))
+        return [found for one in listed if (found := found_of(one)) is not None]
+
+    async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
+        """Makes and starts it; the image is pulled when it is not here."""
+        settings = self._settings
+
+        def work(api: Any) -> None:
+            import docker
+
+            limits: dict[str, Any] = {"restart_policy": {"Name": "no"}, "init": True}
+            if worker.cpu_milli:
+                limits["nano_cpus"] = worker.cpu_milli * 1_000_000
+            if worker.memory:
+                limits["mem_limit"] = limits["memswap_limit"] = worker.memory
+            if settings.network is not None:
+                limits["network_mode"] = settings.network
+
+            def create() -> Any:
+                return api.create_container(
+                    settings.image,
+                    command=list(settings.command) or None,
+                    name=worker.name,
+                    labels=labels,
+                    environment=env,
+                    host_config=api.create_host_config(**limits),
+                )
+
+            try:
+                made = create()
+            except docker.errors.ImageNotFound:
+                # Names that end without a tag would bring all of them.
+                api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
+                made = create()
+            api.start(made["Id"])
+
+        await self._call(work)
+
+    async def remove(self, container: str) -> None:
+        """It is gone, with what it ran."""
+        try:
+            await self._call(lambda api: api.remove_container(container, v=True, force=True))
+        except Denied as error:
+            # Gone, or on its way.
+            if error.code not in (404, 409):
+                raise
+
+    async def last_words(self, container: str) -> str:
+        """The end of what it said; "": nothing is known."""
+        try:
+            said = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
+        except (Away, Denied):
+            return ""
+        return str(said.decode(errors="replace")).strip() if isinstance(said, bytes) else ""
+
+    def listen(self, installation: str, heard: Callable[[], None]) -> None:
+        """Calls heard, in this thread, for each worker that ends, until the engine is away. Blocks;
+        for a thread of its own."""
+        api = self._new_client(timeout=None)
+        wanted = {
+            "type": "container",
+            "event": ["die", "destroy", "oom"],
+            "label": [f"{MANAGED}=true", f"{INSTALLATION}={installation}"],
+        }
+        try:
+            for _ in api.events(decode=True, filters=wanted):
+                heard()
+        finally:
+            api.close()
+
+    def _new_client(self, timeout: int | None = CALL_SECONDS) -> Any:
+        import docker
+
+        options = docker.utils.kwargs_from_env()
+        return docker.APIClient(version="auto", timeout=timeout, **options)
+
+    async def _call(self, work: Callable[[Any], T]) -> T:
+        async with self._room:
+            return await whole(asyncio.to_thread(self._work, work))
+
+    def _work(self, work: Callable[[Any], T]) -> T:
+        import docker
+        import requests
+
+        try:
+            if self._client is None:
+                self._client = self._new_client()
+            return work(self._client)
+        except docker.errors.APIError as error:
+            code = error.response.status_code if error.response is not None else 500
+            told = str(error.explanation or error)
+            if code >= 500 and not _is_for_good(told):
+                raise Away(told) from error
+            raise Denied(code, told) from error
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            self._client = None
+            raise Away(str(error) or type(error).__name__) from error
+
+
+def _is_tagged(image: str) -> bool:
+    return ":" in image.rpartition("/")[2] or "@" in image
+
+
+def _is_for_good(told: str) -> bool:
+    """What engines answer with 500 though asking again is of no use."""
+    return "executable file not found" in told or "no such file or directory" in told

@@ -1,0 +1,255 @@
+"""The one that leads: starts workers for who asks, removes them, and tells when some are lost.
+
+Before a worker is started it is said that it will be, so whoever has a container has a word in the
+store; a container of which the store knows nothing is nobody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.events.names import token
+from admittance.events.subjects import PROVIDERS
+from admittance.provider_docker.engine import Away, Denied, Engine
+from admittance.provider_docker.listening import Listening
+from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.workers import (
+    Found,
+    NoRoom,
+    Wanted,
+    Worker,
+    details_of,
+    labels_of,
+    lack_of_room,
+    lost,
+    told_of,
+    workers_of,
+)
+from admittance.providers import (
+    Accepted,
+    Cancellation,
+    CapacityRevoked,
+    Failed,
+    Provider,
+    Provisioned,
+    Request,
+    Status,
+)
+from admittance.providers.service import Service
+from admittance.providers.store import CANCELLED, Said
+from admittance.runtime import bucket
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.settings import Settings
+
+AGAIN_SECONDS: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class Keeper:
+    """The workers of one engine."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        ours: DockerSettings,
+        engine: Engine,
+        installation: str,
+    ) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._ours = ours
+        self._engine = engine
+        self._installation = installation
+        self._providers = {name: self._provider(name) for name in ours.classes}
+        self._booking = asyncio.Lock()
+        """Whoever looks for room takes it before the next one looks."""
+        self._open: set[str] = set()
+        self._to_compare = asyncio.Event()
+        self._stop = asyncio.Event()
+        self.ready = False
+
+    def _provider(self, name: str) -> Provider:
+        provider = Provider(name)
+        provider.requested(self.obtain)
+        provider.cancelled(self.free)
+        return provider
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for one in self._providers.values():
+                    service = Service(one, self._bus, self._settings)
+                    tasks.create_task(service.run(self._stop), name=one.name)
+                tasks.create_task(self._compares(), name="compare")
+                tasks.create_task(self._listen(), name="events")
+        except* AdmittanceError as group:
+            raise group.exceptions[0] from None
+
+    async def close(self) -> None:
+        """Ends what was begun; workers stay."""
+        self.ready = False
+        self._stop.set()
+
+    # Obtaining and freeing. ---------------------------------------------------------------
+
+    async def obtain(self, request: Request) -> Status:
+        """Starts all workers of it, or none."""
+        wanted = [Wanted(one.name, one.count, one.requests) for one in request.pod_sets]
+        workers = workers_of(request.id, wanted)
+        if isinstance(workers, NoRoom):
+            return Failed(workers.message, retryable=workers.ever)
+        begun = Accepted(f"{len(workers)} workers are being started")
+        if request.last is None and not await request.say(begun):
+            return Failed("it was taken back")
+        self._open.add(request.id)
+        try:
+            while True:
+                try:
+                    return await self._book(request, workers)
+                except Away as error:
+                    self._on_healthy(str(error))
+                    log.warning("engine_away", id=request.id, reason=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            self._open.discard(request.id)
+
+    async def _book(self, request: Request, workers: tuple[Worker, ...]) -> Status:
+        async with self._booking:
+            room = await self._engine.room()
+            there = await self._engine.workers()
+            lacking = lack_of_room(request.id, workers, there, room, self._ours.workers_max)
+            if lacking is not None:
+                await self._remove(self._of(request.id, there))
+                return Failed(lacking.message, retryable=lacking.ever)
+            running = {one.name for one in self._of(request.id, there) if one.runs}
+            # Left of a start that was cut short.
+            await self._remove([one for one in self._of(request.id, there) if not one.runs])
+            new = [one for one in workers if one.name not in running]
+            # All come to their end before one counts: what was begun is known then.
+            outcomes = await asyncio.gather(
+                *(self._start(worker, request) for worker in new), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, Denied):
+                    await self._remove(self._of(request.id, await self._engine.workers(request.id)))
+                    return Failed(str(outcome), retryable=outcome.code != 400)
+                if outcome is not None:
+                    raise outcome
+        if new:
+            await asyncio.sleep(self._ours.settle_seconds)
+        details = details_of(room, workers)
+        mine = self._of(request.id, await self._engine.workers(request.id))
+        gone = lost(details, mine)
+        if gone:
+            dead = [await self._engine.last_words(one.container) for one in mine if not one.runs]
+            words = next((f": {one[-500:]}" for one in dead if one), "")
+            await self._remove(mine)
+            return Failed(told_of(gone, mine, room.host) + words)
+        return Provisioned(f"{len(workers)} workers run on {room.host}", details)
+
+    async def _start(self, worker: Worker, request: Request) -> None:
+        labels = labels_of(worker, request.id, request.provisioning_class, self._installation)
+        env = {
+            "ADMITTANCE_NAMESPACE": request.namespace,
+            "ADMITTANCE_WORKLOAD": request.name,
+            "ADMITTANCE_WORKER": worker.name,
+        }
+        await self._engine.start(worker, labels, env)
+
+    async def free(self, cancellation: Cancellation) -> None:
+        """Removes whatever there is of that request."""
+        found = self._of(cancellation.id, await self._engine.workers(cancellation.id))
+        await self._remove(found)
+        log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)
+
+    def _of(self, request_id: str, there: list[Found]) -> list[Found]:
+        return [
+            one
+            for one in there
+            if one.request_id == request_id and one.installation == self._installation
+        ]
+
+    async def _remove(self, found: list[Found]) -> None:
+        await asyncio.gather(*(self._engine.remove(one.container) for one in found))
+
+    # What has become of it. ---------------------------------------------------------------
+
+    def _on_healthy(self, wrong: str) -> None:
+        for provider in self._providers.values():
+            if wrong and provider.message != wrong:
+                provider.inactive(wrong)
+            elif not wrong and not provider.active:
+                provider.ready()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            ended = loop.create_future()
+            Listening(self._engine, self._installation, loop, self._to_compare.set, ended).start()
+            reason = await ended
+            log.info("events_ended", reason=reason)
+            self._to_compare.set()
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _compares(self) -> None:
+        while True:
+            self._to_compare.clear()
+            try:
+                await self.compare()
+                self.ready = True
+                self._on_healthy("")
+            except Away as error:
+                log.warning("engine_away", reason=str(error))
+                self._on_healthy(str(error))
+            except (AdmittanceError, Denied) as error:
+                log.warning("not_compared", reason=str(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._to_compare.wait(), self._ours.sweep_seconds)
+
+    async def compare(self) -> None:
+        """Tells whose workers are lost, and removes those that are nobody's. Raises Away."""
+        before = await self._said()
+        there = [
+            one
+            for one in await self._engine.workers()
+            if one.installation == self._installation and one.provisioning_class in self._providers
+        ]
+        for said, name in before.values():
+            # What had been provisioned before it was looked for is lost if it is not there now.
+            gone = lost(said.details, there) if said.status == "provisioned" else ()
+            if gone:
+                await self._revoke(name, said, told_of(gone, there, said.details["host"]))
+        # And what is there has had a word before, unless nobody asks for it.
+        after = await self._said()
+        for one in there:
+            known = after.get(one.request_id)
+            orphan = known is None or known[0].status in ("", CANCELLED)
+            if orphan and one.request_id not in self._open:
+                log.info("orphan", id=one.request_id, container=one.name)
+                await self._engine.remove(one.container)
+
+    async def _revoke(self, name: str, said: Said, told: str) -> None:
+        log.warning("revoked", id=said.id, reason=told)
+        try:
+            await self._providers[name].report(said.id, CapacityRevoked(told, said.details))
+        except RuntimeError:
+            # Not running yet: the next comparison finds it again.
+            return
+
+    async def _said(self) -> dict[str, tuple[Said, str]]:
+        found: dict[str, tuple[Said, str]] = {}
+        for name in self._providers:
+            entries = await bucket.read_all(self._bus, f"{token(name)}.>", bucket=PROVIDERS)
+            for entry in entries:
+                said = msgspec.json.decode(entry.value or b"", type=Said)
+                found[said.id] = said, name
+        return found

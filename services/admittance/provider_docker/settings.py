@@ -1,0 +1,65 @@
+"""What this provider is told from outside, in ``ADMIT_DOCKER_*`` variables. The engine is found as
+the docker client finds it: DOCKER_HOST, DOCKER_CERT_PATH, DOCKER_TLS_VERIFY.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from admittance.runtime.errors import SetupError
+
+CLASS: Final = "docker.admittance.dev"
+
+
+class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``image``: of the workers. ``command``: what they run; none: what the image says.
+    ``network``: None: the engine's own. ``workers_max``: containers at once. ``settle_seconds``: a
+    worker that has run for so long counts as there. ``sweep_seconds``: how often the engine is
+    compared with what is booked, beside what its events tell."""
+
+    image: str
+    classes: tuple[str, ...] = (CLASS,)
+    command: tuple[str, ...] = ()
+    network: str | None = None
+    workers_max: int = 100
+    settle_seconds: float = 1.0
+    sweep_seconds: float = 5.0
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> DockerSettings:
+        """Raises SetupError that names the variable."""
+        image = env.get("ADMIT_DOCKER_IMAGE", "")
+        if not image:
+            raise SetupError("ADMIT_DOCKER_IMAGE is not set: the image that workers are made of")
+        written = env.get("ADMIT_DOCKER_CLASSES", "")
+        classes = tuple(dict.fromkeys(filter(None, map(str.strip, written.split(",")))))
+        try:
+            command = tuple(shlex.split(env.get("ADMIT_DOCKER_COMMAND", "")))
+        except ValueError as error:
+            raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
+        return cls(
+            image=image,
+            classes=classes or (CLASS,),
+            command=command,
+            network=env.get("ADMIT_DOCKER_NETWORK") or None,
+            workers_max=int(_number(env, "ADMIT_DOCKER_WORKERS_MAX", 100.0, least=1.0)),
+            settle_seconds=_number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
+            sweep_seconds=_number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
+        )
+
+
+def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    text = env.get(name)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise SetupError(f"{name}={text!r} is not a number") from None
+    if not least <= value < float("inf"):
+        raise SetupError(f"{name}={text} is less than {least:g}")
+    return value

@@ -1,0 +1,290 @@
+"""The provider of worker containers beside all services, with a container engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_runner_docker import DOCKER, docker, engine_answers, image
+
+from admittance.events.codec import encode
+from admittance.events.facts import Finished
+from admittance.events.subjects import subject_of
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import Phase
+from integration.provisioning.test_provisioning_live import CHECK, a_config, row, until_phase
+
+from builders import a_manifest
+from processes import Fleet, ServiceProcess, apply, eventually, queues, submit, workload
+from servers import TestServer, until
+
+__all__ = ["image"]
+
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(not DOCKER or not engine_answers(), reason="no container engine answers"),
+]
+
+SERVICES = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
+LABEL = "admittance.dev/managed=true"
+
+
+class World:
+    """All services and an engine. ``provisioning_class``: of this test alone, for other tests may
+    use the engine at the same time."""
+
+    def __init__(self, fleet: Fleet, bus: Bus, image: str) -> None:
+        self.fleet = fleet
+        self.bus = bus
+        self.provisioning_class = f"class-{uuid.uuid4().hex[:8]}"
+        self.env = {
+            "ADMIT_DOCKER_IMAGE": image,
+            "ADMIT_DOCKER_COMMAND": "'sleep 600'",
+            "ADMIT_DOCKER_CLASSES": self.provisioning_class,
+            "ADMIT_DOCKER_SETTLE_SECONDS": "0.3",
+            "ADMIT_DOCKER_SWEEP_SECONDS": "0.5",
+            "ADMIT_BEAT_SECONDS": "0.5",
+        }
+
+    async def provider(self, **env: str) -> ServiceProcess:
+        return await self.fleet.start("provider-docker", **{**self.env, **env})
+
+    async def begin(self, name: str = "w", pods: int = 2, cpu: str = "100m", **config: Any) -> None:
+        given = a_config(**config)
+        given["spec"]["provisioningClassName"] = self.provisioning_class
+        selector = [{"key": "host", "valueFromProvisioningClassDetail": "host"}]
+        given["spec"]["podSetUpdates"] = {"nodeSelector": selector}
+        quota = [{"name": "cpu", "nominalQuota": 9000}, {"name": "memory", "nominalQuota": "1Ti"}]
+        flavors = [{"name": "default", "resources": quota}]
+        groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
+        cq = queues("cq", admissionChecks=["capacity"], resourceGroups=groups)
+        await apply(self.bus, CHECK, given, *cq)
+        requests = {"cpu": cpu, "memory": "64Mi"}
+        await submit(self.bus, [a_manifest(name, queue="lq-cq", requests=requests, count=pods)])
+
+    def workers(self, shown: str = "{{.ID}}") -> list[str]:
+        mine = f"label=admittance.dev/provisioning-class={self.provisioning_class}"
+        return docker("ps", "--all", "--filter", mine, "--format", shown).splitlines()
+
+    async def until_workers(self, count: int) -> list[str]:
+        await until(lambda: len(self.workers()) == count, 60.0)
+        return self.workers()
+
+    async def until_phase(self, phase: Phase, name: str = "w") -> None:
+        await until_phase(self.bus, phase, name)
+
+    async def finish(self, name: str = "w") -> None:
+        fact = Finished(namespace="ns", name=name)
+        await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+
+@pytest.fixture
+async def world(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, image: str
+) -> AsyncIterator[World]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in SERVICES:
+        await fleet.start(service)
+    world = World(fleet, bus, image)
+    yield world
+    await fleet.stop()
+    for container in world.workers():
+        docker("rm", "--force", container)
+
+
+async def test_workers_are_there_with_their_limits_while_the_job_is_and_not_afterwards(
+    world: World,
+) -> None:
+    await world.provider()
+    await world.begin()
+
+    await world.until_phase(Phase.ADMITTED)
+    limits = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{.State.Status}}"
+    assert docker("inspect", "--format", limits, *world.workers()).splitlines() == (
+        [f"100000000 {64 << 20} running"] * 2
+    )
+    (update,) = (await row(world.bus)).pod_set_updates
+    assert update["nodeSelector"] == {"host": docker("info", "--format", "{{.Name}}")}
+    await world.finish()
+    await world.until_workers(0)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(("rm", "--force"), id="removed by hand"),
+        pytest.param(("kill",), id="killed"),
+    ],
+)
+async def test_a_job_stops_when_one_of_its_workers_is(world: World, end: tuple[str, ...]) -> None:
+    await world.provider()
+    await world.begin()
+    await world.until_phase(Phase.ADMITTED)
+
+    docker(*end, world.workers()[0])
+
+    await world.until_phase(Phase.REJECTED)
+    await world.until_workers(0)
+
+
+async def test_workers_that_went_while_nobody_looked_are_told_afterwards(world: World) -> None:
+    provider = await world.provider()
+    await world.begin()
+    await world.until_phase(Phase.ADMITTED)
+    await provider.kill()
+
+    docker("rm", "--force", *world.workers())
+    await world.provider()
+
+    await world.until_phase(Phase.REJECTED)
+
+
+async def test_a_kill_while_workers_start_starts_none_twice_and_leaves_none(world: World) -> None:
+    provider = await world.provider(ADMIT_DOCKER_SETTLE_SECONDS="60")
+    await world.begin()
+    before = set(await world.until_workers(2))
+    await provider.kill()
+
+    await world.provider()
+    await world.until_phase(Phase.ADMITTED)
+
+    assert len(world.workers()) == 2
+    assert before & set(world.workers())
+    for process in world.fleet.processes:
+        if process.service == "provider-docker" and process is not provider:
+            await process.kill()
+    await world.finish()
+    await world.provider()
+    await world.until_workers(0)
+
+
+async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
+    world: World,
+) -> None:
+    half = f"{int(docker('info', '--format', '{{.NCPU}}')) * 600}m"
+    await world.provider()
+    await world.begin("a", pods=1, cpu=half, limit=9)
+    await world.until_phase(Phase.ADMITTED, "a")
+    await world.begin("b", pods=1, cpu=half, limit=9)
+
+    async def waits() -> bool:
+        found = await workload(world.bus, "b")
+        rows = found.status.admission_checks if found is not None else ()
+        return any("are asked for" in one.message for one in rows)
+
+    await eventually(waits)
+    await world.begin("c", pods=1, cpu="4000", limit=9)
+    await world.until_phase(Phase.REJECTED, "c")
+    await world.finish("a")
+
+    await world.until_phase(Phase.ADMITTED, "b")
+
+
+async def test_workers_that_end_at_once_are_a_failure_with_their_last_words(
+    world: World,
+) -> None:
+    await world.provider(ADMIT_DOCKER_COMMAND="'echo no licence >&2; exit 3'")
+    await world.begin(limit=0)
+
+    await world.until_phase(Phase.REJECTED)
+
+    await world.until_workers(0)
+    assert any("no licence" in one.log for one in world.fleet.processes)
+
+
+async def test_a_container_that_nobody_asks_for_is_removed_and_strange_ones_are_not(
+    world: World, image: str
+) -> None:
+    await world.provider()
+    await world.begin()
+    await world.until_phase(Phase.ADMITTED)
+    installation = docker(
+        *("inspect", "--format", '{{index .Config.Labels "admittance.dev/installation"}}'),
+        world.workers()[0],
+    )
+    about = (
+        *("run", "--detach", "--label", LABEL, "--label", "admittance.dev/request=u/c/9/9"),
+        *("--label", f"admittance.dev/provisioning-class={world.provisioning_class}"),
+    )
+    ours = f"admittance.dev/installation={installation}"
+    orphan = docker(*about, "--label", ours, image, "sleep 600")
+    strange = docker(*about, "--label", "admittance.dev/installation=x", image, "sleep 600")
+
+    await until(lambda: orphan[:12] not in world.workers(), 60.0)
+
+    assert strange[:12] in world.workers()
+    assert len(world.workers()) == 3
+
+
+@pytest.fixture
+def engine_socket() -> Iterator[str]:
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not host.startswith("unix://"):
+        pytest.skip("the engine is not reached by a socket of this machine")
+    yield host.removeprefix("unix://")
+
+
+class Wire:
+    """A socket that is the engine's as long as it is not cut."""
+
+    def __init__(self, engine: str, path: Path) -> None:
+        self._engine = engine
+        self.path = path
+        self._server: asyncio.AbstractServer | None = None
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    async def mend(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for end in list(self._ends):
+            end.close()
+        self.path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_unix_connection(self._engine)
+        self._ends |= {writer, ours}
+        await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+        self._ends -= {writer, ours}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except (OSError, RuntimeError):
+        pass
+    finally:
+        writer.close()
+
+
+async def test_an_engine_that_is_away_takes_nothing_from_anybody_and_makes_the_check_inactive(
+    world: World, tmp_path: Path, engine_socket: str
+) -> None:
+    wire = Wire(engine_socket, tmp_path / "docker.sock")
+    await wire.mend()
+    provider = await world.provider(DOCKER_HOST=f"unix://{wire.path}")
+    await world.begin("a")
+    await world.until_phase(Phase.ADMITTED, "a")
+
+    await wire.cut()
+    await until(lambda: '"engine_away"' in provider.log)
+    check = world.fleet.processes[0]
+    await until(lambda: "ProviderDown" in check.log)
+    await world.begin("b")
+    await wire.mend()
+
+    await world.until_phase(Phase.ADMITTED, "b")
+    await world.until_phase(Phase.ADMITTED, "a")
+    await wire.cut()

@@ -1,0 +1,185 @@
+"""Which containers a request needs, whether there is room, and what has become of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.provider_docker.settings import CLASS, DockerSettings
+from admittance.provider_docker.workers import (
+    Found,
+    NoRoom,
+    Room,
+    Wanted,
+    Worker,
+    details_of,
+    found_of,
+    labels_of,
+    lack_of_room,
+    lost,
+    told_of,
+    workers_of,
+)
+from admittance.runtime.errors import SetupError
+
+ROOM = Room("host-1", 4000, 8 << 30)
+
+
+def wanted(pods: int = 1, **needs: int) -> list[Wanted]:
+    return [Wanted("main", pods, needs)]
+
+
+def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[Worker, ...]:
+    found = workers_of(request_id, wanted(pods, **needs))
+    assert isinstance(found, tuple)
+    return found
+
+
+def running(
+    of: tuple[Worker, ...], request_id: str = "u/c/1/1", state: str = "running"
+) -> list[Found]:
+    return [
+        Found(
+            container=f"id-{one.name}",
+            name=one.name,
+            installation="ours",
+            request_id=request_id,
+            provisioning_class="class",
+            state=state,
+            cpu_milli=one.cpu_milli,
+            memory=one.memory,
+        )
+        for one in of
+    ]
+
+
+def test_each_pod_is_a_worker_with_its_limits() -> None:
+    found = workers(pods=3, cpu=500, memory=1 << 30)
+
+    assert len({one.name for one in found}) == 3
+    assert {(one.cpu_milli, one.memory) for one in found} == {(500, 1 << 30)}
+
+
+def test_the_same_request_has_the_same_workers_and_another_has_others() -> None:
+    assert workers("a", 2) == workers("a", 2)
+    assert not set(workers("a", 2)) & set(workers("b", 2))
+
+
+def test_pod_sets_whose_names_look_alike_have_workers_of_their_own() -> None:
+    found = workers_of("a", [Wanted("x" * 63 + "1", 1, {}), Wanted("x" * 63 + "2", 1, {})])
+
+    assert isinstance(found, tuple)
+    assert len({one.name for one in found}) == 2
+
+
+def test_limits_that_no_engine_takes_are_raised_to_its_least() -> None:
+    (found,) = workers(cpu=1, memory=1000)
+
+    assert (found.cpu_milli, found.memory) == (10, 6 << 20)
+
+
+def test_what_no_container_is_given_is_refused_for_good() -> None:
+    found = workers_of("a", [Wanted("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
+
+    assert isinstance(found, NoRoom)
+    assert (found.ever, "nvidia.com/gpu" in found.message) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "ever"),
+    [
+        pytest.param(workers(cpu=1000), (), None, id="it fits"),
+        pytest.param(workers(pods=4, cpu=1000), (), None, id="it fits to the last thousandth"),
+        pytest.param(workers(pods=5, cpu=1000), (), False, id="it never fits"),
+        pytest.param(workers(memory=9 << 30), (), False, id="so much memory there never is"),
+        pytest.param(
+            workers(cpu=1000), running(workers("b", 4, cpu=1000), "b"), True, id="others are there"
+        ),
+        pytest.param(
+            workers(cpu=1000),
+            running(workers("b", 4, cpu=1000), "b", "exited"),
+            None,
+            id="what has ended takes no room",
+        ),
+        pytest.param(
+            workers(pods=4, cpu=1000),
+            running(workers(pods=4, cpu=1000)),
+            None,
+            id="its own workers do not stand in its way",
+        ),
+        pytest.param(workers(pods=11), (), False, id="too many workers"),
+    ],
+)
+def test_room(asked: tuple[Worker, ...], used: list[Found], ever: bool | None) -> None:
+    found = lack_of_room("u/c/1/1", asked, used, ROOM, workers_max=10)
+
+    assert (found.ever if found is not None else None) == ever
+
+
+def test_workers_that_ended_or_went_are_lost_and_told() -> None:
+    booked = workers(pods=3)
+    there = [*running(booked[:1]), *running(booked[1:2], state="exited")]
+
+    found = lost(details_of(ROOM, booked), there)
+
+    assert found == tuple(one.name for one in booked[1:])
+    told = told_of(found, there, "host-1")
+    assert "(exited)" in told
+    assert "(gone)" in told
+
+
+def test_nothing_is_lost_where_nothing_is_known_to_be_booked() -> None:
+    assert lost({}, []) == ()
+
+
+@given(st.text(max_size=30), st.integers(0, 10**12), st.integers(0, 10**15))
+def test_what_labels_say_is_read_again(request_id: str, cpu: int, memory: int) -> None:
+    worker = Worker("w", cpu, memory)
+    listed = {
+        "Id": "1",
+        "Names": ["/w"],
+        "State": "running",
+        "Labels": labels_of(worker, request_id, "class", "ours"),
+    }
+
+    found = found_of(listed)
+
+    assert found is not None
+    assert (found.request_id, found.cpu_milli, found.memory) == (request_id, cpu, memory)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param({"Id": "1", "Labels": None}, id="no labels"),
+        pytest.param({"Id": "1", "Labels": {"admittance.run": "x"}}, id="a job's container"),
+    ],
+)
+def test_other_containers_are_nobodys_workers(listed: dict[str, object]) -> None:
+    assert found_of(listed) is None
+
+
+def test_settings_are_read_and_their_defaults_known() -> None:
+    found = DockerSettings.from_env(
+        {"ADMIT_DOCKER_IMAGE": "worker:1", "ADMIT_DOCKER_COMMAND": "sleep '1 000'"}
+    )
+
+    assert found.command == ("sleep", "1 000")
+    assert found.classes == (CLASS,)
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        pytest.param({}, "ADMIT_DOCKER_IMAGE", id="no image"),
+        pytest.param({"ADMIT_DOCKER_COMMAND": "'"}, "ADMIT_DOCKER_COMMAND", id="an open quote"),
+        pytest.param(
+            {"ADMIT_DOCKER_WORKERS_MAX": "0"}, "ADMIT_DOCKER_WORKERS_MAX", id="no worker at all"
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_variable(env: dict[str, str], name: str) -> None:
+    image = {"ADMIT_DOCKER_IMAGE": "worker"} if env else {}
+    with pytest.raises(SetupError, match=name):
+        DockerSettings.from_env({**image, **env})
