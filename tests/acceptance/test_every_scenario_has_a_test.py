@@ -24,6 +24,7 @@ ESSENTIAL = (
     *(f"B{number}" for number in range(1, 6)),
     *(f"L{number}" for number in (3, 4, 5, 6, 7, 12, 16, 19, 23, 24)),
     *(f"D{number}" for number in (8, 10, 12, 14)),
+    *(f"E{number}" for number in (2, 3, 4, 7, 8, 9, 10, 13, 14)),
 )
 REAL = ("integration", "system", "deploy")
 """Folders of tests that start services and a server."""

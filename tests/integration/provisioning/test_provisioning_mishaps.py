@@ -1,0 +1,349 @@
+"""What goes wrong with provisioning beside real services: configurations that change, records that
+are deleted by hand, flavors that are left, providers that fall silent and answer twice, and kills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.checks import AdmissionCheck
+from admittance.events import provisioning as facts
+from admittance.events.applying import Delete, DeleteReply
+from admittance.events.codec import encode
+from admittance.events.facts import Finished
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
+from admittance.events.system import ProviderAlive
+from admittance.provisioning.answers import NOT_ACTIVE
+from admittance.provisioning.records import Record
+from admittance.runtime import micro
+from admittance.runtime.bucket import delete_message, get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_provisioning_live import (
+    CHECK,
+    a_config,
+    records,
+    row,
+    until_phase,
+)
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, submit, workload
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+API = "kueue.x-k8s.io/v1beta2"
+KEY = "provisioningrequest.ns.w-capacity-1"
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
+        await fleet.start(service, ADMIT_BEAT_SECONDS="0.3")
+    yield fleet
+    await fleet.stop()
+
+
+@pytest.fixture
+async def provider(bus: Bus) -> BareProvider:
+    return await BareProvider(bus).start()
+
+
+async def reserved(bus: Bus, provider: BareProvider) -> facts.ProvisioningRequested:
+    """``w`` waits for its capacity."""
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    return await provider.until_asked()
+
+
+async def kept(bus: Bus) -> Record | None:
+    entry = await get(bus, KEY)
+    if entry is None or entry.value is None:
+        return None
+    return msgspec.json.decode(entry.value, type=Record)
+
+
+async def says(bus: Bus, message: str) -> None:
+    async def there() -> bool:
+        return (await row(bus)).message == message
+
+    await eventually(there)
+
+
+def named(config: str) -> dict[str, Any]:
+    """The check, with another configuration."""
+    parameters = {**CHECK["spec"]["parameters"], "name": config}
+    return {**CHECK, "spec": {**CHECK["spec"], "parameters": parameters}}
+
+
+# E8. ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("E8")
+@pytest.mark.parametrize("what", ["class", "parameter", "config"])
+async def test_a_request_is_replaced_when_its_configuration_is(
+    what: str, fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    other = await BareProvider(bus, "other").start()
+    first = await reserved(bus, provider)
+
+    match what:
+        case "class":
+            await apply(bus, a_config(provisioningClassName="other"))
+        case "parameter":
+            await apply(bus, a_config(parameters={"zone": "b"}))
+        case "config":
+            second = a_config(provisioningClassName="other", parameters={"zone": "b"})
+            await apply(bus, {**second, "metadata": {"name": "second"}}, named("second"))
+
+    asked = provider if what == "parameter" else other
+    new = await asked.until_asked(2 if what == "parameter" else 1)
+    assert (first.attempt, new.attempt) == (1, 1)
+    assert first.id != new.id
+    await eventually(lambda: _is_free(provider, first.id))
+    await provider.says(first, facts.Provisioned)
+    await asked.says(new, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+    assert asked.booked == {new.id}
+
+
+async def _is_free(provider: BareProvider, id: str) -> bool:
+    return id not in provider.booked
+
+
+@pytest.mark.scenario("E8")
+async def test_a_deleted_configuration_ends_the_request_and_a_new_one_asks_again(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    await reserved(bus, provider)
+
+    gone = Delete(kind="ProvisioningRequestConfig", name="config")
+    await ask(bus, "admit.api.delete", gone, DeleteReply)
+
+    await says(bus, NOT_ACTIVE)
+    assert provider.booked == set()
+    await apply(bus, a_config())
+    second = await provider.until_asked(2)
+    await provider.says(second, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+
+# E9. ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("E9")
+async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    request = await reserved(bus, provider)
+    await provider.says(request, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+    await bus.publish(delete_message(KEY, expected=None, ttl_seconds=60.0))
+
+    await eventually(lambda: _is_free(provider, request.id))
+    await fleet.processes[-1].kill()
+    await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+    await submit(bus, [a_manifest("v", queue="lq-cq")])
+    await provider.until_asked(2)  # Whoever has taken over has read all.
+    await until_phase(bus, Phase.ADMITTED)
+    assert await kept(bus) is None
+    assert len({one.id for one in provider.asked if one.name == "w"}) == 1
+
+
+@pytest.mark.scenario("E9")
+async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    request = await reserved(bus, provider)
+    await provider.says(request, facts.Accepted, message="soon")
+    await says(bus, "soon")
+
+    await bus.publish(delete_message(KEY, expected=None, ttl_seconds=60.0))
+
+    async def back() -> bool:
+        found = await kept(bus)
+        return found is not None and found.spec.id == request.id
+
+    await eventually(back)
+    await provider.says(request, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+
+# E13. ---------------------------------------------------------------------------------------
+
+
+def flavored(spot: str, calm: str, *checks: str) -> list[dict[str, Any]]:
+    """``cq`` offers so much of both flavors; spot has the check, calm has these."""
+    flavors = [
+        {
+            "name": name,
+            "resources": [{"name": "cpu", "nominalQuota": quota}],
+            "admissionChecks": list(its),
+        }
+        for name, quota, its in (("spot", spot, ("capacity",)), ("calm", calm, checks))
+    ]
+    spec = {
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+    }
+    return [
+        *(
+            {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": name}}
+            for name in ("spot", "calm")
+        ),
+        {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": spec},
+    ]
+
+
+LOCAL = {
+    "apiVersion": API,
+    "kind": "LocalQueue",
+    "metadata": {"name": "lq-cq", "namespace": "ns"},
+    "spec": {"clusterQueue": "cq"},
+}
+
+
+@pytest.mark.scenario("E13")
+@pytest.mark.parametrize("checked", [False, True], ids=["without a check", "with another check"])
+async def test_what_leaves_the_flavor_with_the_check_takes_its_request_back(
+    checked: bool, fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    more = {**CHECK, "metadata": {"name": "more"}}
+    checks = ("more",) if checked else ()
+    await apply(bus, CHECK, more, a_config(), *flavored("4", "0", *checks), LOCAL)
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    first = await provider.until_asked()
+
+    await apply(bus, *flavored("0", "4", *checks))
+
+    if checked:
+        second = await provider.until_asked(2)
+        assert second.check == "more"
+        await provider.says(second, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+    found = await workload(bus, "w")
+    assert found is not None
+    assert [one.name for one in found.status.admission_checks] == list(checks)
+    await eventually(lambda: _is_free(provider, first.id))
+
+    async def only() -> bool:
+        return await records(bus) == [f"provisioningrequest.ns.w-{name}-1" for name in checks]
+
+    await eventually(only)
+
+
+# E14. ---------------------------------------------------------------------------------------
+
+
+async def activity(bus: Bus) -> tuple[str, str]:
+    """Status and reason of the check's Active condition; "" without one."""
+    entry = await get(bus, "admissioncheck.capacity")
+    assert entry is not None
+    assert entry.value is not None
+    status = msgspec.json.decode(entry.value, type=AdmissionCheck).status
+    for one in status.conditions if status is not None else ():
+        if one.type == "Active":
+            return one.status, one.reason
+    return "", ""
+
+
+@pytest.mark.scenario("E14")
+async def test_a_provider_that_misses_three_beats_makes_the_check_inactive_until_it_is_back(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    request = await reserved(bus, provider)
+    questions: list[str] = []
+
+    async def answer(data: bytes, _: str) -> ProviderReply:
+        asked = msgspec.json.decode(data, type=ProviderQuery).id
+        questions.append(asked)
+        return ProviderReply(id=asked, status="provisioned", message="here", seq=1)
+
+    async def beat() -> None:
+        await bus.nc.publish(f"{ALIVE_PROVISIONING}class", encode(ProviderAlive()))
+
+    await beat()
+
+    async def down() -> bool:
+        return await activity(bus) == ("False", "ProviderDown")
+
+    await eventually(down)
+    assert provider.booked == {request.id}, "it is down, and keeps what it has"
+    service = await micro.serve(bus, "provider-class", "bare", {"admit.api.provider.class": answer})
+    try:
+
+        async def back() -> bool:
+            await beat()
+            await asyncio.sleep(0.1)
+            return (await activity(bus))[0] == "True"
+
+        await eventually(back)
+        # Asked what became of its requests, and what it says counts.
+        await until_phase(bus, Phase.ADMITTED)
+        assert set(questions) == {request.id}
+    finally:
+        await service.stop()
+
+
+@pytest.mark.scenario("E14")
+async def test_answers_said_twice_and_out_of_order_count_once(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    request = await reserved(bus, provider)
+    for _ in range(2):
+        await provider.says(request, facts.Provisioned, message="here", seq=2)
+        await provider.says(request, facts.Accepted, message="soon", seq=1)
+        await provider.says(request, facts.ProvisioningFailed, message="not", seq=1)
+    await until_phase(bus, Phase.ADMITTED)
+    await submit(bus, [a_manifest("v", queue="lq-cq")])
+    await provider.says(await provider.until_asked(2), facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED, "v")
+    assert (await row(bus)).message == "here"
+    found = await workload(bus, "w")
+    assert found is not None
+    assert found.status.admission_cycle == 0
+    assert len({one.id for one in provider.asked if one.name == "w"}) == 1
+
+
+@pytest.mark.scenario("E14", "E10")
+async def test_kills_between_record_and_request_book_once_and_leave_nothing_behind(
+    fleet: Fleet, bus: Bus, provider: BareProvider
+) -> None:
+    await apply(bus, CHECK, a_config(9), *queues("cq", cpu=40, admissionChecks=["capacity"]))
+    names = [f"w{i}" for i in range(20)]
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
+    for _ in range(3):
+        await provider.until_asked(1)
+        await fleet.processes[-1].kill()
+        await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+        await asyncio.sleep(0.2)
+    await provider.until_asked(len(names))
+    for one in {one.id: one for one in provider.asked}.values():
+        await provider.says(one, facts.Provisioned)
+    for name in names:
+        await until_phase(bus, Phase.ADMITTED, name)
+    assert len({one.id for one in provider.asked}) == len(names), "one for each attempt"
+
+    await fleet.processes[-1].kill()
+    for name in names:
+        fact = Finished(namespace="ns", name=name)
+        await bus.publish(Outgoing(subject_of(fact), encode(fact)))
+    await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+
+    async def nothing() -> bool:
+        return not provider.booked and not await records(bus)
+
+    await eventually(nothing)
