@@ -10,7 +10,7 @@ common is in the same cells of it, and nothing above has to be looked at. Source
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.scheduler.picture import Charge, Key, Say
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 
 Amounts = Iterable[tuple[Cell, int]]
+
+_NOBODY: Final[frozenset[Member]] = frozenset()
+_NOTHING: Final[dict[Cell, int]] = {}
+"""Of most families, which hold one reservation for long: never written to."""
 
 
 class Overlap:
@@ -52,10 +56,10 @@ class Overlap:
         self.counts: Member | None = None
         self.members: dict[Member, None] = {}
         self._rows: dict[Cell, dict[Member, int]] = {}
-        self._offs: dict[Cell, int] = {}
-        self._spares: dict[Cell, int] = {}
-        self._out: set[Member] = set()
-        self._supposed: Mapping[Cell, int] = {}
+        self._offs = _NOTHING
+        self._spares = _NOTHING
+        self._out = _NOBODY
+        self._supposed: Mapping[Cell, int] = _NOTHING
 
     # Who holds what. ------------------------------------------------------------------------
 
@@ -69,7 +73,7 @@ class Overlap:
     def leave(self, member: Member, cells: Amounts) -> None:
         """The member holds this no longer; it has been taken back, in full, or is all its own."""
         del self.members[member]
-        self._out.discard(member)
+        self._out -= {member}
         for cell, _ in cells:
             row = self._rows.get(cell)
             if row is not None:
@@ -83,20 +87,22 @@ class Overlap:
         charged for these instead, in full."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
-            self._offs.pop(cell, None)
-            self._spares.pop(cell, None)
+            if cell in self._offs:
+                del self._offs[cell]
+            if cell in self._spares:
+                del self._spares[cell]
         self.join(member, to)
 
     # Taken out for a while. -----------------------------------------------------------------
 
     def loosen(self, member: Member) -> None:
         """The member is taken out of the picture; what is counted of it in full has been."""
-        self._out.add(member)
+        self._out |= {member}
         self._renew_all(member)
 
     def fasten(self, member: Member) -> None:
         """Undoes `loosen`."""
-        self._out.discard(member)
+        self._out -= {member}
         self._renew_all(member)
 
     def _renew_all(self, member: Member) -> None:
@@ -114,6 +120,8 @@ class Overlap:
         if now != was:
             cell.charge(was - now)
             if now:
+                if self._offs is _NOTHING:
+                    self._offs = {}
                 self._offs[cell] = now
             else:
                 del self._offs[cell]
@@ -208,7 +216,7 @@ class Overlap:
 
     def suppose_not(self) -> None:
         """Undoes `suppose`."""
-        more, self._supposed = self._supposed, {}
+        more, self._supposed = self._supposed, _NOTHING
         self._suppose(more, -1)
 
     def _suppose(self, more: Mapping[Cell, int], sign: int) -> None:
@@ -232,6 +240,8 @@ class Overlap:
         if spare != was:
             cell.lighten(spare - was)
             if spare:
+                if self._spares is _NOTHING:
+                    self._spares = {}
                 self._spares[cell] = spare
             else:
                 del self._spares[cell]
