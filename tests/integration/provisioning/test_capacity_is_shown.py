@@ -1,0 +1,158 @@
+"""What is wrong with capacity is seen by the people who can mend it, and nothing is stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from admittance.api.checks import AdmissionCheck
+from admittance.events import provisioning as facts
+from admittance.runtime.bucket import get
+from admittance.runtime.bus import Bus
+from admittance.runtime.history import past
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_provisioning_live import (
+    CHECK,
+    a_config,
+    row,
+    until_phase,
+)
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+ADMIT = Path(sys.executable).parent / "admit"
+ROOT = Path(__file__).parents[3]
+SETUP = ROOT.parent / "shared" / "manifests" / "provisioning-setup.yaml"
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def admit(server: TestServer, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(ADMIT),
+        *("-n", "ns") if arguments[0] != "doctor" else (),
+        *arguments,
+        env={**os.environ, "ADMIT_NATS_URL": server.url, "COLUMNS": "300"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await within(process.communicate(), 60)
+    return out.decode()
+
+
+async def active(bus: Bus) -> tuple[str, str, str]:
+    """Status, reason and message of what the AdmissionCheck says of itself."""
+    entry = await get(bus, "admissioncheck.capacity")
+    assert entry is not None
+    assert entry.value is not None
+    check = msgspec.json.decode(entry.value, type=AdmissionCheck)
+    for one in check.status.conditions if check.status is not None else ():
+        if one.type == "Active":
+            return one.status, one.reason, one.message
+    return "", "", ""
+
+
+def a_check(**parameters: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"controllerName": "kueue.x-k8s.io/provisioning-request"}
+    if parameters:
+        spec["parameters"] = {**CHECK["spec"]["parameters"], **parameters}  # type: ignore[index]
+    return {**CHECK, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        pytest.param(a_check(), "names no parameters", id="none"),
+        pytest.param(a_check(kind="Other"), "Other.kueue.x-k8s.io", id="another kind"),
+        pytest.param(a_check(apiGroup="example.com"), "example.com", id="another group"),
+        pytest.param(a_check(name="nowhere"), "nowhere doesn't exist", id="one that is missing"),
+    ],
+)
+async def test_a_check_with_the_wrong_parameters_says_so_and_goes_on_when_they_are_right(
+    fleet: Fleet, bus: Bus, wrong: dict[str, Any], told: str
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, wrong, a_config(), *queues("cq", admissionChecks=["capacity"]))
+
+    async def inactive() -> bool:
+        status, reason, message = await active(bus)
+        return (status, reason) == ("False", "BadParametersRef") and told in message
+
+    await eventually(inactive)
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await apply(bus, CHECK)
+
+    await provider.says(await provider.until_asked(), facts.Provisioned, message="here")
+    await until_phase(bus, Phase.ADMITTED)
+
+
+async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing_is_stuck(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = await BareProvider(bus).start()
+    selector = [{"key": "rack", "valueFromProvisioningClassDetail": "rack"}]
+    config = a_config(podSetUpdates={"nodeSelector": selector}, parameters={"zone": "a"})
+    await apply(bus, CHECK, config, *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    asked = await provider.until_asked()
+
+    waits = await admit(nats_server, "explain", "workload", "w")
+    assert "the provider of class, asked" in waits
+    assert "which has not answered, at most until" in waits
+    assert "nobody answers for it" in await admit(nats_server, "doctor")
+
+    await provider.says(asked, facts.Provisioned, id="foreign/capacity/1/1")
+    await provider.says(asked, facts.ProvisioningFailed, provisioning_class="stranger")
+    await provider.says(asked, facts.Provisioned, message="here", details={"row": "7"})
+    await provider.says(asked, facts.Accepted, message="late")
+    await until_phase(bus, Phase.ADMITTED)
+    assert (await row(bus)).message == "here"
+
+    told = await admit(nats_server, "describe", "workload", "w")
+    for part in (
+        *("w-capacity-1", "zone=a", "row=7", asked.id),
+        "no request foreign/capacity/1/1 of ns/w is open",
+        "of class stranger does not count: ",
+        "the provider told no detail 'rack': left out",
+    ):
+        assert part in told, told
+    listed = await admit(nats_server, "get", "pr")
+    assert "w-capacity-1" in listed
+    letters = await past(bus, ["admit.deadletter.provisioning-check"])
+    assert len(letters) == 1
+    history = await admit(nats_server, "events", "--workload", "w")
+    assert "capacity asked    ns/w  class: attempt 1 of check capacity" in history
+    assert "capacity there    ns/w  class: here" in history
+
+
+@pytest.mark.skipif(not SETUP.exists(), reason=f"{SETUP} is not there")
+async def test_the_setup_that_people_have_applies_as_it_is(fleet: Fleet, bus: Bus) -> None:
+    provider = await BareProvider(bus, "check-capacity_autoscaling_x-k8s_io").start()
+    text = SETUP.read_text()
+    await apply(bus, *yaml.safe_load_all(text))
+    more = {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}
+    await submit(bus, [a_manifest("w", "default", queue="user-queue", requests=more)])
+    asked = await provider.until_asked()
+    assert asked.provisioning_class == "check-capacity.autoscaling.x-k8s.io"
+    assert asked.name == "w"
