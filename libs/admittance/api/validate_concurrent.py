@@ -39,7 +39,8 @@ def check_concurrent(spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX) ->
     found += _migration(given.migration_constraints, explicit, offered)
     found += _variants(explicit, offered)
     if spec.queueing_strategy == "StrictFIFO":
-        message = "must not be StrictFIFO together with concurrentAdmission"
+        message = "must not be StrictFIFO together with concurrentAdmission: a job that runs and "
+        message += "waits for something better would hold up everybody behind it"
         found.append(Problem("spec.queueingStrategy", message))
     return found
 

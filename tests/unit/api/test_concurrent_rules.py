@@ -107,8 +107,8 @@ def test_an_update_leaves_nothing_named_that_is_not_there(
         pytest.param(
             a_queue("a", queueingStrategy="StrictFIFO", **families()),
             "spec.queueingStrategy",
-            ("StrictFIFO", "concurrentAdmission"),
-            id="D20: StrictFIFO and the policy are both named",
+            ("StrictFIFO", "concurrentAdmission", "hold up everybody behind it"),
+            id="D20: StrictFIFO and the policy are both named, and why",
         ),
     ],
 )
