@@ -61,7 +61,8 @@ def told(world: World, parent: Member) -> Refusal | None:
     lines = list(_lines(found))
     if any(line.reason == "" for line in lines):
         return None
-    reason = min(lines, key=lambda line: line.weight).reason
+    # That of the best one that waits: what the family would like to be changed.
+    reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
@@ -71,12 +72,18 @@ def told(world: World, parent: Member) -> Refusal | None:
 
 
 class _Line(NamedTuple):
-    """What is told of one variant. ``reason``: "" where it is tried next."""
+    """What is told of one variant. ``reason``: "" where it is tried next. ``waits``: it tries, and
+    holds nothing."""
 
     tag: str
     reason: str
     refusal: Refusal
     weight: int
+    waits: bool = False
+
+
+def _weight(line: _Line) -> int:
+    return line.weight
 
 
 def _lines(found: list[One]) -> Iterator[_Line]:
@@ -88,23 +95,23 @@ def _line(one: One) -> _Line:
     member = one.member
     if member.charge is not None:
         waits = [name for name, state in member.checks if state != "Ready"]
-        message = "holds a reservation"
+        message = f"reserved, waits for {', '.join(waits) or 'its admission'}"
         if member.state == PROMISED:
             message = "takes over when the job has stopped"
-        elif waits:
-            message += f", and waits for {', '.join(waits)}"
         return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
     if not one.wish.active:
-        message = siblings.SENTENCES.get(one.wish.why, str(one.wish.why))
-        return _Line(one.tag, "Inactive", Refusal(reason="", message=message), len(SEVERITY) + 1)
+        message = f"inactive ({one.wish.why})"
+        return _Line(
+            one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
+        )
     refusal = refusal_for(member)
     if refusal is None and (standing := standing_of(member)) is not None:
         refusal = standing.refusal
     if refusal is None:
         if member.queue is None:
-            message = "does not compete"
             reason = member.said or "Suspended"
-            return _Line(one.tag, reason, Refusal(reason="", message=message), len(SEVERITY))
+            refusal = Refusal(reason="", message="does not compete")
+            return _Line(one.tag, reason, refusal, len(SEVERITY), waits=True)
         return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)
     weight = SEVERITY.get(refusal.reason, len(SEVERITY))
-    return _Line(one.tag, refusal.reason, refusal, weight)
+    return _Line(one.tag, refusal.reason, refusal, weight, waits=True)

@@ -42,7 +42,8 @@ def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -
             return Refusal(reason=of_queue.reason, message=of_queue.message)
         return Refusal(reason=activity.reason, message=activity.message)
     if not member.is_due(now):
-        until = f" until {member.requeue_at.isoformat()}" if member.requeue_at is not None else ""
+        at = member.requeue_at
+        until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
         return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
     if member.aside is not None and member.aside is not BACKOFF:
         return refusal_for(member)

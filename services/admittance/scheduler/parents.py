@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, VariantVerdict
+from admittance.family.policy import Why
 from admittance.family.states import changes_next
 from admittance.scheduler import households, motion, siblings
 from admittance.scheduler.counters import is_parked
@@ -96,6 +99,9 @@ def _verdict(
     family = member.family
     assert family is not None and family.state is not None
     aside = siblings.hindrance(world, queue, member) if member.charge is None else None
+    if member.charge is None and not member.competes and not one.wish.active:
+        phase = "Rejected" if one.wish.why is Why.REJECTED else "Deactivated"
+        explained = replace(explained, phase=phase)
     return VariantVerdict(
         name=member.key[1],
         variant=one.tag,
@@ -123,6 +129,21 @@ def _remedies(
         if one.active and not one.admitted:
             for way in one.explained.unblocked_by:
                 yield f"{one.variant}: {way}"
+        elif one.why == Why.USER:
+            yield f"{one.variant}: `admit activate workload {one.name}`"
+        elif one.why == Why.CREATE_DELAY and (at := _begins(queue, parent, one.variant)):
+            yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _begins(queue: Queue | None, parent: Member, tag: str) -> datetime | None:
+    """When a variant may first be tried."""
+    family = parent.family
+    assert family is not None
+    rules = queue.rules if queue is not None else None
+    known = rules.tag(tag) if rules is not None else None
+    if known is None or family.state is None:
+        return None
+    return family.state.start + timedelta(seconds=known.create_delay)
 
 
 def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[str]:
@@ -140,7 +161,7 @@ def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[st
     if wish is None:
         yield f"ClusterQueue {queue.name} having a variant {family.tag(member)}"
     elif motion.busy(family):
-        yield "the end of what its family is about: " + aside.message
+        yield f"its family having settled: {aside.message}"
     elif not wish.active:
         at = changes_next(family.state, family.states(), queue.rules, world.now)
         until = f" (by the clock at {at:%Y-%m-%dT%H:%M:%SZ})" if at is not None else ""

@@ -53,7 +53,7 @@ def of_itself(world: World, member: Member, queue: Queue | None, now: datetime) 
         yield f"the end of what holds it back: {member.problem.message}"
     if not member.is_due(now):
         if member.requeue_at is not None and member.requeue_at > now:
-            yield f"its backoff ending at {member.requeue_at.isoformat()}"
+            yield f"its backoff ending at {member.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
         else:
             yield "the end of its wait, which its condition Requeued tells"
 

@@ -143,7 +143,7 @@ def _row(world: World, queue: Queue, member: Member, position: int) -> PendingRo
         member.aside is BACKOFF or (member.is_parent and not member.is_due(world.now))
     ):
         reason = BACKOFF.reason
-        message = f"Waits until {member.requeue_at.isoformat()} before it competes again"
+        message = f"Waits until {member.requeue_at:%Y-%m-%dT%H:%M:%SZ} before it competes again"
     tried = why.shortfalls if why is not None else ()
     return PendingRow(
         namespace=member.key[0],

@@ -325,9 +325,7 @@ def outranked(story: Story) -> None:
             "labels of namespace ns that ClusterQueue cq selects",
             id="a namespace that is not selected",
         ),
-        pytest.param(
-            backoff, "its backoff ending at 2026-01-01T12:05:00+00:00", id="a wait that ends"
-        ),
+        pytest.param(backoff, "its backoff ending at 2026-01-01T12:05:00Z", id="a wait that ends"),
         pytest.param(
             uncovered,
             "gpu in a resource group of the ClusterQueue, or not asking for it",

@@ -151,7 +151,7 @@ def test_a_reservation_of_a_race_says_for_which_checks_it_waits() -> None:
     story.settle()
     found = story.why("a")
     assert (found.phase, found.reason) == ("Pending", "UnsatisfiedAdmissionChecks")
-    assert "best: holds a reservation, and waits for slow" in found.message
+    assert "best: reserved, waits for slow; mid: reserved, waits for slow" in found.message
     assert [one.explained.phase for one in found.variants] == ["QuotaReserved"] * 3
 
 
@@ -166,3 +166,38 @@ def test_asking_changes_nothing() -> None:
         story.why(name)
     assert story.tried() == before
     assert story.settle() == []
+
+
+def test_a_family_waits_for_what_its_best_waiting_variant_lacks() -> None:
+    story = FamilyStory()
+    story.check("slow")
+    story.families(checks={"mid": ["slow"], "worst": ["slow"]})
+    full(story, best="4")
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert (found.phase, found.reason) == ("Pending", "WaitingForQuota")
+    assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in found.message
+
+
+def test_a_variant_that_is_not_to_try_is_deactivated_and_tells_when_it_is() -> None:
+    story = FamilyStory()
+    story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    full(story, mid="4")
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert found.message.startswith("fast: inactive (createDelay); slow: ")
+    assert [one.explained.phase for one in found.variants] == ["Deactivated", "Pending"]
+    assert "fast: its createDelaySeconds being over at 2026-01-01T12:01:40Z" in found.unblocked_by
+
+
+def test_a_variant_that_a_user_stopped_goes_on_with_that_user() -> None:
+    story = FamilyStory()
+    story.families()
+    full(story)
+    story.family("a")
+    story.settle()
+    story.respec("a-mid", active=False)
+    story.change("a-mid", stopped_by="User")
+    assert "mid: `admit activate workload a-mid`" in story.why("a").unblocked_by

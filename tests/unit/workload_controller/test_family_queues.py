@@ -167,6 +167,15 @@ def test_a_parent_tells_of_its_variants_and_why_it_waits() -> None:
     assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
 
 
+def test_a_family_in_which_nobody_waits_for_quota_waits_for_its_checks() -> None:
+    slow = ("slow",)
+    house = Household(checks={"a": slow, "b": slow, "c": slow}).family()
+    for tag in "abc":
+        house.assign(tag)
+    house.happens(facts.Aggregated(**J))
+    assert house.condition("QuotaReserved") == "False: UnsatisfiedAdmissionChecks"
+
+
 def test_a_nudge_for_what_is_told_already_writes_nothing() -> None:
     house = Household().family().happens(facts.Aggregated(**J))
     before = house.revision

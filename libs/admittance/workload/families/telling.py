@@ -20,6 +20,9 @@ from admittance.workload.stored import Say, StoredWorkload, head
 
 EACH_MAX: Final = 300
 """Characters that are told of one variant."""
+_RESERVED: Final = "UnsatisfiedAdmissionChecks"
+_INACTIVE: Final = "WaitingForFamily"
+"""Reasons of a family in which nobody waits for quota: some hold it, or nobody is to try."""
 
 
 def tell(family: Together, *, asked: bool = False) -> None:
@@ -82,8 +85,12 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
     # The best one's: that is what the family would like to be changed.
-    reason = reasons[0] if reasons else "PendingEvaluation"
+    reason = reasons[0] if reasons else _RESERVED if any(map(_holds, found)) else _INACTIVE
     return Standing(reason, "; ".join(_told(one, wish) for one, wish in found))
+
+
+def _holds(one: tuple[StoredWorkload, Wish]) -> bool:
+    return is_reserved(one[0]) and one[1].active
 
 
 def _told(variant: StoredWorkload, wish: Wish) -> str:
