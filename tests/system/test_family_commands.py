@@ -158,6 +158,15 @@ def test_what_concerns_the_job_is_for_its_parent(admit: Up, words: tuple[str, ..
     assert f"`admit {words[0]} workload job" in answer.err
 
 
+def test_a_variant_that_is_edited_by_hand_is_refused(admit: Up) -> None:
+    kept = admit.ok("get", "workload", BEST, "-o", "yaml").out
+    assert "unchanged" in admit.ok("apply", "-f", "-", stdin=kept).out
+    answer = admit("apply", "-f", "-", stdin=kept.replace("cpu: '1'", "cpu: '2'"))
+    assert answer.status == 1
+    assert f"workload.kueue.x-k8s.io/{BEST} is a variant" in answer.err
+    assert "unchanged" not in answer.out
+
+
 def test_what_would_follow_is_told_of_families(admit: Up) -> None:
     reply = json.loads(admit.ok("simulate", "-f", "-", "-o", "json", stdin=BIGGER).out)
     assert [one["name"] for one in reply["starts"]] == ["job"]
@@ -173,7 +182,7 @@ def test_the_life_of_a_family_as_its_user_moves_it(admit: Up) -> None:
     until(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
     assert f"{WORST} approved" in admit.ok("approve", "workload", "job").out
     admit.ok("wait", "workload", "job", "--for", "Running", "--timeout", "50s")
-    admit.ok("activate", "workload", BEST)
+    assert "tries it again" in admit.ok("activate", "workload", BEST).err
     admit.ok("finish", "workload", "first")
     until(
         lambda: rows(admit, "get", "workload", "job"),

@@ -97,7 +97,7 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     reason, message = reply.reason, reply.message
     if not reason:
         reason, message = tables.reason_of(found.workload(), now)
-    because = ": ".join(part for part in (reason, message) if part)
+    because = why.because_of(shown_phase, reason, message)
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )

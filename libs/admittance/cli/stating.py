@@ -27,6 +27,11 @@ GONE_SECONDS: Final = 10.0
 NO: Final = frozenset({"refused", "dead-lettered"})
 HOPELESS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
 """Reasons to ignore a fact that mean no; any other means that it was so already."""
+VARIANT_FOLLOWS: Final = {
+    "stopped": "which goes on with the others",
+    "activated": "which tries it again where its policy wants it",
+}
+"""What its family does then, by what was done to a variant."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
@@ -67,7 +72,8 @@ async def change(
         output.note(reply.message)
     elif is_variant(found.workload()):
         parent, _ = owner_of(found.workload())
-        output.note(f'{name} is one variant of workload "{parent}", which goes on with the others')
+        follows = VARIANT_FOLLOWS.get(done, "whose job it is")
+        output.note(f'{name} is one variant of workload "{parent}", {follows}')
 
 
 def activated(found: Found) -> Fact:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.from_job import named, workload_of
 from admittance.api.job import Job
-from admittance.api.manifest import Document, ManifestError, encode
+from admittance.api.manifest import Document, ManifestError, decode_object, encode
 from admittance.api.workload import Workload
 from admittance.cli import files, following, kinds, output, stating, wishes
 from admittance.cli.errors import BadInput, CliError
@@ -22,6 +22,7 @@ from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.subjects import object_key
 from admittance.runtime import clock
+from admittance.workload.families.reading import VARIANT
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
 
@@ -124,6 +125,13 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             status = max(status, error.status)
             continue
         unchanged = reply.outcome == "ignored"
+        if unchanged and await _is_edited_variant(bus, one.workload):
+            output.error(
+                f"{one.source}: {one.subject} is a variant, which its family alone changes: "
+                "change the workload that it is one of, or their ClusterQueue"
+            )
+            status = 1
+            continue
         if bus.call.output is Output.NAME:
             output.say(one.subject)
         elif bus.call.output is Output.JSON:
@@ -134,6 +142,21 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     await _note_missing_queues(bus, submissions)
     await _warn_of_min_counts(bus, submissions)
     return status
+
+
+async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
+    """It is to be a variant that exists, but another one than it is. Whether it is active changes
+    by itself."""
+    if workload.spec.role != VARIANT:
+        return False
+    meta = workload.metadata
+    entry = await bus.get(object_key("workload", meta.namespace, meta.name))
+    if entry is None or entry.value is None:
+        return False
+    present = decode_object(entry.value).manifest
+    return isinstance(present, Workload) and (
+        replace(present.spec, active=True) != replace(workload.spec, active=True)
+    )
 
 
 async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from admittance.api.quantity import render
 from admittance.cli import policy_words, tables
@@ -13,6 +14,9 @@ from admittance.events.requests import ExplainReply, FlavorVerdict, VariantVerdi
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.events.why import Ahead, Going, Holder, Outlook, Room
 from admittance.quota.amounts import UNLIMITED
+from admittance.workload.phase import Phase
+
+OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
 
 
 def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
@@ -34,6 +38,11 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
         yield f"next cycle: {outlook(reply.outlook)}"
 
 
+def because_of(phase: str, reason: str, message: str) -> str:
+    """``reason: message``, without a reason that only repeats the phase."""
+    return ": ".join(part for part in (reason if reason != phase else "", message) if part)
+
+
 def variant(one: VariantVerdict) -> str:
     """One variant of a parent in one line: whether it tries, and how far it is."""
     said = one.explained
@@ -41,8 +50,9 @@ def variant(one: VariantVerdict) -> str:
     sentence = policy_words.SENTENCES.get(one.why, "")
     because = ", ".join(part for part in (one.why, sentence) if part)
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
-    if said.phase:
-        reason = ": ".join(part for part in (said.reason, said.message) if part)
+    # Of one that is turned off its phase and its reason say the same once more.
+    if said.phase and (one.active or said.phase not in OFF):
+        reason = because_of(said.phase, said.reason, said.message)
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
     if one.set_aside:
         text += f"; not tried now: {one.set_aside}"

@@ -239,7 +239,9 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
                 variant="a",
                 active=False,
                 why="createDelay",
-                explained=ExplainReply(),
+                explained=ExplainReply(
+                    phase="Deactivated", reason="Deactivated", message="It does not compete"
+                ),
             ),
             "a (w-variant-a) is inactive (createDelay, its time has not come yet)",
             id="one that does not",
