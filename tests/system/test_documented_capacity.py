@@ -1,0 +1,77 @@
+"""docs/provisioning.md and deploy/samples/provisioning, held to what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from admittance.api import manifest
+from admittance.api.checks import ProvisioningRetryStrategy
+from admittance.api.foreign import Foreign
+from admittance.cli import kinds
+from admittance.provider_pool.manifests import pool_of
+from admittance.provisioning.answers import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.asking import PARAMETERS_MAX, VALUE_MAX
+from admittance.provisioning.names import ANNOTATION
+from admittance.provisioning.records import DETAILS_MAX
+from admittance.provisioning.strategy import delay_seconds
+from admittance.runtime.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "provisioning.md"
+SAMPLES = ROOT / "deploy" / "samples" / "provisioning"
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*BLOCKS, *(one.read_text() for one in sorted(SAMPLES.glob("*.yaml")))],
+    ids=[
+        *(f"block {number} of the page" for number in range(len(BLOCKS))),
+        *(one.name for one in sorted(SAMPLES.glob("*.yaml"))),
+    ],
+)
+def test_every_manifest_is_one(text: str) -> None:
+    found = manifest.read(text, "it")
+    assert found
+    for document in found:
+        one = document.manifest
+        if isinstance(one, Foreign):
+            assert one.group == "admittance.dev"
+            assert pool_of(one.metadata.name, one.parameters).machines
+
+
+def test_what_is_taken_away_are_the_same_machines() -> None:
+    there, gone = (
+        yaml.safe_load((SAMPLES / name).read_text()) for name in ("machines.yaml", "gone.yaml")
+    )
+    for machine in gone["spec"]["machines"]:
+        assert machine.pop("count") == 0
+    for machine in there["spec"]["machines"]:
+        assert machine.pop("count") == 1
+    assert there == gone
+
+
+def test_numbers_and_names_of_the_page_are_those_of_the_program() -> None:
+    page = " ".join(PAGE.read_text().split())
+    assert f"at most {PARAMETERS_MAX} of {VALUE_MAX} characters" in page
+    assert f"more than {DETAILS_MAX} details" in page
+    assert f"`{ANNOTATION}<parameter>`" in page
+    assert f"`{CONSUME}`" in page
+    assert CLASS.rpartition("/")[2] in page
+    assert NOT_ACTIVE in page
+    assert NOT_NEEDED in page
+    assert f"({Settings.from_env('x').provisioning_seconds:.0f}; 0: for ever)" in page
+    delays = [delay_seconds(k, ProvisioningRetryStrategy()) for k in (1, 2, 3)]
+    assert ", ".join(map(str, delays)) + " s and so on" in page
+    for kind in (kinds.REQUEST, kinds.MACHINE_POOL):
+        assert f"(`{kind.short[0]}`)" in page
+        assert kind.plural in page
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)", PAGE.read_text()))))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (PAGE.parent / link).exists()
