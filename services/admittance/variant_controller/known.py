@@ -1,5 +1,6 @@
 """What is kept of each workload: of a parent its spec and what policy asks for, of a variant the
-latter, of any other its name only. Pure."""
+latter, of any other its name only. Names and uids that several of a family tell are kept once.
+Pure."""
 
 from __future__ import annotations
 
@@ -100,18 +101,23 @@ def family_of(workload: StoredWorkload) -> Name | None:
     """The family that it belongs to; None: it is a regular workload."""
     match head(workload).role:
         case role if role == PARENT:
-            return Name(workload.metadata.namespace, workload.metadata.name)
+            return Name(intern(workload.metadata.namespace), intern(workload.metadata.name))
         case role if role == VARIANT:
-            return Name(workload.metadata.namespace, owner_of(workload)[0])
+            return Name(intern(workload.metadata.namespace), intern(owner_of(workload)[0]))
     return None
 
 
 def parent(stored: StoredWorkload, revision: int) -> Parent:
     """What is kept of a parent."""
     reserved = find(stored, Type.QUOTA_RESERVED)
+    meta, state = stored.metadata, parent_state(stored)
+    namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
+    kept = replace(meta, namespace=namespace, name=name, uid=uid)
     return Parent(
-        state=parent_state(stored),
-        stored=replace(stored, status=_NOTHING),
+        state=state._replace(
+            namespace=namespace, name=name, uid=uid, admitted=intern(state.admitted)
+        ),
+        stored=replace(stored, metadata=kept, status=_NOTHING),
         revision=revision,
         priority=head(stored).priority or 0,
         rows=tuple(
@@ -140,7 +146,7 @@ def kin(stored: StoredWorkload, revision: int) -> Kin:
         mark=_mark(row),
         sibling=sibling(stored, spec.sibling_index or 0)._replace(name=name),
         competes=competes(stored),
-        booked_in=admission.cluster_queue if admission is not None else "",
+        booked_in=intern(admission.cluster_queue) if admission is not None else "",
         going=stored.metadata.deletion_timestamp is not None,
         finished=is_true(stored, Type.FINISHED),
     )
