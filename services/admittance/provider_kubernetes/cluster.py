@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from yaml import YAMLError
 
 from admittance.provider_kubernetes.objects import API
 from admittance.provider_kubernetes.settings import KubeSettings
@@ -196,7 +197,15 @@ def connect(settings: KubeSettings) -> Cluster:
         if single is None:
             raise SetupError("the kubeconfig has no current context: name one, ADMIT_KUBE_CONTEXT")
         http = AsyncClient(single, ConnectionParams(timeout=httpx.Timeout(CALL_SECONDS)))
-    except (ConfigError, OSError, KeyError, TypeError, ValueError) as error:
+    except (
+        ConfigError,
+        YAMLError,
+        OSError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+    ) as error:
         raise SetupError(f"the kubeconfig is of no use: {_told(error)}") from None
     return Cluster(http, single.cluster.server)
 
