@@ -230,8 +230,15 @@ async def test_what_can_never_be_had_rejects_the_job_at_once(
     assert len(ec2.reservations()) == 1
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param("", id="by the token, which EC2 knows"),
+        pytest.param("IdempotentParameterMismatch", id="by its tag, when we count otherwise now"),
+    ],
+)
 async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again(
-    aws: Aws, bus: Bus, ec2: Ec2Server
+    aws: Aws, bus: Bus, ec2: Ec2Server, refused: str
 ) -> None:
     ec2.hold(CREATE)
     await asked(bus)
@@ -240,6 +247,8 @@ async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again
     assert "provider-aws" in {one.service for one in await health(bus)}
     await aws.kill()
     ec2.allow()
+    if refused:
+        ec2.refuse(CREATE, refused)
     await aws.start()
 
     await until_phase(bus, Phase.ADMITTED)
@@ -249,7 +258,7 @@ async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again
 async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
     aws: Aws, bus: Bus, ec2: Ec2Server
 ) -> None:
-    ec2.set(hidden=4)
+    ec2.set(hidden=6)
     ec2.hold(CREATE)
     await asked(bus)
     await so(lambda: len(ec2.alive()) == 1)
@@ -261,6 +270,21 @@ async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
 
     await so(lambda: not ec2.alive())
     assert len(ec2.reservations()) == 1
+
+
+async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
+    aws: Aws, bus: Bus, ec2: Ec2Server
+) -> None:
+    ec2.set(hidden=1)
+    ec2.hold(CREATE)
+    await asked(bus)
+    await so(lambda: len(ec2.alive()) == 1)
+    await finish(bus)
+    await until_phase(bus, Phase.FINISHED)
+    ec2.allow()
+
+    await so(lambda: not ec2.alive())
+    assert aws.words() == []
 
 
 async def test_a_job_stops_when_its_reservation_is_taken_away(
@@ -307,6 +331,20 @@ async def test_wrong_credentials_are_nobodys_fault_and_make_the_class_inactive(
     await so(lambda: aws.beats[-1].active)
 
 
+async def test_who_may_not_cancel_makes_no_more(aws: Aws, bus: Bus, ec2: Ec2Server) -> None:
+    await asked(bus)
+    await until_phase(bus, Phase.ADMITTED)
+    ec2.refuse("CancelCapacityReservation", "UnauthorizedOperation", status=403)
+    await finish(bus)
+    await so(lambda: not aws.beats[-1].active)
+    assert "UnauthorizedOperation" in aws.beats[-1].message
+    assert len(ec2.alive()) == 1
+
+    ec2.allow()
+    await so(lambda: not ec2.alive())
+    await so(lambda: aws.beats[-1].active)
+
+
 async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
     aws: Aws, bus: Bus, ec2: Ec2Server
 ) -> None:
@@ -314,6 +352,17 @@ async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
     await asked(bus)
     await until_phase(bus, Phase.REJECTED)
     assert aws.beats[-1].active
+
+
+async def test_a_look_that_hangs_does_not_hold_up_the_end(
+    aws: Aws, bus: Bus, ec2: Ec2Server
+) -> None:
+    ec2.hold(DESCRIBE)
+    before = ec2.calls()[DESCRIBE]
+    await so(lambda: ec2.calls()[DESCRIBE] > before)
+    assert aws.process is not None
+    await within(aws.process.stop(), 5.0)
+    assert aws.process.status == 0
 
 
 async def test_it_keeps_the_protocol_as_the_kit_has_it(
