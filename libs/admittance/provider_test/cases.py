@@ -336,7 +336,9 @@ class Trial(cases.Trial[Asked, Told]):
     async def _burst(self) -> None:
         began = clock.monotonic()
         asked = await self._stand.ask(*(f"burst.{number}" for number in range(BURST)))
-        await self._answered(*asked, seconds=self._timeout + 10 * self._answers_after)
+        # No slower than one by one; what was lost is not waited for long.
+        patience = self._timeout + min(2 * BURST * self._answers_after, 10 * self._timeout)
+        await self._answered(*asked, seconds=patience)
         count = len({one.asked for one in self._stand.about(*asked)})
         took = clock.monotonic() - began
         goes_on = await self._goes_on(

@@ -304,17 +304,18 @@ class Fragile(StrayProvider):
             super().on_asked(data)
 
 
-class Slow(StrayProvider):
-    """One at a time."""
+class Overwhelmed(StrayProvider):
+    """Loses what comes while it has ten to do."""
 
-    def __init__(self, bus: Bus) -> None:
-        super().__init__(bus)
-        self.lock = asyncio.Semaphore(1)
+    under_way = 0
 
     async def provide(self, asked: Said) -> None:
-        async with self.lock:
-            await asyncio.sleep(0.1)
-            await super().provide(asked)
+        if self.under_way == 10:
+            return
+        self.under_way += 1
+        await asyncio.sleep(0.05)
+        self.under_way -= 1
+        await super().provide(asked)
 
 
 class Chattering(StrayProvider):

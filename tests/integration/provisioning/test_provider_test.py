@@ -183,7 +183,7 @@ async def test_a_provider_without_the_helper_may_do_right_too(
             strays.Timeless, "deadline", "an hour after", id="providing after the deadline"
         ),
         pytest.param(strays.Fragile, "garbage", "nothing more", id="dying of garbage"),
-        pytest.param(strays.Slow, "burst", "of 100", id="lost in a burst"),
+        pytest.param(strays.Overwhelmed, "burst", "of 100", id="lost in a burst"),
         pytest.param(
             strays.Chattering, "repeats", "times about one request", id="saying it again and again"
         ),
