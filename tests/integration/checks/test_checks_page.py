@@ -27,7 +27,7 @@ CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields"
 
 def block(language: str, number: int = 0) -> str:
     """A block of the page."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
+    return str(re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
 
 
 async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> Report:

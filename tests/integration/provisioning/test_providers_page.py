@@ -1,0 +1,144 @@
+"""The programs of the page about providers, and the samples, pass the conformance kit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from admittance.api.manifest import read
+from admittance.cli.main import invoke
+from admittance.events.provisioning import ProvisioningStatus
+from admittance.events.subjects import ASKED, PROVISIONING_FACTS
+from admittance.provider_test.report import FAILED, PASSED, TITLES, Report
+from admittance.provider_test.run import Wanted, try_out
+from admittance.provider_test.stand import Shape
+from admittance.runtime.bus import Bus
+from admittance.runtime.peer_durables import provider_durables
+from integration.checks.test_checks_page import STAND_IN
+
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "providers.md"
+SAMPLES = ROOT / "deploy" / "samples" / "providers"
+RACK = "rack.example.com"
+CASES = ("answers", "twice", "attempt", "cancelled", "overtaken", "deadline", "killed", "frees")
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+
+
+def block(language: str) -> str:
+    """The block of the page in that language."""
+    [found] = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, seconds in {"WATCH": 1.0, "GRACE": 0.5}.items():
+        monkeypatch.setattr(f"admittance.provider_test.cases.{name}", seconds)
+    monkeypatch.setattr("admittance.trials.cases.QUIET", 0.5)
+    folder = tmp_path / "rack"
+    folder.mkdir()
+    for number in range(2):
+        (folder / f"node-{number}").touch()
+    monkeypatch.setenv("RACK", str(folder))
+    return folder
+
+
+async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> Report:
+    wanted = Wanted(
+        provisioning_class=RACK,
+        shape=Shape(),
+        timeout=10.0,
+        patience=10.0,
+        room=2,
+        command=command,
+        only=only,
+    )
+    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
+    return await within(trial, 120.0)
+
+
+def assert_well(report: Report, only: tuple[str, ...] = CASES) -> None:
+    wrong = {one.case: one.details for one in report.outcomes if one.outcome == FAILED}
+    assert not wrong
+    assert {one.case for one in report.outcomes if one.outcome == PASSED} >= set(only)
+
+
+def assert_free(rack: Path) -> None:
+    assert [one.read_text() for one in rack.glob("node-*")] == ["", ""]
+
+
+async def test_the_dozen_lines_are_a_provider(
+    bus: Bus, nats_server: TestServer, rack: Path
+) -> None:
+    report = await tried(bus, nats_server.url, sys.executable, "-c", block("python"))
+    assert_well(report)
+    assert_free(rack)
+
+
+def test_the_dozen_lines_are_those_of_the_sample() -> None:
+    assert (SAMPLES / "dozen-lines" / "rack.py").read_text().endswith(block("python"))
+
+
+@needs_jq
+def test_the_sample_in_shell_does_everything_right(
+    rack: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = str(SAMPLES / "shell" / "rack.sh")
+    call = ["provider-test", RACK, "--embedded", "--timeout", "10", "--room", "2", "-o", "name"]
+    status = invoke([*call, "--", "bash", script])
+    shown = dict(line.split(" ", 1) for line in capfd.readouterr().out.splitlines())
+    optional = {"message-id", "query", "wrong-parameters"}
+    assert {case for case, outcome in shown.items() if outcome != "passed"} == optional
+    assert shown.keys() == TITLES.keys()
+    assert status == 0
+    assert_free(rack)
+
+
+@needs_jq
+async def test_the_loop_around_the_nats_command_is_a_provider(
+    bus: Bus,
+    nats_server: TestServer,
+    rack: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which("nats") is None:
+        tool = tmp_path / "nats"
+        tool.write_text(STAND_IN.format(python=sys.executable))
+        tool.chmod(0o755)
+        path = f"{tmp_path}:{path}"
+    monkeypatch.setenv("PATH", path)
+    program = block("sh").replace("/tmp/rack", str(rack))
+    # A process for every message takes its time.
+    only = ("answers", "overtaken", "frees", "acknowledges")
+    report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)
+    assert_well(report, only)
+
+
+def test_the_manifests_of_page_and_samples_are_valid() -> None:
+    documents = read(block("yaml"), "providers.md")
+    kinds = [document.manifest.kind for document in documents]
+    assert kinds == ["ProvisioningRequestConfig", "AdmissionCheck"]
+    sample = read((SAMPLES / "manifests.yaml").read_text(), "manifests.yaml")
+    assert [document.manifest for document in sample][1].metadata.name == "rack"
+
+
+def test_the_page_tells_every_status_and_how_long_a_delivery_waits() -> None:
+    page = PAGE.read_text()
+    for word, kind in PROVISIONING_FACTS.items():
+        if word not in ASKED:
+            assert issubclass(kind, ProvisioningStatus)
+            assert f"| `{word}` |" in page
+    seconds = provider_durables.settings(RACK)["ack_wait"] // 1_000_000_000
+    assert f"comes again after {seconds} s" in page
