@@ -102,10 +102,13 @@ def since(workload: StoredWorkload, now: datetime) -> datetime | None:
 
 
 def check_table(family: Family, now: datetime) -> Table:
-    """The checks of every variant: a parent has none of its own."""
+    """The checks of every variant: a parent has none of its own. Nobody is asked about one that is
+    turned off."""
     rows: list[tuple[str, ...]] = []
     columns: tuple[Column, ...] = ()
     for one in family.variants:
+        if not head(one.workload).active:
+            continue
         table = check_rows.check_table(one.workload, now)
         columns = (Column("VARIANT"), *table.columns)
         rows += [(one.tag, *row) for row in table.rows]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, VariantVerdict
-from admittance.family.policy import Why
+from admittance.family.policy import STOPPED, Why
 from admittance.family.states import changes_next
 from admittance.scheduler import households, motion, siblings
 from admittance.scheduler.counters import is_parked
@@ -124,12 +124,23 @@ def _remedies(
     family = parent.family
     assert family is not None
     if queue is not None and not verdicts:
-        yield f"variants of {name} being made, for flavors that it may have"
+        rules, allowed = queue.rules, family.state.allowed if family.state is not None else None
+        if rules is not None and allowed and not rules.tags_within(allowed):
+            named = ", ".join(sorted(allowed))
+            yield f"ClusterQueue {queue.name} offering {named}, or {name} allowing what it offers"
+        else:
+            yield f"variants of {name} being made, for flavors that it may have"
+    stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
+    if stays and any(one.admitted for one in verdicts):
+        return
     for one in verdicts:
-        if one.active and not one.admitted:
+        if one.admitted:
+            # Nobody moves to what is worse.
+            return
+        if one.active:
             for way in one.explained.unblocked_by:
                 yield f"{one.variant}: {way}"
-        elif one.why == Why.USER:
+        elif one.why in STOPPED:
             yield f"{one.variant}: `admit activate workload {one.name}`"
         elif one.why == Why.CREATE_DELAY and (at := _begins(queue, parent, one.variant)):
             yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"

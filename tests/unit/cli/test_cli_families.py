@@ -188,6 +188,9 @@ def test_the_checks_of_every_lane_are_told_for_the_parent_has_none() -> None:
     assert column(table, "VARIANT") == ["on-demand", "spot"]
     assert column(table, "CHECK") == ["budget", "budget"]
     assert lanes.check_table(a_family(a_parent(), QUEUE), NOON).rows == []
+    states["spot"]["active"] = False
+    off = lanes.check_table(a_family(a_parent(), QUEUE, states), NOON)
+    assert column(off, "VARIANT") == ["on-demand"]
 
 
 def test_a_variant_that_its_queue_has_no_more_is_about_to_go() -> None:

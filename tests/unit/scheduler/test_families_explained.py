@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from family_scheduling import FamilyStory, full
@@ -201,3 +202,24 @@ def test_a_variant_that_a_user_stopped_goes_on_with_that_user() -> None:
     story.respec("a-mid", active=False)
     story.change("a-mid", stopped_by="User")
     assert "mid: `admit activate workload a-mid`" in story.why("a").unblocked_by
+
+
+def test_who_runs_is_told_of_nothing_that_is_worse() -> None:
+    story = FamilyStory()
+    story.families()
+    story.family("a")
+    story.settle()
+    assert story.why("a").variants[0].admitted
+    story.change("a-mid", stopped_by="Rejected")
+    assert story.why("a").unblocked_by == ()
+
+
+def test_a_family_without_a_flavor_that_its_queue_offers_says_what_would_give_it_one() -> None:
+    story = FamilyStory()
+    story.families()
+    story.family("a", tags=())
+    spec = json.loads(bytes(story.stored["a"].spec))
+    story.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
+    found = story.why("a")
+    assert found.reason == "NoMatchingFlavor"
+    assert found.unblocked_by == ("ClusterQueue cq offering gold, or a allowing what it offers",)
