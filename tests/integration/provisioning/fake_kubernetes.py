@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -57,6 +58,8 @@ class Kubernetes:
         self._oldest = 0
         self._era = 0
         self.away = False
+        self.slow_seconds = 0.0
+        """How long it takes until something is made that somebody asked for."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -124,6 +127,12 @@ class Kubernetes:
             self._history.clear()
             self._era += 1
             self.lock.notify_all()
+
+    def compact(self) -> None:
+        """Only who has seen everything until now may go on watching."""
+        with self.lock:
+            self._oldest = self._version
+            self._history.clear()
 
     def go_away(self) -> None:
         self.away = True
@@ -213,6 +222,7 @@ class Kubernetes:
     def answer(self, method: str, kind: str, namespace: str, name: str, body: Any) -> Manifest:
         key = (kind, namespace, name)
         if method == "POST":
+            time.sleep(self.slow_seconds)
             return self._create(kind, namespace, body)
         with self.lock:
             if key not in self.objects:

@@ -328,6 +328,8 @@ async def test_while_the_cluster_is_away_the_check_is_inactive_and_then_goes_on(
 
     world.kubernetes.go_away()
     await until(lambda: '"cluster_away"' in provider.log)
+    controller = world.fleet.processes[0]
+    await until(lambda: "ProviderDown" in controller.log)
     world.kubernetes.come_back()
     world.kubernetes.condition(name, "Provisioned")
 

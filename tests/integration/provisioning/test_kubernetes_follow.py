@@ -1,0 +1,236 @@
+"""What is seen of a cluster, and made in it, over real HTTP and whatever happens to that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.events.provisioning import ProvisioningRequested
+from admittance.events.shapes import PodSetToProvision
+from admittance.provider_kubernetes.cluster import Cluster, connect
+from admittance.provider_kubernetes.follow import Follower
+from admittance.provider_kubernetes.making import Maker
+from admittance.provider_kubernetes.objects import Asked, selector
+from admittance.provider_kubernetes.settings import KubeSettings
+from admittance.providers import Failed, Request
+from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
+
+from servers import until
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[Kubernetes]:
+    found = Kubernetes()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def cluster(kubernetes: Kubernetes, tmp_path: Path) -> AsyncIterator[Cluster]:
+    found = connect(KubeSettings(kubeconfig=str(kubernetes.kubeconfig(tmp_path))))
+    yield found
+    await found.close()
+
+
+class Following:
+    """A follower at work, and what it told."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.listings = 0
+        self.changes: list[str] = []
+        self.healths: list[str] = []
+        self.follower = Follower(
+            cluster,
+            None,
+            selector("ours"),
+            changed=self.changes.append,
+            listed=self._on_listed,
+            healthy=self.healths.append,
+            away_seconds=0.3,
+        )
+
+    def _on_listed(self) -> None:
+        self.listings += 1
+
+
+@pytest.fixture
+async def following(cluster: Cluster) -> AsyncIterator[Following]:
+    found = Following(cluster)
+    task = asyncio.create_task(found.follower.run())
+    yield found
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def asked(number: int = 1, installation: str = "ours") -> Asked:
+    return Asked(
+        id=f"u/c/1/{number}",
+        provisioning_class="class",
+        installation=installation,
+        namespace="prod",
+        workload="train",
+    )
+
+
+def a_request(number: int = 1, **more: Any) -> Request:
+    template = b'{"spec":{"containers":[{"name":"c","image":"busybox"}]}}'
+    fact = ProvisioningRequested(
+        namespace="ns",
+        name="train",
+        uid="u",
+        id=f"u/c/1/{number}",
+        provisioning_class="class",
+        check="c",
+        cycle=1,
+        attempt=number,
+        pod_sets=(PodSetToProvision(name="main", count=1, template=template),),
+        **more,
+    )
+    return Request(fact)
+
+
+async def test_a_listing_of_many_pages_is_complete_and_leaves_out_other_peoples(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    for number in range(1, 6):
+        await Maker(cluster, "ours").make(asked(number), a_request(number))
+    await Maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
+
+    found = Following(cluster)
+    task = asyncio.create_task(found.follower.run())
+    await until(lambda: found.listings == 1)
+    task.cancel()
+
+    assert set(found.follower.seen) == {f"u/c/1/{number}" for number in range(1, 6)}
+
+
+async def test_bookmarks_spare_a_watch_that_saw_nothing_for_long_a_new_listing(
+    kubernetes: Kubernetes, cluster: Cluster, following: Following
+) -> None:
+    await until(lambda: following.listings == 1)
+    await Maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
+    await asyncio.sleep(4 * BOOKMARK_SECONDS)
+    kubernetes.compact()
+    kubernetes.end_watches()
+
+    await Maker(cluster, "ours").make(asked(), a_request())
+    await until(lambda: "u/c/1/1" in following.follower.seen)
+
+    assert following.listings == 1
+
+
+async def test_a_place_that_is_forgotten_is_listed_anew_with_what_went_meanwhile(
+    kubernetes: Kubernetes, cluster: Cluster, following: Following
+) -> None:
+    for number in (1, 2):
+        await Maker(cluster, "ours").make(asked(number), a_request(number))
+    await until(lambda: len(following.follower.seen) == 2)
+    kubernetes.go_away()
+    kubernetes.delete_by_hand(asked(1).name)
+    kubernetes.forget()
+    kubernetes.come_back()
+
+    await until(lambda: set(following.follower.seen) == {"u/c/1/2"})
+
+    assert following.listings == 2
+    assert following.changes.count("u/c/1/1") >= 2
+
+
+async def test_a_silence_is_told_when_it_lasts_and_so_is_its_end(
+    kubernetes: Kubernetes, following: Following
+) -> None:
+    await until(lambda: following.listings == 1)
+    kubernetes.go_away()
+    await until(lambda: following.healths[-1] != "")
+    kubernetes.come_back()
+    await until(lambda: following.healths[-1] == "")
+
+
+async def test_a_right_that_is_lacking_is_told_at_once(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    kubernetes.fail(403, 1, method="GET", reason="Forbidden", message="may not list")
+    found = Following(cluster)
+    task = asyncio.create_task(found.follower.run())
+    await until(lambda: bool(found.healths))
+    task.cancel()
+
+    assert "may not list" in found.healths[0]
+
+
+async def test_what_is_made_is_made_to_its_end_though_nobody_waits_for_it_any_more(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    """Else it would come to be after everything was deleted."""
+    kubernetes.slow_seconds = 0.3
+    maker = Maker(cluster, "ours")
+    making = asyncio.create_task(maker.make(asked(), a_request()))
+    await asyncio.sleep(0.1)
+    making.cancel()
+    await asyncio.wait([making])
+
+    await maker.delete("u/c/1/1", "prod")
+    await asyncio.sleep(0.4)
+
+    assert not kubernetes.all()
+    assert not kubernetes.templates()
+
+
+async def test_making_twice_makes_once(kubernetes: Kubernetes, cluster: Cluster) -> None:
+    maker = Maker(cluster, "ours")
+    first = await maker.make(asked(), a_request())
+    again = await maker.make(asked(), a_request())
+
+    assert not isinstance(first, Failed)
+    assert not isinstance(again, Failed)
+    assert first.uid == again.uid
+    assert (len(kubernetes.all()), len(kubernetes.templates())) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        pytest.param({"parameters": {"a": "x" * 256}}, "spec.parameters[a]", id="long parameters"),
+        pytest.param(
+            {"parameters": {f"k{i}": "v" for i in range(101)}}, "Too many", id="many of them"
+        ),
+    ],
+)
+async def test_what_the_schema_forbids_fails_for_good_with_its_words(
+    kubernetes: Kubernetes, cluster: Cluster, more: dict[str, Any], words: str
+) -> None:
+    found = await Maker(cluster, "ours").make(asked(), a_request(**more))
+
+    assert isinstance(found, Failed)
+    assert not found.retryable
+    assert words in found.message
+
+
+async def test_a_namespace_that_is_not_there_fails_for_good(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    kubernetes.namespaces = {"other"}
+
+    found = await Maker(cluster, "ours").make(asked(), a_request())
+
+    assert found == Failed('namespaces "prod" not found', retryable=False)
+
+
+async def test_only_the_objects_of_that_request_are_deleted(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    maker = Maker(cluster, "ours")
+    for number in (1, 2):
+        await maker.make(asked(number), a_request(number))
+
+    await maker.delete("u/c/1/1", "prod")
+    await maker.delete("u/c/1/1", "prod")
+
+    assert [one["metadata"]["name"] for one in kubernetes.all()] == [asked(2).name]
+    assert len(kubernetes.templates()) == 1
