@@ -42,7 +42,7 @@ from admittance.providers.saying import Speaker
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock, logs, micro
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError, StaleRevision
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
 from admittance.runtime.supervise import stop_on_signals
@@ -235,7 +235,7 @@ class Service:
     # One request. -------------------------------------------------------------------------
 
     async def _work(self, fact: ProvisioningRequested) -> None:
-        found = await self._patiently(fact.id)
+        found = await self._patiently(fact)
         if found is not None and found.status == CANCELLED:
             await self._dispose(fact)
             return
@@ -247,20 +247,28 @@ class Service:
         async def say(status: Status) -> bool:
             return await self._say(fact, status)
 
-        last = found.status if found is not None else None
+        last = (found.status or None) if found is not None else None
         answer = await self._obtain(fact, Request(fact, say, last=last))
         if await self._say(fact, answer) and not answer.ends:
             for reply in self._open.get(fact.id, ()):
                 self._hearing.let_wait(reply)
 
-    async def _patiently(self, request_id: str) -> Any:
-        """What is kept of the request, however long the bus is away."""
+    async def _patiently(self, fact: ProvisioningRequested) -> Said | None:
+        """What is kept of the request, however long the bus is away; None: it is new. That it is
+        worked on is kept from now on, or a replica that is asked would say that nobody knows it,
+        and it would be asked for again, beside this one."""
         pause = 0.1
         while True:
             try:
-                return (await self._store.get(request_id)).said
+                found = await self._store.get(fact.id)
+                if found.said is not None:
+                    return found.said
+                await self._store.put(Said(**_about(fact)), found.revision)
+                return None
+            except StaleRevision:
+                continue
             except AdmittanceError as error:
-                log.warning("store_away", id=request_id, reason=str(error))
+                log.warning("store_away", id=fact.id, reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, CONNECT_PAUSE_MAX)
 
@@ -354,7 +362,7 @@ class Service:
             pause = min(2 * pause, PAUSE_MAX)
 
 
-def _about(fact: ProvisioningFact | Said) -> dict[str, str]:
+def _about(fact: ProvisioningFact | Said) -> dict[str, Any]:
     return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
 
 

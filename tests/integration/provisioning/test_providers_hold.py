@@ -236,6 +236,31 @@ async def test_a_cancellation_that_is_heard_twice_at_once_frees_once(
     assert freed == ["u/c/1/1"]
 
 
+async def test_what_one_replica_works_on_is_known_to_all_of_them(
+    asker: Asker, nats_server: TestServer
+) -> None:
+    """Else the check would ask for it again, and another one would book beside the first."""
+    go = asyncio.Event()
+    pools = [Pool(), Pool()]
+
+    async def wait(_: Request) -> None:
+        await go.wait()
+
+    for pool in pools:
+        pool.before = wait
+    async with running(pools[0].provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(pools[0].calls))
+        other = pools[1].provider()
+        async with running(other, nats_server):
+            await until(lambda: other._report is not None)
+            replies = [await asker.query("u/c/1/1") for _ in range(20)]
+            go.set()
+            await until(lambda: bool(asker.said))
+    assert all(one.known and not one.status for one in replies)
+    assert asker.said[0].seq == 1
+
+
 async def test_what_was_not_freed_in_time_is_given_back_at_once_when_it_ends(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
