@@ -58,6 +58,6 @@ def test_no_sample_changes_a_flavor_of_another_one() -> None:
         for value in yaml.safe_load_all(path.read_text()):
             if isinstance(value, dict) and value.get("kind") == "ResourceFlavor":
                 specs.setdefault(value["metadata"]["name"], []).append(value.get("spec"))
-    assert len(specs["spot"]) == 3
+    assert len(specs["spot"]) >= 3
     for name, found in specs.items():
         assert all(spec == found[0] for spec in found), name
