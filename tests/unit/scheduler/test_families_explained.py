@@ -223,3 +223,15 @@ def test_a_family_without_a_flavor_that_its_queue_offers_says_what_would_give_it
     found = story.why("a")
     assert found.reason == "NoMatchingFlavor"
     assert found.unblocked_by == ("ClusterQueue cq offering gold, or a allowing what it offers",)
+
+
+def test_a_family_of_which_nobody_is_to_try_yet_waits_for_itself() -> None:
+    story = FamilyStory()
+    both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
+    story.families(explicit=both, flavors={"best": "4", "mid": "4"})
+    story.family("a")
+    story.settle()
+    found = story.why("a")
+    assert found.reason == "WaitingForFamily"
+    assert found.message == "fast: inactive (createDelay); slow: inactive (createDelay)"
+    assert len(found.unblocked_by) == 2
