@@ -223,10 +223,24 @@ def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
 def _own(workload: StoredWorkload, holders: Mapping[tuple[str, str], StoredWorkload]) -> Usage:
     """What it holds beside what planned victims still hold for it."""
     given: dict[str, Usage] = {}
+    families: dict[str, list[StoredWorkload]] = {}
     for victim in outstanding(workload, holders):
-        _add(given, _queue(victim), _usage(victim))
+        if head(victim).role == VARIANT:
+            families.setdefault(owner_of(victim)[1], []).append(victim)
+        else:
+            _add(given, _queue(victim), _usage(victim))
+    for uid, victims in families.items():
+        _add(given, _queue(victims[0]), _freed(uid, victims, holders.values()))
     there = given.get(_queue(workload), {})
     return {cell: max(0, much - there.get(cell, 0)) for cell, much in _usage(workload).items()}
+
+
+def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
+    """What a family will hold less without these: what its others hold as well stays taken."""
+    own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
+    going = {one.metadata.name for one in victims}
+    rest = most(_usage(one) for one in own if one.metadata.name not in going)
+    return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
 
 
 def most(usages: Iterable[Usage]) -> Usage:
