@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from admittance.provider_test.cases import Trial, Way
-from admittance.provider_test.report import KIT, NOT_APPLICABLE, Outcome, Report
+from admittance.provider_test.report import KIT, Outcome, Report
 from admittance.provider_test.stand import Shape, Stand
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
-from admittance.trials.program import START_SECONDS, OwnServer, Program
+from admittance.trials.program import START_SECONDS, OwnServer, Program, how_it_ended
 
 
 class Wanted(NamedTuple):
@@ -66,14 +66,10 @@ async def try_out(
             outcomes += await trial.run(tell)
             await trial.leave()
         finally:
-            if program is not None:
-                word, why = await program.end()
-                outcomes.append(KIT.outcome("ends", word, *([why] if why else [])))
+            if program is not None or not wanted.only:
+                outcomes.append(await how_it_ended(KIT, program))
     finally:
         await stand.leave()
-    if program is None and not wanted.only:
-        why = "it was not started here: give its command"
-        outcomes.append(KIT.outcome("ends", NOT_APPLICABLE, why))
     return Report(
         provisioning_class=wanted.provisioning_class,
         outcomes=tuple(outcomes),

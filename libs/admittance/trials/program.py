@@ -14,7 +14,8 @@ from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
 from admittance.runtime.server import EmbeddedServer
-from admittance.trials.report import FAILED, PASSED
+from admittance.trials.cases import Kit
+from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED, Outcome
 
 START_SECONDS: Final = 20.0
 """How long a program that we start may take until it listens, beside the first answer."""
@@ -65,6 +66,15 @@ class Program:
         if status not in (0, -15, 143):
             return FAILED, f"after SIGTERM it ended with status {status}"
         return PASSED, ""
+
+
+async def how_it_ended(kit: Kit, program: Program | None) -> Outcome:
+    """Asks a program that we started to end; the outcome of that case."""
+    if program is None:
+        why = "it was not started here: give its command"
+        return kit.outcome("ends", NOT_APPLICABLE, why)
+    word, why = await program.end()
+    return kit.outcome("ends", word, *([why] if why else []))
 
 
 class OwnServer:

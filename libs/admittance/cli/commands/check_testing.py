@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+from admittance.cli.commands.trial_options import (
+    CaseOption,
+    CommandArgument,
+    EmbeddedOption,
+    PortOption,
+    WaitOption,
+)
 from admittance.cli.options import (
     NamespaceOption,
     NatsOption,
@@ -21,14 +28,7 @@ def check_test(
     controller: Annotated[
         str, typer.Argument(metavar="CONTROLLER", help="The name that AdmissionChecks name.")
     ],
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- CMD...",
-            help="Start it so, with ADMIT_NATS_URL set. Default: it runs already.",
-            show_default=False,
-        ),
-    ] = None,
+    command: CommandArgument = None,
     check: Annotated[
         str, typer.Option(metavar="NAME", help="The AdmissionCheck that it is asked for.")
     ] = "check-test",
@@ -39,25 +39,10 @@ def check_test(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Seconds that it may take for an answer.", min=0.1)
     ] = 10.0,
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            help="Seconds for its first answer. Default: --timeout; 60 with --embedded.",
-            min=0.1,
-        ),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CASE", help="Only this one; may be given several times."),
-    ] = None,
-    own: Annotated[
-        bool, typer.Option("--embedded", help="Start a server for it; nothing else is needed.")
-    ] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(metavar="P", help="Of that server. Default: a free one", min=0, max=65_535),
-    ] = None,
+    wait: WaitOption = None,
+    case: CaseOption = None,
+    own: EmbeddedOption = False,
+    port: PortOption = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,

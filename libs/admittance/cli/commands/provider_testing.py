@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+from admittance.cli.commands.trial_options import (
+    CaseOption,
+    CommandArgument,
+    EmbeddedOption,
+    PortOption,
+    WaitOption,
+)
 from admittance.cli.options import NamespaceOption, NatsOption, OutputOption, call_of, run
 
 
@@ -16,14 +23,7 @@ def provider_test(
         str,
         typer.Argument(metavar="CLASS", help="The class that ProvisioningRequestConfigs name."),
     ],
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- CMD...",
-            help="Start it so, with ADMIT_NATS_URL set. Default: it runs already.",
-            show_default=False,
-        ),
-    ] = None,
+    command: CommandArgument = None,
     parameters: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="YAML or JSON: parameters, or the config's manifest."),
@@ -55,25 +55,10 @@ def provider_test(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Seconds that it may take to provide.", min=0.1)
     ] = 10.0,
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            help="Seconds for its first answer. Default: --timeout; 60 with --embedded.",
-            min=0.1,
-        ),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CASE", help="Only this one; may be given several times."),
-    ] = None,
-    own: Annotated[
-        bool, typer.Option("--embedded", help="Start a server for it; nothing else is needed.")
-    ] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(metavar="P", help="Of that server. Default: a free one", min=0, max=65_535),
-    ] = None,
+    wait: WaitOption = None,
+    case: CaseOption = None,
+    own: EmbeddedOption = False,
+    port: PortOption = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
