@@ -18,13 +18,13 @@ PROVISIONING_CHECK: Final = "service-provisioning-check"
 PROVIDER_POOL: Final = "service-provider-pool"
 """And the pools of machines: whoever books knows all that is booked."""
 
+PROVIDER_DOCKER: Final = "service-provider-docker"
+"""And the containers of an engine, for the same reason."""
+
 
 def aws_domain(provisioning_class: str) -> str:
     """The domain of EC2's capacity reservations of one class: one account, one region."""
     return f"service-provider-aws-{provisioning_class}"
-
-PROVIDER_DOCKER: Final = "service-provider-docker"
-"""And the containers of an engine, for the same reason."""
 
 
 def cohort_domain(root: str) -> str:
