@@ -26,10 +26,10 @@ from admittance.simulation.scenario import (
 from admittance.workload.limits import Limits, PodsReadyLimits
 
 
-def checked(rng: Random) -> Scenario:
+def checked(rng: Random, kind: type[Checked] = Checked) -> Scenario:
     """Few workloads in the hands of checks that judge, turn and fall silent, of jobs that are late
     and deaf, and of users and admins who do something in the middle."""
-    queues = Checked(rng)
+    queues = kind(rng)
     span = rng.choice((0.5, 6.0, 20.0))
     sayings: list[Saying] = []
     names = [f"w{number}" for number in range(rng.randint(1, 5))]

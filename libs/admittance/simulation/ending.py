@@ -9,7 +9,7 @@ from admittance.api.quantity import amount
 from admittance.api.stored_form import spec_of
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
-from admittance.events.subjects import subject_of, workload_key
+from admittance.events.subjects import CAPACITY, subject_of, workload_key
 from admittance.family.rules import rules_of
 from admittance.scheduler.decide import Scheduler
 from admittance.simulation import naive
@@ -116,7 +116,7 @@ class Ending:
             raise Broken(f"{key}: {what} of revision {revision} was never said")
         for key, entry in self._server.bucket.last.items():
             prefix, _, rest = key.partition(".")
-            if prefix in ("workload", "barrier", "_admittance"):
+            if prefix in ("workload", "barrier", "_admittance", CAPACITY):
                 continue
             if prefix != "localqueue":
                 rest = f"_.{rest}"

@@ -13,7 +13,7 @@ import msgspec
 
 from admittance.api.manifest import decode_object
 from admittance.events.codec import decode
-from admittance.events.subjects import DEADLETTER, OUTPUTS
+from admittance.events.subjects import CAPACITY, DEADLETTER, OUTPUTS
 from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption, rows
 from admittance.simulation.accounts import Accounts
 from admittance.simulation.around import Manifests
@@ -89,7 +89,7 @@ class Invariants:
         prefix, _, rest = entry.subject.partition(".")
         if prefix == "workload":
             self._workload(entry)
-        elif prefix not in ("barrier", "_admittance"):
+        elif prefix not in ("barrier", "_admittance", CAPACITY):
             about = None if entry.gone else decode_object(entry.data).manifest
             kept: dict[Any, Any] | None = {
                 "clusterqueue": self.queues,

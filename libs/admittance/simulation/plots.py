@@ -14,6 +14,7 @@ from admittance.simulation.checked import checked
 from admittance.simulation.configuration import NAMESPACE, Queues, manifest
 from admittance.simulation.families import exclusive, families
 from admittance.simulation.planning import planned
+from admittance.simulation.provided import provided
 from admittance.simulation.scenario import (
     ACTIVE_SECONDS,
     Applying,
@@ -132,6 +133,8 @@ def scenario(rng: Random) -> Scenario:
         return reconfigured(rng)
     if kind < 0.22:
         return preempting(rng)
+    if kind < 0.26:
+        return provided(rng)
     if kind < 0.52:
         return checked(rng)
     if kind < 0.62:
@@ -189,6 +192,7 @@ PLOTS: Final[dict[str, Callable[[Random], Scenario]]] = {
         scenario,
         checked,
         planned,
+        provided,
         contested,
         preempting,
         reconfigured,
@@ -206,6 +210,7 @@ __all__ = [
     "families",
     "planned",
     "preempting",
+    "provided",
     "reconfigured",
     "scenario",
 ]

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from admittance.simulation.actors.checks import Checks
 from admittance.simulation.actors.controller import WorkloadController
 from admittance.simulation.actors.jobs import Folder, silence
+from admittance.simulation.actors.provider import Provider
+from admittance.simulation.actors.provisioning import ProvisioningCheck
 from admittance.simulation.actors.retry_timer import RetryTimer
 from admittance.simulation.actors.runner import Runner
 from admittance.simulation.actors.scheduler import SchedulerService
@@ -63,6 +65,7 @@ class World:
         self.users = Publisher(self.kernel, self.server, self.story)
         self.admin = Admin(self.kernel, self.server, self.story)
         self.checks = Checks(self.kernel, self.server, self.story, plan.tempers, plan.outages)
+        self.provider = Provider(self.kernel, self.server, self.story)
         self.folders: dict[str, Folder] = {}
         self.services: dict[str, Service] = {}
         self._stored = 0
@@ -125,6 +128,7 @@ class World:
             "r": Runner,
             "t": RetryTimer,
             "v": VariantController,
+            "p": ProvisioningCheck,
         }
         kind = kinds[name.partition("-")[0]]
         service = kind(
@@ -258,6 +262,7 @@ class World:
 
     def _calm(self) -> None:
         self.checks.settle()
+        self.provider.settle()
         self.users.losses = 0.0
         self._faults.clear()
 
@@ -291,6 +296,8 @@ def run(
         ending = Ending(world.server, invariants, kernel, world.users, heals=world.plan.heals)
         ending.settle()
         ending.check()
+        if "p-a" in world.plan.services:
+            world.provider.check_end()
         for name, service in sorted(world.services.items()):
             if isinstance(service, SchedulerService):
                 ending.check_picture(name, service.core)

@@ -24,6 +24,8 @@ ACTIVE_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 90.0
 """From here on nothing goes wrong any more."""
 SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
+PROVIDED_SERVICES: Final = (*SERVICES, "p-a", "p-b")
+"""With those that see to capacity."""
 FAMILY_SERVICES: Final = (*SERVICES, "v-a", "v-b")
 """With those that see to families."""
 

@@ -39,6 +39,8 @@ class Server:
         self.claims = Stream(lambda: kernel.now)
         self.timers = Stream(lambda: kernel.now)
         self.consumers: dict[str, Consumer] = {}
+        self.places: dict[str, int] = {}
+        """How far other readers of the log have come, by name."""
         self.endpoints: dict[int, Callable[[list[dict[str, Any]], Future], None]] = {}
         """Who answers ``admit.api.apply``."""
         self._on_deleted: dict[str, Callable[[], None]] = {}

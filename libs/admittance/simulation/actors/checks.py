@@ -16,6 +16,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
+from admittance.provisioning_check.picture import CONTROLLER
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story
@@ -97,6 +98,8 @@ class Checks:
     def _hear(self, stored: Stored) -> None:
         if stored.subject.startswith(REQUESTED):
             request = _requested.decode(stored.data)
+            if request.controller == CONTROLLER:
+                return  # Judged by the provisioning check itself.
             self.open[_key(request)] = request
             rng = self._kernel.rng
             here = [one for one in (0, 1) if one not in self._gone]
