@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from admittance.events import facts
+from admittance.events.shapes import Refusal
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
@@ -231,6 +232,32 @@ def test_a_variant_deleted_by_hand_is_gone_when_its_job_ends_before_it_has_stopp
     commit = house.controller.fold([house.heard(facts.Finished(**J))], house.now)
     kept = {put.key.rpartition(".")[2]: put.workload is not None for put in commit.puts}
     assert kept == {A: True, B: True, C: False, "j": True}
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param("quota", "False: WaitingForQuota", id="others wait for quota"),
+        pytest.param("check", "False: UnsatisfiedAdmissionChecks", id="another is checked"),
+        pytest.param("none", "False: NoMatchingFlavor", id="nobody has one"),
+    ],
+)
+def test_that_one_variant_matches_no_flavor_is_no_reason_of_a_family_with_others(
+    others: str, expected: str
+) -> None:
+    house = Household(("a", "b"), {"b": ("slow",)}).family()
+
+    def refused(tag: str, reason: str) -> None:
+        decided = house.decided(f"j-variant-{tag}")
+        house.happens(facts.Refused(**decided, refusal=Refusal(reason=reason, message="m")))
+
+    refused("a", "NoMatchingFlavor")
+    if others == "check":
+        house.assign("b")
+    else:
+        refused("b", "WaitingForQuota" if others == "quota" else "NoMatchingFlavor")
+    house.happens(facts.Aggregated(**J))
+    assert house.condition("QuotaReserved") == expected
 
 
 def test_one_that_its_user_stops_lets_the_others_race() -> None:

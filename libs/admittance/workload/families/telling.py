@@ -20,6 +20,7 @@ from admittance.workload.stored import Say, StoredWorkload, head
 
 EACH_MAX: Final = 300
 """Characters that are told of one variant."""
+_HOPELESS: Final = "NoMatchingFlavor"
 _RESERVED: Final = "UnsatisfiedAdmissionChecks"
 _INACTIVE: Final = "WaitingForFamily"
 """Reasons of a family in which nobody waits for quota: some hold it, or nobody is to try."""
@@ -73,7 +74,7 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
         return None
     if not wanted_tags(parent, family.rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
-        return Standing("NoMatchingFlavor", f"The queue offers none of the flavors: {allowed}")
+        return Standing(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
     found = [(one, wishes[name]) for name in wishes if (one := family.variants.get(name))]
     if not found:
         return None
@@ -84,8 +85,11 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
         and not is_reserved(one)
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
-    # The best one's: that is what the family would like to be changed.
-    reason = reasons[0] if reasons else _RESERVED if any(map(_holds, found)) else _INACTIVE
+    # The best one's: that is what the family would like to be changed. But that one variant has no
+    # flavor to match is true of the family only where nobody else has one.
+    held = any(map(_holds, found))
+    possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
+    reason = possible[0] if possible else _RESERVED if held else _INACTIVE
     return Standing(reason, "; ".join(_told(one, wish) for one, wish in found))
 
 
