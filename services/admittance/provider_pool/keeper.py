@@ -232,12 +232,21 @@ class Keeper:
         await self._loaded.wait()
         found = self._of(cancellation.id)
         if found is None:
+            await self._free_kept(cancellation.id)
             return
         name, bookings = found
         # Forgotten first: what is gone from memory and not from the bucket would come back.
         await self._forget(name, cancellation.id)
         bookings.free(cancellation.id)
         log.info("freed", pool=name, id=cancellation.id, reason=cancellation.reason)
+
+    async def _free_kept(self, request_id: str) -> None:
+        """The same of a booking whose pool is no more."""
+        for name, kept in self._kept.items():
+            if any(one.id == request_id for one in kept):
+                await self._forget(name, request_id)
+                self._kept[name] = [one for one in kept if one.id != request_id]
+                return
 
     async def _expire(self) -> None:
         await self._loaded.wait()

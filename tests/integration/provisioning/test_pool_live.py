@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import PROVIDERS, subject_of
@@ -18,7 +19,7 @@ from admittance.workload.phase import Phase
 from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit
+from processes import Fleet, apply, ask, eventually, queues, submit
 from servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -119,3 +120,26 @@ async def test_nothing_is_booked_twice_and_nothing_leaks_when_everybody_is_kille
         return len(await booked(bus)) == 2
 
     await eventually(two)
+
+
+async def test_nothing_stays_booked_in_a_pool_that_was_deleted_while_nobody_was_there(
+    fleet: Fleet, bus: Bus
+) -> None:
+    other = {**a_pool(1), "metadata": {"name": "other"}}
+    check = [CHECK, a_config(), *queues("cq", admissionChecks=["capacity"])]
+    await apply(bus, a_pool(1), other, *check)
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_phase(bus, Phase.ADMITTED)
+    (entry,) = await read_all(bus, "_pool.>", bucket=PROVIDERS)
+
+    await fleet.processes[-1].kill()
+    name = entry.key.split(".")[1]
+    gone = Delete(kind="machinepool.admittance.dev", name=name)
+    await ask(bus, "admit.api.delete", gone, DeleteReply)
+    await finish(bus, "w")
+    await fleet.start("provider-pool")
+
+    async def nothing() -> bool:
+        return not await booked(bus)
+
+    await eventually(nothing)
