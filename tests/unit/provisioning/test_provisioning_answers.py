@@ -151,7 +151,7 @@ def test_a_booking_that_expires_counts_only_before_the_admission() -> None:
 
     assert answer(record, config(), admitted=True) is None
     assert answer(record, config(), admitted=False) == Answer(
-        "Retry", "Retrying after failure: too late", 60
+        "Retry", "Retrying after booking expired: too late", 60
     )
 
 
