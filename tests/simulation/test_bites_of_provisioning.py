@@ -31,7 +31,7 @@ def _ready_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_unwanted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "_unwanted", lambda *_: "")
+    patch.setattr(decide, "unwanted", lambda *_: "")
 
 
 def _forgets_to_free(patch: pytest.MonkeyPatch) -> None:

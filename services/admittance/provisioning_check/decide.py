@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from heapq import heappop
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,7 +19,6 @@ from admittance.api.stored_form import spec_of
 from admittance.api.workload import CheckState
 from admittance.events.provisioning import (
     ProvisioningCancelled,
-    ProvisioningRequested,
     ProvisioningStatus,
 )
 from admittance.events.shapes import PodSetToProvision
@@ -29,11 +28,13 @@ from admittance.provisioning.asking import Unanswerable, asked, parameters_of, t
 from admittance.provisioning.names import request_id, request_name
 from admittance.provisioning.records import Record, RecordSpec, State, noted, take
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
+from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.picture import Kept, Picture, is_open
-from admittance.workload.conditions import Type, find, is_true
+from admittance.provisioning_check.standing import differs, is_late, is_of, runs, unwanted
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.holding import is_reserved_anew
 from admittance.workload.rows import row_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload
 
 API: Final = "autoscaling.x-k8s.io/v1"
 VALID_UNTIL: Final = "ValidUntilSeconds"
@@ -218,7 +219,7 @@ class Capacity:
         row = self._row(slot)
         ours = slot.check in picture.checks
         if kept is not None:
-            why = _unwanted(kept.record, work, row if ours else None)
+            why = unwanted(kept.record, work, row if ours else None)
             if kept.record.status.cancelled or why:
                 return self._end(slot, kept, why, work, row, now)
         lost = self._lost(slot, work, row if ours else None, kept)
@@ -241,13 +242,13 @@ class Capacity:
         picture = self.picture
         while slot in picture.lost:
             record = picture.lost[slot][-1]
-            wanted = not record.status.cancelled and not _unwanted(record, work, row)
+            wanted = not record.status.cancelled and not unwanted(record, work, row)
             if wanted and kept is None and not self._is_ready(slot, work, row):
                 expected = picture.expected(slot, record.metadata.name)
                 return Step(slot, Write(record.metadata.name, record, expected))
             stands = kept is not None and kept.record.spec.id == record.spec.id
             if not stands and record.spec.id not in self._freed:
-                return Step(slot, fact=_cancelled(record, answers.DELETED))
+                return Step(slot, fact=cancelled(record, answers.DELETED))
             if not stands:
                 self._freed.discard(record.spec.id)
                 self._asked.discard(record.spec.id)
@@ -287,11 +288,11 @@ class Capacity:
             ended = replace(record, status=replace(record.status, cancelled=why))
             return Step(slot, Write(record.metadata.name, ended, kept.revision))
         if record.spec.id not in self._freed:
-            return Step(slot, fact=_cancelled(record))
+            return Step(slot, fact=cancelled(record))
         if work is not None and row is not None and not why and is_reserved_anew(work):
             return self._serve(slot, work, row, kept, now)
         judged = row is not None and row.state in ("Retry", "Rejected")
-        if work is not None and not judged and _is_of(record, work) and is_reserved_anew(work):
+        if work is not None and not judged and is_of(record, work) and is_reserved_anew(work):
             # It stays until the reservation ends: who asks for it again has to use another id.
             return None
         self._freed.discard(record.spec.id)
@@ -315,7 +316,7 @@ class Capacity:
             if open_ is None:
                 return None
             given = config or ProvisioningRequestConfigSpec()
-            return self._tell(slot, work, row, answer(open_.record, given, admitted=_runs(work)))
+            return self._tell(slot, work, row, answer(open_.record, given, admitted=runs(work)))
         if config is None:
             if open_ is not None:
                 return self._cancel(slot, open_, answers.NOT_ACTIVE)
@@ -323,14 +324,14 @@ class Capacity:
         if open_ is None:
             return self._ask(slot, work, row, kept, config, now)
         record = open_.record
-        if _is_late(record, now):
+        if is_late(record, now):
             return self._too_late(slot, open_)
-        if record.status.state is not State.PROVISIONED and _differs(record, config, work):
+        if record.status.state is not State.PROVISIONED and differs(record, config, work):
             return self._cancel(slot, open_, "the configuration changed")
         if not self._is_needed(work, config):
             return self._cancel(slot, open_, answers.NOT_NEEDED)
         if record.spec.id not in self._asked and is_open(record):
-            return Step(slot, fact=_requested(record))
+            return Step(slot, fact=requested(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
             return None  # It runs, and got the check only then.
         return self._tell(slot, work, row, answer(record, config, admitted=False))
@@ -362,7 +363,7 @@ class Capacity:
             if before.record.metadata.name != record.metadata.name:
                 return Step(slot, Write(before.record.metadata.name, None, before.revision))
             expected = before.revision
-        return Step(slot, Write(record.metadata.name, record, expected), _requested(record))
+        return Step(slot, Write(record.metadata.name, record, expected), requested(record))
 
     def _is_needed(self, work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
         """Some of its pods use what is managed, as far as that may change within a reservation."""
@@ -456,78 +457,3 @@ class Capacity:
         tell = Tell(About(work.metadata.uid, work.status.admission_cycle), found)
         said = Said(tell, row.state, row.last_transition_time)
         return None if self._told.get(slot) == said else Step(slot, tell=tell)
-
-
-def _unwanted(record: Record, work: StoredWorkload | None, row: CheckState | None) -> str:
-    """Why nobody needs the request any more; "": somebody does."""
-    if work is None or work.metadata.uid != record.spec.uid:
-        return "the workload is gone"
-    if not _is_of(record, work) or not is_reserved_anew(work):
-        evicted = find(work, Type.EVICTED)
-        if not head(work).active:
-            return "Deactivated"
-        return evicted.reason if evicted is not None and evicted.status == "True" else "Requeued"
-    if row is None:
-        return "the check is not required"
-    return "" if row.state in ("Pending", "Ready") else row.state
-
-
-def _is_of(record: Record, work: StoredWorkload) -> bool:
-    """It was asked for in the cycle that the workload is in."""
-    spec = record.spec
-    return (spec.uid, spec.cycle) == (work.metadata.uid, work.status.admission_cycle)
-
-
-def _differs(record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload) -> bool:
-    """The configuration asks for something else now."""
-    return (
-        record.spec.provisioning_class_name != config.provisioning_class_name
-        or record.spec.parameters != parameters_of(config, work.metadata.annotations)
-    )
-
-
-def _runs(work: StoredWorkload) -> bool:
-    """It is admitted, or nothing keeps it from that any more."""
-    if is_true(work, Type.ADMITTED):
-        return True
-    ready = all(row.state == "Ready" for row in work.status.admission_checks)
-    return ready and work.status.pending_preemption is None
-
-
-def _is_late(record: Record, now: datetime) -> bool:
-    deadline = record.spec.deadline
-    return deadline is not None and deadline <= now and is_open(record)
-
-
-def _about(record: Record) -> dict[str, Any]:
-    return {
-        "namespace": record.metadata.namespace,
-        "name": record.spec.workload,
-        "uid": record.spec.uid,
-        "provisioning_class": record.spec.provisioning_class_name,
-        "id": record.spec.id,
-    }
-
-
-def _requested(record: Record) -> ProvisioningRequested:
-    spec = record.spec
-    return ProvisioningRequested(
-        **_about(record),
-        check=spec.check,
-        cycle=spec.cycle,
-        attempt=spec.attempt,
-        pod_sets=spec.pod_sets,
-        parameters=spec.parameters,
-        deadline=spec.deadline,
-    )
-
-
-def _cancelled(record: Record, why: str = "") -> ProvisioningCancelled:
-    spec = record.spec
-    return ProvisioningCancelled(
-        **_about(record),
-        check=spec.check,
-        cycle=spec.cycle,
-        attempt=spec.attempt,
-        reason=record.status.cancelled or why,
-    )
