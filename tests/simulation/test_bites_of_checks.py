@@ -23,11 +23,11 @@ from admittance.simulation.run import run
 from admittance.simulation.scenario import Scenario
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
+from admittance.workload.families import happening
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller import fold
 
 LIMIT = 1500
 """Seeds tried; a breach is found in the first few hundred."""
@@ -98,7 +98,7 @@ def _without_drain(workload: StoredWorkload | None, fact: Any, at: Occasion) -> 
     ],
 )
 def test_without(moves: Moves, breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "transition", moves)
+    monkeypatch.setattr(happening, "transition", moves)
     seed = _broken_as(breach, Mechanisms())
     monkeypatch.undo()
     assert not run(seed, plot=checked).broken

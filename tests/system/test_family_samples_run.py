@@ -36,7 +36,7 @@ class Command:
 
     async def finished(self, name: str) -> set[str]:
         """What the last run of its pods printed of their flavors, once it has finished."""
-        await self("wait", "workload", name, "--for", "Finished", "--timeout", "45")
+        await self("wait", "workload", name, "--for", "Finished", "--timeout", "100")
         told = await self("logs", "workload", name)
         return {line.rpartition(GPU)[2] for line in told.splitlines() if GPU in line}
 
@@ -46,11 +46,22 @@ class Command:
         return sum(" evicted " in line and "Migrating to" in line for line in told.splitlines())
 
 
-async def test_every_story_is_applied_and_those_that_take_seconds_come_true() -> None:
+def _with_time_to_move(folder: Path, number: int) -> str:
+    """The file of a story. On a busy machine a job may end before it has moved for the second time:
+    here the one that moves twice has more to do."""
+    text = (FAMILIES / f"story-{number}.yaml").read_text()
+    file = folder / f"story-{number}.yaml"
+    file.write_text(text.replace("-lt 13 ]", "-lt 30 ]"))
+    return str(file)
+
+
+async def test_every_story_is_applied_and_those_that_take_seconds_come_true(
+    tmp_path: Path,
+) -> None:
     async with embedded() as system:
         admit = Command(system.url)
         for number in range(1, 8):
-            told = await admit("apply", "-f", str(FAMILIES / f"story-{number}.yaml"))
+            told = await admit("apply", "-f", _with_time_to_move(tmp_path, number))
             assert f"train-{number} created" in told
         for zone in "abc":
             name = f"train-3-variant-zone-{zone}"
