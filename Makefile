@@ -30,7 +30,7 @@ demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacit
 	@$(BIN)/python -m admittance.cli.demo deploy/samples
 
 test: $(STAMP)  ## the whole test suite, also against a real nats-server
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs tests/deploy
