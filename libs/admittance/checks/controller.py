@@ -105,7 +105,7 @@ class AdmissionCheckController:
         if shape is not None and not isinstance(request.parameters, shape):
             encoded = msgspec.json.encode(request.parameters)
             request.parameters = parameters_of(encoded, shape)
-        answer = await self._call(self._check, request)
+        answer = await self._threads.outcome(self._check, request)
         if isinstance(answer, Later):
             request.later = True
             return None
@@ -116,14 +116,7 @@ class AdmissionCheckController:
     async def free(self, withdrawal: Withdrawal) -> None:
         """Calls the withdrawn callback, if there is one."""
         if self._withdrawn is not None:
-            await self._call(self._withdrawn, withdrawal)
-
-    async def _call(self, function: Callable[..., Any], argument: Any) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return await function(argument)
-        answer = await self._threads.call(function, argument)
-        # A callable that makes a coroutine without looking like one.
-        return await answer if inspect.isawaitable(answer) else answer
+            await self._threads.outcome(self._withdrawn, withdrawal)
 
     async def report(self, about: Request | Reference, verdict: Verdict) -> bool:
         """Says verdict about a request of earlier, known by what ``request.reference`` gave.

@@ -8,16 +8,12 @@ acknowledged. A ``kill -9`` at any point leaves deliveries unacknowledged: they 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
-from collections.abc import Coroutine
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
-import uvloop
 
 from admittance.checks import wire
 from admittance.checks.alive import beat
@@ -29,19 +25,16 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import check_durable
+from admittance.peers import process
 from admittance.peers.hearing import Asked, Heard, Hearing
 from admittance.peers.outbox import Outbox
-from admittance.runtime import clock, logs
+from admittance.runtime import clock
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError
-from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
-from admittance.runtime.supervise import stop_on_signals
 
 if TYPE_CHECKING:
     from admittance.checks.controller import AdmissionCheckController
 
-CONNECT_PAUSE_MAX: Final = 5.0
 AGAIN_SECONDS: Final = 5.0
 
 log = structlog.get_logger()
@@ -53,7 +46,7 @@ class Service:
     def __init__(self, controller: AdmissionCheckController, bus: Bus, settings: Settings) -> None:
         self._controller = controller
         self._instance = settings.instance
-        self._secret = _secret(settings)
+        self._secret = process.secret(settings)
         self._beat_seconds = settings.beat_seconds
         self._bus = bus
         self._loop = asyncio.get_running_loop()
@@ -76,43 +69,33 @@ class Service:
         """Judges until stop is set."""
         controller = self._controller
         controller.speaks_by(self.say_about)
-        beside: list[Coroutine[Any, Any, None]] = [
-            self._outbox.run(),
-            self._hearing.keep(),
-            beat(
-                self._bus,
-                controller.name,
-                controller.activity,
-                instance=self._instance,
-                program=controller.program,
-                seconds=self._beat_seconds,
+        await process.at_work(
+            self._start(),
+            (
+                self._outbox.run(),
+                self._hearing.keep(),
+                beat(
+                    self._bus,
+                    controller.name,
+                    controller.activity,
+                    instance=self._instance,
+                    program=controller.program,
+                    seconds=self._beat_seconds,
+                ),
             ),
-        ]
-        tasks = [asyncio.create_task(work) for work in beside]
-        stopping = asyncio.create_task(stop.wait())
-        starting = asyncio.create_task(self._start())
-        try:
-            # None of them ends by itself: whichever does has a bug to tell of.
-            watched: list[asyncio.Future[Any]] = [stopping, self._hearing.failed, *tasks]
-            await asyncio.wait([starting, *watched], return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            for one in watched:
-                if one.done():
-                    one.result()
-        finally:
-            starting.cancel()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._end(), controller.grace_seconds + 10.0)
-            controller.speaks_by(None)
-            for task in (*tasks, stopping, starting):
-                task.cancel()
-            await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+            stop=stop,
+            failed=self._hearing.failed,
+            end=self._leave,
+        )
 
     async def _start(self) -> None:
         await self._hearing.start()
         log.info("check_controller_started", controller=self._controller.name)
+
+    async def _leave(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._end(), self._controller.grace_seconds + 10.0)
+        self._controller.speaks_by(None)
 
     async def _end(self) -> None:
         stopping = asyncio.create_task(self._judging.stop(self._controller.grace_seconds))
@@ -221,51 +204,21 @@ async def serve(
     """Connects, however long that takes, and judges until stop is set."""
     if not controller.has_check:
         raise RuntimeError(f"{controller.name} has no check: decorate a function with @….check")
-    settings = settings or Settings.from_env("check", url=url)
-    if creds is not None:
-        settings = msgspec.structs.replace(settings, creds=creds)
-    bus = await _connected(controller.name, settings, stop)
-    if bus is None:
-        return
-    try:
+
+    async def work(bus: Bus, settings: Settings) -> None:
         await Service(controller, bus, settings).run(stop)
-    finally:
-        await bus.close()
 
-
-async def _connected(name: str, settings: Settings, stop: asyncio.Event) -> Bus | None:
-    """A connection; None when stop was set before there was one."""
-    pause = 0.2
-    while not stop.is_set():
-        try:
-            return await Bus.connect(settings.url, name=f"check {name}", creds=settings.creds)
-        except SetupError as error:
-            log.warning("not_connected_yet", controller=name, reason=str(error))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
-        pause = min(pause * 2, CONNECT_PAUSE_MAX)
-    return None
+    await process.serve(_peer(controller), work, stop=stop, url=url, creds=creds, settings=settings)
 
 
 def run(controller: AdmissionCheckController, *, url: str | None, creds: str | None) -> None:
     """`serve` as a whole process, with its logs and signals."""
-    seldom_collect()
-    uvloop.run(_run(controller, url, creds))
+
+    async def serving(stop: asyncio.Event, settings: Settings) -> None:
+        await serve(controller, url=url, creds=creds, stop=stop, settings=settings)
+
+    process.run(_peer(controller), serving, url=url)
 
 
-async def _run(controller: AdmissionCheckController, url: str | None, creds: str | None) -> None:
-    settings = Settings.from_env("check", url=url)
-    logs.configure(controller.name, settings.instance, settings.json_logs, level=settings.log_level)
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    await serve(controller, url=url, creds=creds, stop=stop, settings=settings)
-
-
-def _secret(settings: Settings) -> bytes:
-    """What keys message ids: the same for all replicas that have the same credentials."""
-    if settings.creds is None:
-        return b""
-    try:
-        return hashlib.blake2b(Path(settings.creds).read_bytes(), digest_size=32).digest()
-    except OSError:
-        return b""
+def _peer(controller: AdmissionCheckController) -> process.Peer:
+    return process.Peer("check", controller.name, "controller")

@@ -1,10 +1,11 @@
-"""Calls of plain functions, each in a thread that holds up neither the event loop nor the end of
-the process."""
+"""Calls of somebody's functions: plain ones each in a thread, which holds up neither the event loop
+nor the end of the process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import queue
 import threading
 from collections.abc import Callable
@@ -24,6 +25,15 @@ class Threads:
         self._idle = 0
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    async def outcome(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What somebody's function answers, or raises: one that is a coroutine in the event loop, a
+        plain one in a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        answer = await self.call(function, *arguments)
+        # A callable that makes a coroutine without looking like one.
+        return await answer if inspect.isawaitable(answer) else answer
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """What function answers, or raises. Cancelled, it waits for the function all the same,

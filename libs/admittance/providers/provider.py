@@ -114,7 +114,7 @@ class Provider:
                 )
             except Exception as error:
                 return Failed(f"wrong parameters: {error}", retryable=False)
-        answer = await self._call(self._requested, request)
+        answer = await self._threads.outcome(self._requested, request)
         if isinstance(answer, STATUSES):
             return answer
         raise TypeError(f"it answered {answer!r}: return Provisioned, Failed or Accepted")
@@ -122,13 +122,7 @@ class Provider:
     async def free(self, cancellation: Cancellation) -> None:
         """Calls the function that frees, if there is one."""
         if self._cancelled is not None:
-            await self._call(self._cancelled, cancellation)
-
-    async def _call(self, function: Callable[..., Any], argument: Any) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return await function(argument)
-        answer = await self._threads.call(function, argument)
-        return await answer if inspect.isawaitable(answer) else answer
+            await self._threads.outcome(self._cancelled, cancellation)
 
     @property
     def concurrency(self) -> int:

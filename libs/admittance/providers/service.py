@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
-import uvloop
 
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
@@ -34,25 +33,24 @@ from admittance.events.provisioning import (
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, provider_durable
 from admittance.events.system import ProviderAlive
+from admittance.peers import process
 from admittance.peers.hearing import Asked, Heard, Hearing
 from admittance.peers.outbox import Outbox
 from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.request import Cancellation, Request
 from admittance.providers.saying import Speaker
 from admittance.providers.store import CANCELLED, Said, Store
-from admittance.runtime import clock, logs, micro
+from admittance.runtime import clock, micro
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError, Refused, SetupError, StaleRevision
-from admittance.runtime.memory import seldom_collect
+from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision
 from admittance.runtime.settings import Settings
-from admittance.runtime.supervise import stop_on_signals
 
 if TYPE_CHECKING:
     from admittance.providers.provider import Provider
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
-CONNECT_PAUSE_MAX: Final = 5.0
+AWAY_PAUSE_MAX: Final = 5.0
 AGAIN_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 10.0
 """How often it is looked whether another replica has ended what was accepted here."""
@@ -104,32 +102,25 @@ class Service:
             self._settings.instance,
             {f"admit.api.provider.{token(provider.name)}": self._query},
         )
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._outbox.run(), self._hearing.keep(), self._beat(), self._look())
-        ]
-        stopping = asyncio.create_task(stop.wait())
-        starting = asyncio.create_task(self._hearing.start())
-        try:
-            watched: list[asyncio.Future[Any]] = [stopping, self._hearing.failed, *tasks]
-            await asyncio.wait([starting, *watched], return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                log.info("provider_started", provisioning_class=provider.name)
-                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            for one in watched:
-                if one.done():
-                    one.result()
-        finally:
-            starting.cancel()
+
+        async def leave() -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
             await self._hearing.stop()
             provider.speaks_by(None)
             await answering.stop()
-            for task in (*tasks, stopping, starting):
-                task.cancel()
-            await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+
+        await process.at_work(
+            self._start(),
+            (self._outbox.run(), self._hearing.keep(), self._beat(), self._look()),
+            stop=stop,
+            failed=self._hearing.failed,
+            end=leave,
+        )
+
+    async def _start(self) -> None:
+        await self._hearing.start()
+        log.info("provider_started", provisioning_class=self._provider.name)
 
     async def _end(self) -> None:
         self._stopping = True
@@ -212,7 +203,7 @@ class Service:
             self._freeing[fact.id].append(reply)
             return
         self._freeing[fact.id] = [reply]
-        self._start(self._free(fact))
+        self._do(self._free(fact))
 
     def _worked(self, request_id: str, task: asyncio.Task[None]) -> None:
         if self._works.get(request_id) is task:
@@ -223,7 +214,7 @@ class Service:
             for reply in self._open.pop(request_id, ()):
                 self._hearing.again(reply, AGAIN_SECONDS)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
@@ -270,7 +261,7 @@ class Service:
             except AdmittanceError as error:
                 log.warning("store_away", id=fact.id, reason=str(error))
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, CONNECT_PAUSE_MAX)
+                pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
         pause = PAUSE_MIN
@@ -292,7 +283,7 @@ class Service:
         is freed."""
         counts = await self._speaker.say(_about(fact), status)
         if not counts:
-            self._start(self._dispose(fact))
+            self._do(self._dispose(fact))
         elif status.ends:
             self._close(fact.id)
         return counts
@@ -311,7 +302,7 @@ class Service:
         if counts and status.ends:
             self._close(request_id)
         elif not counts and isinstance(status, Provisioned):
-            self._start(self._dispose(said))
+            self._do(self._dispose(said))
         return counts
 
     async def _look(self) -> None:
@@ -340,7 +331,7 @@ class Service:
                 break
             except AdmittanceError:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, CONNECT_PAUSE_MAX)
+                pause = min(2 * pause, AWAY_PAUSE_MAX)
         work = self._works.get(fact.id)
         if work is not None:
             work.cancel()
@@ -377,41 +368,21 @@ async def serve(
     """Connects, however long that takes, and provides until stop is set."""
     if not provider.has_function:
         raise RuntimeError(f"{provider.name} provides nothing: decorate one with @….requested")
-    settings = settings or Settings.from_env("provider", url=url)
-    if creds is not None:
-        settings = msgspec.structs.replace(settings, creds=creds)
-    bus = await _connected(provider.name, settings, stop)
-    if bus is None:
-        return
-    try:
+
+    async def work(bus: Bus, settings: Settings) -> None:
         await Service(provider, bus, settings).run(stop)
-    finally:
-        await bus.close()
 
-
-async def _connected(name: str, settings: Settings, stop: asyncio.Event) -> Bus | None:
-    """A connection; None when stop was set before there was one."""
-    pause = 0.2
-    while not stop.is_set():
-        try:
-            return await Bus.connect(settings.url, name=f"provider {name}", creds=settings.creds)
-        except SetupError as error:
-            log.warning("not_connected_yet", provisioning_class=name, reason=str(error))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
-        pause = min(pause * 2, CONNECT_PAUSE_MAX)
-    return None
+    await process.serve(_peer(provider), work, stop=stop, url=url, creds=creds, settings=settings)
 
 
 def run(provider: Provider, *, url: str | None, creds: str | None) -> None:
     """`serve` as a whole process, with its logs and signals."""
-    seldom_collect()
-    uvloop.run(_run(provider, url, creds))
+
+    async def serving(stop: asyncio.Event, settings: Settings) -> None:
+        await serve(provider, url=url, creds=creds, stop=stop, settings=settings)
+
+    process.run(_peer(provider), serving, url=url)
 
 
-async def _run(provider: Provider, url: str | None, creds: str | None) -> None:
-    settings = Settings.from_env("provider", url=url)
-    logs.configure(provider.name, settings.instance, settings.json_logs, level=settings.log_level)
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    await serve(provider, url=url, creds=creds, stop=stop, settings=settings)
+def _peer(provider: Provider) -> process.Peer:
+    return process.Peer("provider", provider.name, "provisioning_class")
