@@ -198,7 +198,7 @@ async def test_what_is_provisioned_by_report_after_it_was_taken_back_is_freed(
 async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_holds_it(
     asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.service.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("admittance.providers.working.LOOK_SECONDS", 0.1)
     holder, other = Provider(CLASS), Provider(CLASS)
     holder.requested(lambda _: Accepted("in an hour"))
     other.requested(lambda _: Accepted("in an hour"))

@@ -271,7 +271,7 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
 async def test_one_that_raises_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.service.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.providers.working.PAUSE_MIN", 0.01)
     pool = Pool()
 
     async def twice(_: Request) -> None:
