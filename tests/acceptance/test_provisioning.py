@@ -11,6 +11,7 @@ from admittance.events.provisioning import Accepted, BookingExpired, CapacityRev
 from admittance.provisioning.answers import CLASS as CLASS_KEY
 from admittance.provisioning.answers import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.records import State
+from admittance.provisioning_check.acts import Slot
 from admittance.workload.stored import head
 from provided_living import CHECK, ProvidedLife, a_pod_set, a_provided_life
 
@@ -617,7 +618,7 @@ def test_a_provider_that_died_between_booking_and_answering_is_asked_by_the_same
     life = a_reserved()
     (asked,) = life.ids()
     life.booked.add(asked)
-    life.capacity.unheard(asked)
+    life.capacity.unheard(Slot(life.namespace, "w", CHECK), asked)
     life.go()
     assert [one.id for one in life.wanted] == [asked, asked]
     life.provisioned()

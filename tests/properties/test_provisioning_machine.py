@@ -33,7 +33,7 @@ from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE
 from admittance.provisioning.records import Record
-from admittance.provisioning_check.acts import Step, Tell
+from admittance.provisioning_check.acts import Slot, Step, Tell
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.picture import CONTROLLER
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -312,7 +312,8 @@ class World:
                     self.put(rng.choice(sorted(there)), None)
                     self.settle()
             case 17 if self.booth.asked:
-                self.core.unheard(rng.choice(sorted(self.booth.asked)))
+                lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
+                self.core.unheard(Slot("ns", lost.name, lost.check), lost.id)
 
     def is_calm(self) -> bool:
         """A deletion by hand is seen by whoever leads, who lives on until it is dealt with: nobody

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.provisioning import answers
 from admittance.provisioning.records import State
-from admittance.provisioning_check import decide
+from admittance.provisioning_check import slots
 from admittance.provisioning_check.acts import Step, Write
 from admittance.simulation.actors import provisioning
 from admittance.simulation.provided import provided
@@ -27,18 +27,18 @@ def _ready_too_soon(patch: pytest.MonkeyPatch) -> None:
             record = replace(record, status=replace(record.status, state=State.PROVISIONED))
         return answers.answer(record, config, **more)
 
-    patch.setattr(decide, "answer", hasty)
+    patch.setattr(slots, "answer", hasty)
 
 
 def _never_unwanted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "unwanted", lambda *_: "")
+    patch.setattr(slots, "unwanted", lambda *_: "")
 
 
 def _forgets_to_free(patch: pytest.MonkeyPatch) -> None:
-    def ends(core: Any, slot: Any, kept: Any, *_: Any) -> Step:
-        return Step(slot, Write(kept.record.metadata.name, None, kept.revision))
+    def ends(_: Any, look: Any, kept: Any, *__: Any) -> Step:
+        return Step(look.slot, Write(kept.record.metadata.name, None, kept.revision))
 
-    patch.setattr(decide.Capacity, "_end", ends)
+    patch.setattr(slots.Slots, "_end", ends)
 
 
 def _asks_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,11 @@ def is_open(record: Record) -> bool:
     return record.status.state in OPEN and not record.status.cancelled
 
 
+def slot_of(record: Record) -> Slot:
+    """Whose request it is."""
+    return Slot(record.metadata.namespace, record.spec.workload, record.spec.check)
+
+
 class Kept(NamedTuple):
     """A record and its revision in the bucket."""
 

@@ -5,7 +5,7 @@ that has come back what became of its requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -20,7 +20,9 @@ from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record
+from admittance.provisioning_check.acts import Slot
 from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import slot_of
 from admittance.provisioning_check.providing import Providing
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
@@ -41,7 +43,9 @@ _beat = msgspec.json.Decoder(ProviderAlive)
 
 
 class Providers:
-    """``changed`` is called when checks can be evaluated that could not, or the other way."""
+    """``changed`` is called when checks can be evaluated that could not, or the other way.
+    ``take``: where answers to our questions go. ``unheard``: where requests go that a provider does
+    not know."""
 
     def __init__(
         self,
@@ -50,6 +54,8 @@ class Providers:
         core: Capacity,
         settings: Settings,
         changed: Callable[[], None],
+        take: Callable[[Sequence[ProvisioningStatus]], Awaitable[object]],
+        unheard: Callable[[Slot, str], None],
     ) -> None:
         self._bus = bus
         self._controller = controller
@@ -60,10 +66,8 @@ class Providers:
         self._back: dict[str, None] = {}
         self._troubles: dict[str, tuple[str, str]] = {}
         self._asking: set[asyncio.Task[None]] = set()
-        self.take: Callable[[ProvisioningStatus], Awaitable[str]] | None = None
-        """Where answers to our questions go."""
-        self.unheard: Callable[[str], None] | None = None
-        """Where requests go that a provider does not know."""
+        self._take = take
+        self._unheard = unheard
 
     def look(self) -> None:
         """Checks or configurations changed."""
@@ -160,12 +164,11 @@ class Providers:
             if reply.error:
                 continue
             if not reply.known:
-                if self.unheard is not None:
-                    self.unheard(record.spec.id)
+                self._unheard(slot_of(record), record.spec.id)
                 continue
             fact = status_of(record, reply)
-            if fact is not None and self.take is not None:
-                await self.take(fact)
+            if fact is not None:
+                await self._take([fact])
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:

@@ -26,7 +26,7 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.names import ANNOTATION
 from admittance.provisioning.records import NOTES_MAX, Record, State
-from admittance.provisioning_check.acts import Tell
+from admittance.provisioning_check.acts import Slot, Tell
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.picture import CONTROLLER
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -414,7 +414,7 @@ def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
     story = Story()
     story.reserved()
 
-    story.core.unheard("u/capacity/1/1")
+    story.core.unheard(Slot("ns", "train", "capacity"), "u/capacity/1/1")
     story.settle()
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2

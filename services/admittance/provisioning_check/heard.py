@@ -1,0 +1,72 @@
+"""What an answer of a provider leads to: a record that keeps it, a note, or nothing. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from admittance.events.provisioning import ProvisioningStatus
+from admittance.provisioning import answers
+from admittance.provisioning.records import Record, State, noted, take
+from admittance.provisioning_check.acts import Slot, Step, Write
+from admittance.provisioning_check.memory import Memory
+from admittance.provisioning_check.picture import Kept, Picture
+
+BUSY = "busy"
+"""A step of its slot is under way: it is to be said again."""
+
+
+def is_foreign(picture: Picture, fact: ProvisioningStatus) -> bool:
+    """It is about no request that we can have made: not merely late."""
+    work = picture.works.get((fact.namespace, fact.name))
+    uid = fact.id.partition("/")[0]
+    if work is None:
+        return fact.id.count("/") < 3
+    return uid != work.metadata.uid and (not fact.uid or fact.uid == work.metadata.uid)
+
+
+def heard(
+    picture: Picture, memory: Memory, fact: ProvisioningStatus, now: datetime
+) -> tuple[Step | None, str]:
+    """A step that keeps the answer, or why it counts for nothing, and then perhaps a step that
+    notes that."""
+    of = [(slot, picture.records[slot]) for slot in picture.slots_of((fact.namespace, fact.name))]
+    found = next((one for one in of if one[1].record.spec.id == fact.id), None)
+    if found is None:
+        why = f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
+        if not of or not is_foreign(picture, fact):
+            return None, why
+        return _note(memory, *of[0], fact, why, now)
+    slot, kept = found
+    asked_of = kept.record.spec.provisioning_class_name
+    if asked_of != fact.provisioning_class:
+        return _note(memory, slot, kept, fact, f"{fact.id} was asked of {asked_of}", now)
+    if slot in memory.flying:
+        return None, BUSY
+    taken = take(kept.record, fact, now)
+    if taken.contradicts:
+        return _note(memory, slot, kept, fact, taken.ignored, now)
+    if taken.ignored:
+        return None, taken.ignored
+    record = taken.record
+    config = picture.config_of(slot.check)
+    if config is not None and record.status.state is State.PROVISIONED:
+        for name in answers.updates_of(record, config)[1]:
+            record = noted(record, f"the provider told no detail {name!r}: left out", now)
+    return _keeps(memory, slot, kept, record), ""
+
+
+def _note(
+    memory: Memory, slot: Slot, kept: Kept, fact: ProvisioningStatus, why: str, now: datetime
+) -> tuple[Step | None, str]:
+    """What does not count is noted where people look for it, once."""
+    if slot in memory.flying:
+        return None, BUSY
+    said = f"{type(fact).__name__} of class {fact.provisioning_class} does not count: {why}"
+    record = noted(kept.record, said, now)
+    return (None if record is kept.record else _keeps(memory, slot, kept, record)), why
+
+
+def _keeps(memory: Memory, slot: Slot, kept: Kept, record: Record) -> Step:
+    step = Step(slot, Write(record.metadata.name, record, kept.revision))
+    memory.flying[slot] = step
+    return step

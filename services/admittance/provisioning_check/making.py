@@ -1,0 +1,103 @@
+"""The record of a new request: which id and name it gets, what is asked, and until when. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.meta import ObjectMeta, OwnerReference
+from admittance.api.workload import CheckState
+from admittance.events.shapes import PodSetToProvision
+from admittance.provisioning.asking import parameters_of
+from admittance.provisioning.names import request_id, request_name
+from admittance.provisioning.records import Record, RecordSpec
+from admittance.provisioning_check.acts import Slot
+from admittance.provisioning_check.memory import Memory
+from admittance.provisioning_check.picture import Kept, Picture
+from admittance.workload.stored import StoredWorkload
+
+API: Final = "autoscaling.x-k8s.io/v1"
+KIND: Final = "ProvisioningRequest"
+VALID_UNTIL: Final = "ValidUntilSeconds"
+"""Parameter: how long the provider may try."""
+
+
+class Making:
+    """``patience``: how long a provider may take where the parameters do not tell; None: for
+    ever."""
+
+    def __init__(self, picture: Picture, memory: Memory, patience: timedelta | None) -> None:
+        self._picture = picture
+        self._memory = memory
+        self._patience = patience
+
+    def record(
+        self,
+        slot: Slot,
+        work: StoredWorkload,
+        row: CheckState,
+        before: Kept | None,
+        config: ProvisioningRequestConfigSpec,
+        wanted: tuple[PodSetToProvision, ...],
+        now: datetime,
+    ) -> Record:
+        """A request for the reservation that the workload has. ``before``: the one that was taken
+        back and whose place it takes."""
+        meta, cycle, attempt = work.metadata, work.status.admission_cycle, row.retry_count + 1
+        identity = request_id(meta.uid, slot.check, cycle, attempt)
+        name = request_name(meta.name, meta.uid, slot.check, attempt)
+        generation = self._generation(slot, meta.uid, cycle, before, name)
+        if generation > 1 and before is not None:
+            name = before.record.metadata.name
+        elif self._picture.taken.get((slot.namespace, name), slot) != slot:
+            name = request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True)
+        parameters = parameters_of(config, meta.annotations)
+        return Record(
+            api_version=API,
+            kind=KIND,
+            metadata=ObjectMeta(
+                name=name,
+                namespace=slot.namespace,
+                generation=generation,
+                creation_timestamp=now,
+                owner_references=(
+                    OwnerReference(
+                        api_version=work.api_version, kind="Workload", name=meta.name, uid=meta.uid
+                    ),
+                ),
+            ),
+            spec=RecordSpec(
+                id=identity if generation == 1 else f"{identity}~{generation}",
+                workload=meta.name,
+                uid=meta.uid,
+                check=slot.check,
+                cycle=cycle,
+                attempt=attempt,
+                provisioning_class_name=config.provisioning_class_name,
+                parameters=parameters,
+                pod_sets=wanted,
+                deadline=self._deadline(parameters, now),
+            ),
+        )
+
+    def _generation(self, slot: Slot, uid: str, cycle: int, before: Kept | None, name: str) -> int:
+        """In place of one that was taken back in the same cycle it is another request."""
+        past = self._memory.past.get(slot)
+        if before is not None and before.record.spec.cycle == cycle:
+            return before.record.metadata.generation + 1
+        if past is not None:
+            return past.generation + 1 if (past.uid, past.cycle) == (uid, cycle) else 1
+        # There may have been one before our time, and nobody knows which: no id of it is used
+        # again.
+        return self._picture.expected(slot, name) or 1
+
+    def _deadline(self, parameters: dict[str, str], now: datetime) -> datetime | None:
+        written = parameters.get(VALID_UNTIL, "")
+        seconds = int(written) if written.isascii() and written.isdecimal() else 0
+        try:
+            if seconds:
+                return now + timedelta(seconds=seconds)
+            return now + self._patience if self._patience is not None else None
+        except OverflowError:
+            return None
