@@ -34,12 +34,16 @@ class Held(Kept, frozen=True, kw_only=True):
 
 
 class Booking(Kept, frozen=True, kw_only=True):
-    """``ready_at``: when its machines are there. ``expires_at``: None: never."""
+    """``namespace`` and ``name``: the workload. ``provisioning_class``: of the pool when it was
+    booked. ``ready_at``: when its machines are there. ``expires_at``: None: never."""
 
     id: str
     held: tuple[Held, ...]
     ready_at: datetime
     expires_at: datetime | None = None
+    provisioning_class: str = ""
+    namespace: str = ""
+    name: str = ""
 
 
 class NoRoom(NamedTuple):
@@ -62,8 +66,17 @@ class Bookings:
         for booking in bookings:
             self._keep(booking)
 
-    def book(self, request_id: str, pods: Sequence[Pods], now: datetime) -> Booking | NoRoom:
-        """Room for all of them, or why there is none. One that is booked stays as it is."""
+    def book(
+        self,
+        request_id: str,
+        pods: Sequence[Pods],
+        now: datetime,
+        *,
+        namespace: str = "",
+        name: str = "",
+    ) -> Booking | NoRoom:
+        """Room for all of them, or why there is none. One that is booked stays as it is.
+        ``namespace`` and ``name``: the workload."""
         known = self.known.get(request_id)
         if known is not None:
             return known
@@ -97,6 +110,9 @@ class Bookings:
             ),
             ready_at=ready,
             expires_at=ready + timedelta(seconds=keeps) if keeps else None,
+            provisioning_class=self.pool.provisioning_class,
+            namespace=namespace,
+            name=name,
         )
         self._keep(booking)
         return booking
@@ -127,13 +143,15 @@ class Bookings:
         return min(ends, default=None)
 
     def becomes(self, pool: Pool) -> list[Booking]:
-        """The pool is so from now on; the bookings whose machines are gone with that, freed."""
+        """The pool is so from now on; the bookings whose machines are gone with that, freed. One of
+        another class has none of the machines that it had."""
         self.pool = pool
         kinds = {one.name: one for one in pool.machines}
         lost = [
             booking
             for booking in self.known.values()
-            if any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
+            if booking.provisioning_class not in ("", pool.provisioning_class)
+            or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
         ]
         # Who was there first stays, where a machine has less than what is held of it now.
         lost += [one for one in self._crowded(kinds) if one not in lost]

@@ -1,0 +1,150 @@
+"""All pools and what is booked of them: in memory, and in the bucket of providers, where whoever
+keeps the pools next finds it.
+
+A booking is in memory first, so that nobody else gets its machines, and told only when the bucket
+has it; freed, it goes from the bucket first, or it would come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from admittance.events.codec import encode
+from admittance.events.subjects import PROVIDERS
+from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
+from admittance.provider_pool.keys import key_of, pattern_of, pool_of_key
+from admittance.provider_pool.manifests import Pool
+from admittance.providers import Request
+from admittance.runtime import bucket
+from admittance.runtime.bus import Bus
+
+
+class Kept(NamedTuple):
+    """A booking, and the name of the pool that it is in."""
+
+    pool: str
+    booking: Booking
+
+
+class Ledger:
+    """``pools``: by name, each with its bookings."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.pools: dict[str, Bookings] = {}
+        self._apart: dict[str, list[Booking]] = {}
+        """Bookings of pools that were not read yet, that nobody can read, or that are no more."""
+        self._unread: set[str] = set()
+        """Pools whose manifests nobody can read."""
+
+    async def restore(self) -> None:
+        """Reads what is booked."""
+        for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
+            assert entry.value is not None, "deleted ones are left out"
+            booking = msgspec.json.decode(entry.value, type=Booking)
+            self._apart.setdefault(pool_of_key(entry.key), []).append(booking)
+
+    # Pools. -------------------------------------------------------------------------------
+
+    def becomes(self, name: str, pool: Pool | None) -> list[Kept]:
+        """The pool is so from now on; None: it is no more. What has lost its machines by that is
+        freed here, not yet in the bucket."""
+        self._unread.discard(name)
+        known = self.pools.pop(name, None)
+        if known is None:
+            known = Bookings(pool) if pool is not None else None
+        if pool is None or known is None:
+            apart = self._apart.pop(name, [])
+            lost = [*(known.known.values() if known is not None else ()), *apart]
+        else:
+            self.pools[name] = known
+            known.restore(self._apart.pop(name, ()))
+            lost = known.becomes(pool)
+        return [Kept(name, one) for one in lost]
+
+    def is_unread(self, name: str) -> None:
+        """Nobody can read its manifest. What is booked stays booked: a slip of the pen must not
+        stop anybody's job."""
+        if name not in self.pools:
+            self._unread.add(name)
+
+    def all_read(self) -> list[Kept]:
+        """Every pool that there is was read; what is booked in others has lost its machines, and is
+        freed here, not yet in the bucket."""
+        gone = self._apart.keys() - self._unread
+        return [Kept(name, one) for name in sorted(gone) for one in self._apart.pop(name)]
+
+    def classes(self) -> set[str]:
+        """The classes of capacity that pools are of, or that something is booked of."""
+        apart = {one.provisioning_class for name in self._apart for one in self._apart[name]}
+        return {one.pool.provisioning_class for one in self.pools.values()} | apart - {""}
+
+    # Bookings. ----------------------------------------------------------------------------
+
+    def all(self) -> Iterator[Kept]:
+        """Every booking."""
+        for name, bookings in self.pools.items():
+            yield from (Kept(name, one) for one in bookings.known.values())
+        for name, apart in self._apart.items():
+            yield from (Kept(name, one) for one in apart)
+
+    def of(self, request_id: str) -> Kept | None:
+        """What is booked for the request."""
+        for name, bookings in self.pools.items():
+            if request_id in bookings.known:
+                return Kept(name, bookings.known[request_id])
+        for name, apart in self._apart.items():
+            for one in apart:
+                if one.id == request_id:
+                    return Kept(name, one)
+        return None
+
+    async def book(
+        self, request: Request, pods: Sequence[Pods], now: datetime
+    ) -> Kept | list[NoRoom]:
+        """Books it in the first pool of its class that has room; or why each of them has none."""
+        refusals: list[NoRoom] = []
+        for name, bookings in self.pools.items():
+            if bookings.pool.provisioning_class != request.provisioning_class:
+                continue
+            outcome = bookings.book(
+                request.id, pods, now, namespace=request.namespace, name=request.name
+            )
+            if isinstance(outcome, Booking):
+                await self._keep(Kept(name, outcome))
+                return Kept(name, outcome)
+            refusals.append(outcome)
+        return refusals
+
+    async def free(self, request_id: str) -> str | None:
+        """Nothing is booked for the request any more; the pool where something was."""
+        found = self.of(request_id)
+        if found is None:
+            return None
+        await self.forget(found)
+        self.release(found)
+        return found.pool
+
+    def release(self, kept: Kept) -> None:
+        """Its machines are free; the bucket has it still."""
+        if kept.pool in self.pools:
+            self.pools[kept.pool].free(kept.booking.id)
+        apart = self._apart.pop(kept.pool, [])
+        left = [one for one in apart if one.id != kept.booking.id]
+        if left:
+            self._apart[kept.pool] = left
+
+    async def forget(self, kept: Kept) -> None:
+        """The bucket has it no more."""
+        key = key_of(kept.pool, kept.booking.id)
+        gone = bucket.delete_message(key, expected=None, ttl_seconds=60.0, bucket=PROVIDERS)
+        await self._bus.publish(gone)
+
+    async def _keep(self, kept: Kept) -> None:
+        key = key_of(kept.pool, kept.booking.id)
+        put = bucket.put_message(key, encode(kept.booking), expected=None, bucket=PROVIDERS)
+        await self._bus.publish(put)

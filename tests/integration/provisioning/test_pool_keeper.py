@@ -1,0 +1,185 @@
+"""What the pool of machines does about what has changed while nobody kept it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.names import token
+from admittance.events.subjects import PROVIDERS
+from admittance.provider_pool.keeper import Keeper
+from admittance.runtime.bucket import delete_message, put_message, read_all
+from admittance.runtime.bus import Bus
+from admittance.runtime.settings import Settings
+from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+
+from servers import until
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+def machines(count: int, boot: float = 0.0) -> list[dict[str, Any]]:
+    return [{"name": "m", "count": count, "bootSeconds": boot, "resources": {"cpu": "500m"}}]
+
+
+def key(name: str) -> str:
+    return f"{token('machinepool.admittance.dev')}.{token(name)}"
+
+
+async def a_pool(bus: Bus, count: int = 1, name: str = "rack", **more: Any) -> None:
+    """As if it had been applied."""
+    boot = more.pop("boot", 0.0)
+    manifest = {
+        "apiVersion": "admittance.dev/v1",
+        "kind": "MachinePool",
+        "metadata": {"name": name},
+        "spec": {"provisioningClassName": CLASS, "machines": machines(count, boot), **more},
+    }
+    await bus.publish(put_message(key(name), msgspec.json.encode(manifest), expected=None))
+
+
+async def no_pool(bus: Bus, name: str = "rack") -> None:
+    await bus.publish(delete_message(key(name), expected=None))
+
+
+@asynccontextmanager
+async def kept(bus: Bus) -> AsyncIterator[Keeper]:
+    """One that leads, until it dies."""
+    keeper = Keeper(bus, Settings(service="provider-pool", instance="a", url=""))
+    task = asyncio.create_task(keeper.run())
+    await until(lambda: keeper.ready or task.done())
+    try:
+        yield keeper
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await keeper.close()
+
+
+async def booked(bus: Bus) -> set[str]:
+    entries = await read_all(bus, "_pool.>", bucket=PROVIDERS)
+    return {msgspec.json.decode(entry.value or b"")["id"] for entry in entries}
+
+
+def said(asker: Asker, word: str) -> set[str]:
+    return {one.id for one in asker.said if type(one).__name__ == word}
+
+
+async def booking(bus: Bus, asker: Asker, *ids: str) -> None:
+    """Each has a machine, in that order, and then nobody is there."""
+    async with kept(bus):
+        for request_id in ids:
+            heard = len(asker.said)
+            await asker.asks(request_id, **pods(1))
+            await until(lambda before=heard: len(asker.said) > before)  # type: ignore[misc]
+
+
+async def until_booked(bus: Bus, wanted: set[str]) -> None:
+    async with asyncio.timeout(10):
+        while await booked(bus) != wanted:  # noqa: ASYNC110  (the bucket tells of it by no event)
+            await asyncio.sleep(0.02)
+
+
+async def test_what_was_booked_in_a_pool_that_has_gone_meanwhile_is_revoked(
+    bus: Bus, asker: Asker
+) -> None:
+    """Also where no other pool is of that class."""
+    await a_pool(bus)
+    await booking(bus, asker, "u/c/1/1")
+    await no_pool(bus)
+
+    async with kept(bus):
+        await until(lambda: said(asker, "CapacityRevoked") == {"u/c/1/1"})
+        await until_booked(bus, set())
+
+
+async def test_what_was_booked_on_machines_that_have_gone_meanwhile_is_revoked(
+    bus: Bus, asker: Asker
+) -> None:
+    await a_pool(bus, 2)
+    await booking(bus, asker, "u/c/1/1", "v/c/1/1")
+    await a_pool(bus, 1)
+
+    async with kept(bus):
+        await until(lambda: bool(said(asker, "CapacityRevoked")))
+        await until_booked(bus, {"u/c/1/1"})
+
+    assert said(asker, "CapacityRevoked") == {"v/c/1/1"}
+
+
+async def test_what_was_booked_in_a_pool_that_is_of_another_class_meanwhile_is_revoked(
+    bus: Bus, asker: Asker
+) -> None:
+    await a_pool(bus)
+    await booking(bus, asker, "u/c/1/1")
+    await a_pool(bus, provisioningClassName="other")
+
+    async with kept(bus):
+        await until(lambda: said(asker, "CapacityRevoked") == {"u/c/1/1"})
+        await until_booked(bus, set())
+
+
+async def test_who_had_no_machine_yet_in_a_pool_that_has_gone_gets_one_elsewhere(
+    bus: Bus, asker: Asker
+) -> None:
+    await a_pool(bus, boot=60)
+    async with kept(bus):
+        await asker.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(asker, "Accepted") == {"u/c/1/1"})
+    await no_pool(bus)
+    await a_pool(bus, name="other")
+
+    async with kept(bus):
+        await asker.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+        await until_booked(bus, {"u/c/1/1"})
+
+    assert not said(asker, "CapacityRevoked")
+
+
+async def test_who_waits_for_machines_that_are_taken_away_fails_and_is_not_revoked(
+    bus: Bus, asker: Asker
+) -> None:
+    """A failure is tried again; who is revoked is rejected."""
+    await a_pool(bus, boot=60)
+    async with kept(bus):
+        await asker.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(asker, "Accepted") == {"u/c/1/1"})
+        await no_pool(bus)
+        await until(lambda: said(asker, "ProvisioningFailed") == {"u/c/1/1"})
+        await until_booked(bus, set())
+
+    assert not said(asker, "CapacityRevoked")
+
+
+async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked_nowhere_else(
+    bus: Bus, asker: Asker
+) -> None:
+    await a_pool(bus)
+    await a_pool(bus, name="other")
+    await booking(bus, asker, "u/c/1/1")
+    (entry,) = await read_all(bus, "_pool.>", bucket=PROVIDERS)
+    slip = entry.key.split(".")[1]
+    await a_pool(bus, -1, name=slip)
+
+    async with kept(bus) as keeper:
+        await asker.asks("u/c/1/1", **pods(1))
+        await asker.asks("v/c/1/1", **pods(1))
+        await until(lambda: said(asker, "Provisioned") == {"u/c/1/1", "v/c/1/1"})
+        assert await booked(bus) == {"u/c/1/1", "v/c/1/1"}
+        assert len(keeper.pools) == 1
+        await asker.takes_back("u/c/1/1")
+        await until_booked(bus, {"v/c/1/1"})
+
+    assert not said(asker, "CapacityRevoked")
