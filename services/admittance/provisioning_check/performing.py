@@ -45,36 +45,36 @@ class Performing:
         left: dict[int, Step] = dict(enumerate(steps))
         revisions = dict.fromkeys(left, 0)
         failed = await self._write(left, revisions)
-        failed += await self._state({i: one for i, one in left.items() if i not in failed})
-        failed += await self._tell({i: one for i, one in left.items() if i not in failed})
+        failed |= await self._state({i: one for i, one in left.items() if i not in failed})
+        failed |= await self._tell({i: one for i, one in left.items() if i not in failed})
         for i, step in left.items():
             if i in failed:
                 self._core.failed(step)
             else:
                 self._core.done(step, revisions[i])
-        return set(failed)
+        return failed
 
-    async def _write(self, steps: dict[int, Step], revisions: dict[int, int]) -> list[int]:
+    async def _write(self, steps: dict[int, Step], revisions: dict[int, int]) -> set[int]:
         todo = {i: (one.slot, one.write) for i, one in steps.items() if one.write is not None}
         messages = [written(slot, write) for slot, write in todo.values()]
-        failed: list[int] = []
+        failed: set[int] = set()
         for i, outcome in zip(todo, await self._publish(messages), strict=True):
             if isinstance(outcome, int):
                 revisions[i] = outcome
                 continue
-            failed.append(i)
+            failed.add(i)
             if isinstance(outcome, Refused):
                 with suppress(Unavailable, Refused):
                     await self._reading.again(steps[i])
         return failed
 
-    async def _state(self, steps: dict[int, Step]) -> list[int]:
+    async def _state(self, steps: dict[int, Step]) -> set[int]:
         todo = {i: one.fact for i, one in steps.items() if one.fact is not None}
         messages = [stated(fact, self._times.get(fact.id, 0)) for fact in todo.values()]
-        failed = []
+        failed: set[int] = set()
         for (i, fact), outcome in zip(todo.items(), await self._publish(messages), strict=True):
             if not isinstance(outcome, int):
-                failed.append(i)
+                failed.add(i)
                 continue
             asked = isinstance(fact, ProvisioningRequested)
             log.info("requested" if asked else "cancelled", id=fact.id, workload=fact.name)
@@ -82,7 +82,7 @@ class Performing:
                 self._times.pop(fact.id, None)
         return failed
 
-    async def _tell(self, steps: dict[int, Step]) -> list[int]:
+    async def _tell(self, steps: dict[int, Step]) -> set[int]:
         todo = {i: one for i, one in steps.items() if one.tell is not None}
 
         async def one(step: Step) -> None:
@@ -93,10 +93,10 @@ class Performing:
             await self._controller.report(reference_of(step), verdict_of(answer))
 
         outcomes = await asyncio.gather(*map(one, todo.values()), return_exceptions=True)
-        failed = []
+        failed: set[int] = set()
         for i, outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, RuntimeError | Unavailable):
-                failed.append(i)  # The checks are not served yet, or the bus is away.
+                failed.add(i)  # The checks are not served yet, or the bus is away.
             elif isinstance(outcome, Refused):
                 log.error("verdict_refused", workload=todo[i].slot.workload, error=str(outcome))
             elif outcome is not None:

@@ -34,6 +34,8 @@ BEAT_MAX: Final = 64 * 1024
 CLASSES_MAX: Final = 10_000
 """Classes that are told apart; heartbeats of more are nobody's."""
 ANSWER_SECONDS: Final = 2.0
+AT_ONCE: Final = 32
+"""Questions to one provider that wait for their answers side by side."""
 OVERSLEPT_SECONDS: Final = 5.0
 """Woken later than that, we were not there to hear anybody."""
 PREFIX: Final = len(ALIVE_PROVISIONING)
@@ -148,27 +150,44 @@ class Providers:
                 task.add_done_callback(self._asking.discard)
 
     async def _ask(self, provisioning_class: str, records: list[Record]) -> None:
-        """Asks one that has come back what became of its requests."""
+        """Asks one that has come back what became of its requests, many of them side by side; what
+        it says is taken in the order of the requests."""
         subject = f"admit.api.provider.{token(provisioning_class)}"
-        for record in records:
-            question = encode(ProviderQuery(id=record.spec.id))
-            try:
-                answer = await self._bus.request(subject, question, ANSWER_SECONDS)
-                reply = msgspec.json.decode(answer, type=ProviderReply)
-            except (Unavailable, Refused):
-                # It answers no questions: what it was asked lies in its durable, and it will say.
+        for start in range(0, len(records), AT_ONCE):
+            part = records[start : start + AT_ONCE]
+            questions = [encode(ProviderQuery(id=one.spec.id)) for one in part]
+            answers = await asyncio.gather(
+                *(self._bus.request(subject, one, ANSWER_SECONDS) for one in questions),
+                return_exceptions=True,
+            )
+            said: list[ProvisioningStatus] = []
+            ended = False
+            for record, answer in zip(part, answers, strict=True):
+                if isinstance(answer, Unavailable | Refused):
+                    # It answers no questions: what it was asked lies in its durable, and it will
+                    # say.
+                    ended = True
+                    continue
+                if isinstance(answer, BaseException):
+                    raise answer
+                try:
+                    reply = msgspec.json.decode(answer, type=ProviderReply)
+                    fact = status_of(record, reply)
+                except msgspec.MsgspecError as error:
+                    told = str(error)
+                    log.warning("not_understood", provisioning_class=provisioning_class, why=told)
+                    ended = True
+                    continue
+                if reply.error:
+                    continue
+                if not reply.known:
+                    self._unheard(slot_of(record), record.spec.id)
+                elif fact is not None:
+                    said.append(fact)
+            if said:
+                await self._take(said)
+            if ended:
                 return
-            except msgspec.MsgspecError as error:
-                log.warning("not_understood", provisioning_class=provisioning_class, why=str(error))
-                return
-            if reply.error:
-                continue
-            if not reply.known:
-                self._unheard(slot_of(record), record.spec.id)
-                continue
-            fact = status_of(record, reply)
-            if fact is not None:
-                await self._take([fact])
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:

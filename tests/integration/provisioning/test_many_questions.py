@@ -1,0 +1,156 @@
+"""A provider that has come back is asked about all its requests, many of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+import pytest
+from nats.aio.msg import Msg
+
+from admittance.api.meta import ObjectMeta
+from admittance.checks import AdmissionCheckController
+from admittance.events.codec import encode
+from admittance.events.provisioning import Provisioned, ProvisioningStatus
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import ALIVE_PROVISIONING
+from admittance.events.system import ProviderAlive
+from admittance.provisioning.records import Record, RecordSpec
+from admittance.provisioning_check.acts import Slot
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.picture import CONTROLLER
+from admittance.provisioning_check.providers import AT_ONCE, Providers
+from admittance.runtime.bus import Bus
+from admittance.runtime.clock import monotonic
+from admittance.runtime.settings import Settings
+
+from servers import until
+
+pytestmark = pytest.mark.bus
+MANY = 1000
+
+
+def a_record(number: int) -> Record:
+    name = f"w{number:04}"
+    return Record(
+        api_version="autoscaling.x-k8s.io/v1",
+        kind="ProvisioningRequest",
+        metadata=ObjectMeta(name=f"{name}-c-1", namespace="ns", generation=1),
+        spec=RecordSpec(
+            id=f"u{number:04}/c/0/1",
+            workload=name,
+            uid=f"u{number:04}",
+            check="c",
+            cycle=0,
+            attempt=1,
+            provisioning_class_name="class",
+        ),
+    )
+
+
+class Desk:
+    """Answers questions, each after a while; ``knows``: up to which number."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._tasks: list[asyncio.Task[None]] = []
+        self.knows = MANY
+        self.says = b""
+        self.at_once = 0
+        self.most = 0
+        self.asked = 0
+
+    async def open(self) -> None:
+        await self._bus.nc.subscribe("admit.api.provider.class", cb=self._on)
+
+    async def _on(self, message: Msg) -> None:
+        self._tasks.append(asyncio.create_task(self._answer(message)))
+
+    async def _answer(self, message: Msg) -> None:
+        self.asked += 1
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        asked = msgspec.json.decode(message.data, type=ProviderQuery).id
+        number = int(asked[1:5])
+        # The last of a window comes first.
+        await asyncio.sleep(0.002 + 0.0001 * (-number % AT_ONCE))
+        self.at_once -= 1
+        reply = ProviderReply(id=asked, known=number < self.knows, status="provisioned", seq=1)
+        await message.respond(self.says or encode(reply))
+
+
+class Ears:
+    """Where the answers go."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.lost: list[tuple[Slot, str]] = []
+
+    async def take(self, said: Sequence[ProvisioningStatus]) -> None:
+        assert all(isinstance(one, Provisioned) for one in said)
+        self.taken += [one.id for one in said]
+
+    def unheard(self, slot: Slot, request_id: str) -> None:
+        self.lost.append((slot, request_id))
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+@pytest.fixture
+async def listening(bus: Bus, ears: Ears) -> AsyncIterator[None]:
+    core = Capacity(None)
+    for number in range(MANY):
+        core.picture.record(("ns", f"w{number:04}-c-1"), a_record(number), number + 1)
+    controller = AdmissionCheckController(CONTROLLER)
+    settings = Settings(service="provisioning-check", instance="a", url="")
+    providers = Providers(bus, controller, core, settings, lambda: None, ears.take, ears.unheard)
+    loaded = asyncio.Event()
+    loaded.set()
+    task = asyncio.create_task(providers.run(loaded))
+    await asyncio.sleep(0)
+    await bus.nc.flush()
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def beat(bus: Bus) -> None:
+    await bus.nc.publish(f"{ALIVE_PROVISIONING}class", encode(ProviderAlive()))
+
+
+async def test_a_thousand_requests_are_asked_about_in_a_second_and_taken_in_their_order(
+    bus: Bus, ears: Ears, listening: None
+) -> None:
+    desk = Desk(bus)
+    desk.knows = MANY - 1
+    await desk.open()
+    began = monotonic()
+
+    await beat(bus)
+
+    await until(lambda: len(ears.taken) + len(ears.lost) == MANY)
+    assert monotonic() - began < 2.0
+    assert ears.taken == [a_record(number).spec.id for number in range(MANY - 1)]
+    last = a_record(MANY - 1)
+    assert ears.lost == [(Slot("ns", last.spec.workload, "c"), last.spec.id)]
+    assert 1 < desk.most <= AT_ONCE
+
+
+async def test_one_that_answers_nonsense_is_not_asked_a_thousand_times(
+    bus: Bus, ears: Ears, listening: None
+) -> None:
+    desk = Desk(bus)
+    desk.says = b"what?"
+    await desk.open()
+
+    await beat(bus)
+
+    await until(lambda: desk.asked > 0)
+    await asyncio.sleep(0.2)
+    assert desk.asked <= AT_ONCE
+    assert not ears.taken
+    assert not ears.lost
