@@ -5,79 +5,129 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from admittance.events.requests import HealthReply
+from admittance.runtime import health
+from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leading import Leading
+from admittance.runtime.settings import Settings
 
 log = structlog.get_logger()
 
 
 class Work(Protocol):
-    """What the one does."""
+    """What the one does. ``ready``: it does all of it by now."""
+
+    @property
+    def ready(self) -> bool: ...
 
     async def run(self) -> None:
         """Works until it is cancelled, or until it knows of a newer epoch: raises Superseded."""
         ...
 
     async def close(self) -> None:
-        """Ends what was begun."""
+        """Ends what was begun; is not ready any more."""
         ...
 
 
-async def work_alone(
-    leading: Leading, domain: str, begin: Callable[[int], Work], *, stop: asyncio.Event
-) -> None:
-    """Stands by until it is our turn, then works under the epoch that ``begin`` is told; until stop
-    is set. Raises what the work raises, but for Superseded: then it stands by again."""
-    watch = asyncio.create_task(leading.run(), name="leading")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
-    try:
-        await _first(watch, stopping, made=leading.watching.wait())
-        while not stop.is_set():
-            if watch.done():
-                watch.result()
-            await leading.take([domain], barrier=False)
-            epoch = leading.tenure.fence(domain)
-            if epoch is None:
+W = TypeVar("W", bound=Work)
+
+
+class Alone(Generic[W]):
+    """One instance: stands by until it is its turn to lead the domain, then works under the epoch
+    that ``begin`` is told. ``lag``: facts that the work has not read yet; None: nobody counts them.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        service: str,
+        domain: str,
+        begin: Callable[[int], W],
+        *,
+        lag: Callable[[W], int] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._service = service
+        self._instance = settings.instance
+        self._domain = domain
+        self._begin = begin
+        self._lag = lag
+        self._leading = Leading(bus, service, settings.instance, ttl_seconds=settings.lease_seconds)
+        self._begun: W | None = None
+
+    @property
+    def work(self) -> W | None:
+        """What is done here; None while it is another one's turn."""
+        return self._begun if self._leading.tenure.leads() else None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works, stands by, and answers for itself, until stop is set. Raises what the work raises,
+        but for Superseded: then it stands by again."""
+        async with health.answered(self._bus, self._service, self._instance, self._health):
+            await self._take_turns(stop)
+
+    def _health(self) -> HealthReply:
+        leads = tuple(self._leading.tenure.leads())
+        work = self.work
+        return HealthReply(
+            service=self._service,
+            instance=self._instance,
+            # Who stands by lacks nothing.
+            ready=not leads or (work is not None and work.ready),
+            leads=leads,
+            lag=self._lag(work) if work is not None and self._lag is not None else 0,
+        )
+
+    async def _take_turns(self, stop: asyncio.Event) -> None:
+        leading = self._leading
+        watch = asyncio.create_task(leading.run(), name="leading")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await _first(watch, stopping, made=leading.watching.wait())
+            while not stop.is_set():
+                if watch.done():
+                    watch.result()
+                await leading.take([self._domain], barrier=False)
+                epoch = leading.tenure.fence(self._domain)
+                if epoch is None:
+                    leading.changed.clear()
+                    await _first(watch, stopping, made=leading.changed.wait())
+                    continue
+                log.info("leading", domain=self._domain, epoch=epoch)
+                await self._work(epoch, watch, stopping)
+        finally:
+            for task in (watch, stopping):
+                task.cancel()
+            await asyncio.gather(watch, stopping, return_exceptions=True)
+            await leading.goodbye()
+
+    async def _work(
+        self, epoch: int, watch: asyncio.Task[None], stopping: asyncio.Task[Any]
+    ) -> None:
+        leading = self._leading
+        work = self._begun = self._begin(epoch)
+        working = asyncio.create_task(work.run(), name=self._domain)
+        try:
+            while leading.tenure.fence(self._domain) == epoch:
                 leading.changed.clear()
-                await _first(watch, stopping, made=leading.changed.wait())
-                continue
-            log.info("leading", domain=domain, epoch=epoch)
-            await _work(leading, domain, epoch, begin(epoch), watch, stopping)
-    finally:
-        for task in (watch, stopping):
-            task.cancel()
-        await asyncio.gather(watch, stopping, return_exceptions=True)
-        await leading.goodbye()
-
-
-async def _work(
-    leading: Leading,
-    domain: str,
-    epoch: int,
-    work: Work,
-    watch: asyncio.Task[Any],
-    stopping: asyncio.Task[Any],
-) -> None:
-    working = asyncio.create_task(work.run(), name=domain)
-    try:
-        while leading.tenure.fence(domain) == epoch:
-            leading.changed.clear()
-            await _first(watch, stopping, working, made=leading.changed.wait())
-            if any(task.done() for task in (watch, stopping, working)):
-                break
-        if working.done():
-            with suppress(Superseded):
-                working.result()
-            leading.tenure.lost(domain)
-    finally:
-        if not working.done():
-            working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        await work.close()
+                await _first(watch, stopping, working, made=leading.changed.wait())
+                if any(task.done() for task in (watch, stopping, working)):
+                    break
+            if working.done():
+                with suppress(Superseded):
+                    working.result()
+                leading.tenure.lost(self._domain)
+        finally:
+            if not working.done():
+                working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await work.close()
 
 
 async def _first(*tasks: asyncio.Task[Any], made: Coroutine[Any, Any, Any]) -> None:

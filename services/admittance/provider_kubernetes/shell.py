@@ -13,7 +13,7 @@ from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.keeper import Keeper
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers.installation import installation
-from admittance.runtime import micro
+from admittance.runtime import health
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
 
@@ -28,15 +28,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         ours = kube.installation or await installation(bus, "kubernetes")
         keeper = Keeper(bus, settings, kube, cluster, ours)
 
-        async def health(_: bytes, __: str) -> HealthReply:
+        def told() -> HealthReply:
             return HealthReply(service=SERVICE, instance=settings.instance, ready=keeper.ready)
 
-        service = await micro.serve(
-            bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
-        )
-        try:
+        async with health.answered(bus, SERVICE, settings.instance, told):
             await keeper.run(stop)
-        finally:
-            await service.stop()
     finally:
         await cluster.close()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from admittance.events.requests import HealthReply
 from admittance.lease.domains import PROVISIONING_CHECK
 from admittance.provisioning_check.keeper import SERVICE, Keeper
-from admittance.runtime import micro
-from admittance.runtime.alone import work_alone
+from admittance.runtime.alone import Alone
 from admittance.runtime.bus import Bus
-from admittance.runtime.leading import Leading
 from admittance.runtime.settings import Settings
 
 __all__ = ["SERVICE", "run"]
@@ -18,28 +15,9 @@ __all__ = ["SERVICE", "run"]
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Stands by until it is our turn, then sees to it that capacity is there; until stop is set."""
-    leading = Leading(bus, SERVICE, settings.instance, ttl_seconds=settings.lease_seconds)
-    keepers: list[Keeper] = []
-
-    async def health(_: bytes, __: str) -> HealthReply:
-        leads = tuple(leading.tenure.leads())
-        keeper = keepers[-1] if leads and keepers else None
-        return HealthReply(
-            service=SERVICE,
-            instance=settings.instance,
-            ready=not leads or (keeper is not None and keeper.ready),
-            leads=leads,
-            lag=keeper.lag if keeper is not None else 0,
-        )
 
     def begin(epoch: int) -> Keeper:
-        keepers[:] = [Keeper(bus, settings, epoch)]
-        return keepers[-1]
+        return Keeper(bus, settings, epoch)
 
-    service = await micro.serve(
-        bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
-    )
-    try:
-        await work_alone(leading, PROVISIONING_CHECK, begin, stop=stop)
-    finally:
-        await service.stop()
+    alone = Alone(bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda keeper: keeper.lag)
+    await alone.run(stop)

@@ -29,6 +29,7 @@ from admittance.runtime.settings import Settings
 from admittance.workload import stored
 from admittance.workload.surroundings import CheckRules, rules_of
 
+SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
 SHARE: Final = 30
 """A comparison that took long is not made sooner than so many times as long after it."""
@@ -217,7 +218,7 @@ class Keeper:
         await timers.sweep(self._bus)
         if first:
             self._serving = await micro.serve(
-                self._bus, "retry-timer", self._settings.instance, {"admit.api.timers": self._told}
+                self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._told}
             )
             self.ready = True
             log.info("serving", standing=len(found), wanted=len(self.core.wanted))

@@ -1,0 +1,26 @@
+"""What every instance says of itself when somebody asks all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from admittance.events.requests import HealthReply
+from admittance.runtime import micro
+from admittance.runtime.bus import Bus
+
+
+@asynccontextmanager
+async def answered(
+    bus: Bus, service: str, instance: str, health: Callable[[], HealthReply]
+) -> AsyncIterator[None]:
+    """For so long ``admit.api.health`` is answered with what ``health`` finds."""
+
+    async def answer(_: bytes, __: str) -> HealthReply:
+        return health()
+
+    serving = await micro.serve(bus, service, instance, {}, everyone={"admit.api.health": answer})
+    try:
+        yield
+    finally:
+        await serving.stop()

@@ -1,0 +1,92 @@
+"""One works, the others stand by, and each tells of itself which it does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.runtime.alone import Alone
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Superseded
+from admittance.runtime.settings import Settings
+
+from processes import eventually, health
+from servers import until
+
+pytestmark = pytest.mark.bus
+
+
+class Digging:
+    """Work that counts how much is left."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.ready = False
+        self.left = 7
+        self.superseded = asyncio.Event()
+
+    async def run(self) -> None:
+        self.ready = True
+        await self.superseded.wait()
+        raise Superseded
+
+    async def close(self) -> None:
+        self.ready = False
+
+
+class Digger:
+    """An instance of a service that digs."""
+
+    def __init__(self, bus: Bus, name: str) -> None:
+        self.begun: list[Digging] = []
+        self.stop = asyncio.Event()
+        settings = Settings(service="dig", instance=name, lease_seconds=1.0)
+        self.alone = Alone(bus, settings, "dig", "hole", self.begin, lag=lambda work: work.left)
+        self.running = asyncio.create_task(self.alone.run(self.stop))
+
+    def begin(self, epoch: int) -> Digging:
+        self.begun.append(Digging(epoch))
+        return self.begun[-1]
+
+    async def end(self) -> None:
+        self.stop.set()
+        await self.running
+
+
+async def until_told(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], int]]) -> None:
+    """Waits until the living instances say this of themselves: ready, what they lead, their lag."""
+
+    async def is_told() -> bool:
+        found = await health(bus)
+        return {one.instance: (one.ready, one.leads, one.lag) for one in found} == want
+
+    await eventually(is_told)
+
+
+async def test_one_works_and_who_stands_by_is_ready_too_and_takes_over(bus: Bus) -> None:
+    first = Digger(bus, "first")
+    await until(lambda: first.alone.work is not None and first.alone.work.ready)
+    second = Digger(bus, "second")
+    try:
+        await until_told(bus, {"first": (True, ("hole",), 7), "second": (True, (), 0)})
+        assert second.alone.work is None
+        assert second.begun == []
+        await first.end()
+        await until_told(bus, {"second": (True, ("hole",), 7)})
+        assert not first.begun[0].ready
+    finally:
+        await first.end()
+        await second.end()
+
+
+async def test_who_is_superseded_stands_by_and_begins_anew_when_it_is_its_turn(bus: Bus) -> None:
+    only = Digger(bus, "only")
+    try:
+        await until(lambda: only.begun != [])
+        only.begun[0].superseded.set()
+        await until(lambda: len(only.begun) == 2)
+        assert not only.begun[0].ready
+        assert only.begun[1].epoch > only.begun[0].epoch
+    finally:
+        await only.end()
