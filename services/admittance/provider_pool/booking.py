@@ -6,6 +6,7 @@ pool which shrinks takes the highest numbers away, and with them whoever is ther
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -26,11 +27,13 @@ class Pods(NamedTuple):
 
 
 class Held(Kept, frozen=True, kw_only=True):
-    """What a booking holds of one machine."""
+    """What a booking holds of one machine. ``ready_at``: when that is there; None: when the booking
+    is."""
 
     kind: str
     number: int
     amounts: dict[str, int]
+    ready_at: datetime | None = None
 
 
 class Booking(Kept, frozen=True, kw_only=True):
@@ -60,6 +63,9 @@ class Bookings:
         self.pool = pool
         self.known: dict[str, Booking] = {}
         self._used: dict[Node, dict[str, int]] = {}
+        self._holders: Counter[Node] = Counter()
+        self._ready: dict[Node, datetime] = {}
+        """When machines are there that somebody has."""
 
     def restore(self, bookings: Iterable[Booking]) -> None:
         """These are kept from before."""
@@ -81,7 +87,7 @@ class Bookings:
         if known is not None:
             return known
         placed: dict[Node, dict[str, int]] = {}
-        boots = 0.0
+        ready: dict[Node, datetime] = {}
         # The largest first: what is left of machines is then of use for the small ones.
         for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
@@ -94,22 +100,23 @@ class Bookings:
                         break
                     took = self._place(kind, number, group, left, placed)
                     left -= took
-                    if took and not self._used.get((kind.name, number)):
-                        boots = max(boots, kind.boot_seconds)
+                    if took:
+                        boots = now + timedelta(seconds=kind.boot_seconds)
+                        ready[kind.name, number] = self._ready.get((kind.name, number), boots)
             if left:
                 ever = group.pods <= sum(_most(kind, group) * kind.count for kind in fitting)
                 told = f"pool {self.pool.name} has no room for {left} of {group.pods} pods"
                 return NoRoom(told, ever)
-        ready = now + timedelta(seconds=boots)
+        there = max(now, *ready.values()) if ready else now
         keeps = self.pool.booking_seconds
         booking = Booking(
             id=request_id,
             held=tuple(
-                Held(kind=kind, number=number, amounts=amounts)
+                Held(kind=kind, number=number, amounts=amounts, ready_at=ready[kind, number])
                 for (kind, number), amounts in placed.items()
             ),
-            ready_at=ready,
-            expires_at=ready + timedelta(seconds=keeps) if keeps else None,
+            ready_at=there,
+            expires_at=there + timedelta(seconds=keeps) if keeps else None,
             provisioning_class=self.pool.provisioning_class,
             namespace=namespace,
             name=name,
@@ -125,22 +132,12 @@ class Bookings:
             used = self._used[node]
             for resource, much in held.amounts.items():
                 used[resource] -= much
-            if not any(used.values()):
-                del self._used[node]
+            self._holders[node] -= 1
+            if not self._holders[node]:
+                # The next one finds it switched off.
+                for known in (self._used, self._holders, self._ready):
+                    del known[node]
         return booking
-
-    def expired(self, now: datetime) -> list[Booking]:
-        """Bookings that are not kept any longer."""
-        return [
-            one
-            for one in self.known.values()
-            if one.expires_at is not None and one.expires_at <= now
-        ]
-
-    def next_end(self) -> datetime | None:
-        """When the next booking expires; None: none does."""
-        ends = (one.expires_at for one in self.known.values() if one.expires_at is not None)
-        return min(ends, default=None)
 
     def becomes(self, pool: Pool) -> list[Booking]:
         """The pool is so from now on; the bookings whose machines are gone with that, freed. One of
@@ -186,6 +183,8 @@ class Bookings:
             used = self._used.setdefault((held.kind, held.number), {})
             for resource, much in held.amounts.items():
                 used[resource] = used.get(resource, 0) + much
+            self._holders[held.kind, held.number] += 1
+            self._ready.setdefault((held.kind, held.number), held.ready_at or booking.ready_at)
 
     def _place(
         self,

@@ -82,25 +82,48 @@ def test_pods_go_where_their_labels_are() -> None:
 
 def test_only_machines_that_nobody_has_must_boot() -> None:
     pool = a_pool(gpus(2, boot=90))
+    later = NOON + timedelta(seconds=100)
 
     first = pool.book("a", pods(1), NOON)
-    second = pool.book("b", pods(1), NOON)
+    second = pool.book("b", pods(1), later)
 
     assert isinstance(first, Booking)
     assert isinstance(second, Booking)
     assert first.ready_at == NOON + timedelta(seconds=90)
-    assert second.ready_at == NOON
+    assert second.ready_at == later
 
 
-def test_a_booking_ends_with_its_time() -> None:
-    pool = a_pool(gpus(1), booking=600)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_machine_that_boots_for_somebody_boots_for_whoever_joins(restarted: bool) -> None:
+    pool = a_pool(gpus(1, boot=90))
     pool.book("a", pods(1), NOON)
+    if restarted:
+        before, pool = pool, Bookings(pool.pool)
+        pool.restore(before.known.values())
+    pool.book("b", pods(1), NOON + timedelta(seconds=30))
+    pool.free("a")
 
-    end = pool.next_end()
+    third = pool.book("c", pods(1), NOON + timedelta(seconds=60))
 
-    assert end == NOON + timedelta(seconds=600)
-    assert not pool.expired(NOON)
-    assert [one.id for one in pool.expired(end)] == ["a"]
+    assert pool.known["b"].ready_at == NOON + timedelta(seconds=90)
+    assert isinstance(third, Booking)
+    assert third.ready_at == NOON + timedelta(seconds=90)
+
+
+def test_pods_that_need_nothing_are_freed_one_booking_after_the_other() -> None:
+    pool = a_pool(gpus(1))
+    pool.book("a", [Pods(1, {})], NOON)
+    pool.book("b", [Pods(1, {})], NOON)
+
+    assert pool.free("a") is not None
+    assert pool.free("b") is not None
+
+
+def test_a_booking_ends_when_its_machines_have_been_there_for_its_time() -> None:
+    booking = a_pool(gpus(1, boot=90), booking=600).book("a", pods(1), NOON)
+
+    assert isinstance(booking, Booking)
+    assert booking.expires_at == NOON + timedelta(seconds=690)
 
 
 def test_a_pool_that_shrinks_takes_its_last_machines_away() -> None:
