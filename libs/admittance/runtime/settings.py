@@ -16,6 +16,7 @@ from admittance.api.durations import seconds
 from admittance.api.problems import ManifestError
 from admittance.api.read_configuration import read_file
 from admittance.events.names import token
+from admittance.runtime.environment import choice, number
 from admittance.runtime.errors import SetupError
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -80,20 +81,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             url=url or env.get("ADMIT_NATS_URL") or DEFAULT_URL,
             creds=env.get("ADMIT_NATS_CREDS") or None,
             data_dir=folder,
-            replicas=int(_number(env, "ADMIT_REPLICAS", 1, least=1)),
-            lease_seconds=_number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
-            claim_seconds=_number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
-            finished_seconds=_number(
+            replicas=int(number(env, "ADMIT_REPLICAS", 1, least=1)),
+            lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
+            claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
+            finished_seconds=number(
                 env, "ADMIT_FINISHED_SECONDS", _retention(configuration), least=60.0
             ),
-            checkpoint_seconds=_number(env, "ADMIT_CHECKPOINT_SECONDS", 4 * 3600.0, least=1.0),
-            drain_seconds=_number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
-            check_delay_seconds=_number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
-            beat_seconds=_number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
-            provisioning_seconds=_number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
+            checkpoint_seconds=number(env, "ADMIT_CHECKPOINT_SECONDS", 4 * 3600.0, least=1.0),
+            drain_seconds=number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
+            check_delay_seconds=number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
+            beat_seconds=number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
+            provisioning_seconds=number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
             metrics=metrics or env.get("ADMIT_METRICS") or None,
-            compare_seconds=_number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
-            json_logs=_choice(env, "ADMIT_LOG", {"json": True, "text": False}),
+            compare_seconds=number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
+            json_logs=choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
             configuration=configuration,
         )
@@ -119,25 +120,3 @@ def _retention(configuration: Configuration) -> float:
     kept = configuration.object_retention_policies.workloads.after_finished
     # Whoever waits for a workload must be able to see how it ended.
     return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    text = env.get(name)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        raise SetupError(f"{name}={text!r} is not a number") from None
-    if not least <= value < float("inf"):
-        raise SetupError(f"{name}={text} is less than {least:g}")
-    return value
-
-
-def _choice(env: Mapping[str, str], name: str, choices: dict[str, bool]) -> bool | None:
-    text = env.get(name)
-    if not text:
-        return None
-    if text not in choices:
-        raise SetupError(f"{name}={text!r} is none of {', '.join(choices)}")
-    return choices[text]

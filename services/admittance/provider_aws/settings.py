@@ -9,10 +9,12 @@ from typing import Final
 
 import msgspec
 
+from admittance.runtime.environment import number
 from admittance.runtime.errors import SetupError
 
 DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
 NAME_MAX: Final = 253
+SECONDS_MIN: Final = 0.05
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -38,20 +40,7 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SetupError(f"ADMIT_AWS_CLASS={name!r} is no DNS name")
         return cls(
             provisioning_class=name,
-            poll_seconds=_seconds(env, "ADMIT_AWS_POLL_SECONDS", 5.0),
-            sweep_seconds=_seconds(env, "ADMIT_AWS_SWEEP_SECONDS", 60.0),
-            unseen_seconds=_seconds(env, "ADMIT_AWS_UNSEEN_SECONDS", 300.0),
+            poll_seconds=number(env, "ADMIT_AWS_POLL_SECONDS", 5.0, least=SECONDS_MIN),
+            sweep_seconds=number(env, "ADMIT_AWS_SWEEP_SECONDS", 60.0, least=SECONDS_MIN),
+            unseen_seconds=number(env, "ADMIT_AWS_UNSEEN_SECONDS", 300.0, least=SECONDS_MIN),
         )
-
-
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        raise SetupError(f"{name}={text!r} is not a number") from None
-    if not 0.05 <= value < float("inf"):
-        raise SetupError(f"{name}={text} is less than 0.05")
-    return value

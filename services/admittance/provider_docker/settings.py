@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from admittance.runtime.environment import listed, number
 from admittance.runtime.errors import SetupError
 
 CLASS: Final = "docker.admittance.dev"
@@ -35,31 +36,16 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
         image = env.get("ADMIT_DOCKER_IMAGE", "")
         if not image:
             raise SetupError("ADMIT_DOCKER_IMAGE is not set: the image that workers are made of")
-        written = env.get("ADMIT_DOCKER_CLASSES", "")
-        classes = tuple(dict.fromkeys(filter(None, map(str.strip, written.split(",")))))
         try:
             command = tuple(shlex.split(env.get("ADMIT_DOCKER_COMMAND", "")))
         except ValueError as error:
             raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
         return cls(
             image=image,
-            classes=classes or (CLASS,),
+            classes=listed(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
             command=command,
             network=env.get("ADMIT_DOCKER_NETWORK") or None,
-            workers_max=int(_number(env, "ADMIT_DOCKER_WORKERS_MAX", 100.0, least=1.0)),
-            settle_seconds=_number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
-            sweep_seconds=_number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
+            workers_max=int(number(env, "ADMIT_DOCKER_WORKERS_MAX", 100.0, least=1.0)),
+            settle_seconds=number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
+            sweep_seconds=number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
         )
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    text = env.get(name)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        raise SetupError(f"{name}={text!r} is not a number") from None
-    if not least <= value < float("inf"):
-        raise SetupError(f"{name}={text} is less than {least:g}")
-    return value

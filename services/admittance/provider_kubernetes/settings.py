@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from admittance.runtime.environment import listed, number
 from admittance.runtime.errors import SetupError
 
 CLASSES: Final = (
@@ -15,6 +16,7 @@ CLASSES: Final = (
     "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
 )
 ANY: Final = "*"
+SECONDS_MIN: Final = 0.05
 _LABEL = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NAMESPACE = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -38,19 +40,17 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> KubeSettings:
         """Raises SetupError that names the variable."""
-        written = env.get("ADMIT_KUBE_CLASSES", "")
-        classes = tuple(dict.fromkeys(filter(None, map(str.strip, written.split(",")))))
         installation = env.get("ADMIT_KUBE_INSTALLATION") or None
         if installation is not None and not _LABEL.match(installation):
             raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is no value of a label")
         return cls(
-            classes=classes or CLASSES,
+            classes=listed(env, "ADMIT_KUBE_CLASSES") or CLASSES,
             namespaces=_namespaces(env.get("ADMIT_KUBE_NAMESPACES", "")),
             kubeconfig=env.get("ADMIT_KUBE_CONFIG") or None,
             context=env.get("ADMIT_KUBE_CONTEXT") or None,
             installation=installation,
-            away_seconds=_seconds(env, "ADMIT_KUBE_AWAY_SECONDS", 10.0),
-            sweep_seconds=_seconds(env, "ADMIT_KUBE_SWEEP_SECONDS", 60.0),
+            away_seconds=number(env, "ADMIT_KUBE_AWAY_SECONDS", 10.0, least=SECONDS_MIN),
+            sweep_seconds=number(env, "ADMIT_KUBE_SWEEP_SECONDS", 60.0, least=SECONDS_MIN),
         )
 
     def namespace(self, ours: str) -> str:
@@ -73,16 +73,3 @@ def _namespaces(written: str) -> dict[str, str]:
             raise SetupError(f"ADMIT_KUBE_NAMESPACES: {ours!r} is there twice")
         found[ours] = theirs
     return found
-
-
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        raise SetupError(f"{name}={text!r} is not a number") from None
-    if not 0.05 <= value < float("inf"):
-        raise SetupError(f"{name}={text} is less than 0.05")
-    return value

@@ -1,0 +1,50 @@
+"""Variables of the environment as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.runtime.environment import choice, listed, number
+from admittance.runtime.errors import SetupError
+
+
+@pytest.mark.parametrize(
+    ("env", "want"),
+    [
+        pytest.param({}, 5.0, id="the default where nothing is set"),
+        pytest.param({"N": ""}, 5.0, id="the default where it is set to nothing"),
+        pytest.param({"N": "2.5"}, 2.5, id="what is set"),
+        pytest.param({"N": "0.5"}, 0.5, id="the least there may be"),
+    ],
+)
+def test_a_number(env: dict[str, str], want: float) -> None:
+    assert number(env, "N", 5.0, least=0.5) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("five", "N='five' is not a number", id="a word"),
+        pytest.param("nan", "N='nan' is not a number", id="what floating point calls no number"),
+        pytest.param("inf", "N='inf' is not a number", id="for ever"),
+        pytest.param("0.4", "N=0.4 is less than 0.5", id="too little"),
+        pytest.param("-1", "N=-1 is less than 0.5", id="less than nothing"),
+    ],
+)
+def test_a_wrong_number_is_told_with_its_variable(text: str, why: str) -> None:
+    with pytest.raises(SetupError) as told:
+        number({"N": text}, "N", 5.0, least=0.5)
+    assert str(told.value) == why
+
+
+def test_a_choice_is_what_its_word_stands_for() -> None:
+    choices = {"json": True, "text": False}
+    assert choice({"LOG": "text"}, "LOG", choices) is False
+    assert choice({"LOG": ""}, "LOG", choices) is None
+    with pytest.raises(SetupError, match="LOG='xml' is none of json, text"):
+        choice({"LOG": "xml"}, "LOG", choices)
+
+
+def test_a_list_has_each_once_and_nothing_empty() -> None:
+    assert listed({"L": " b, a,,b ,"}, "L") == ("b", "a")
+    assert listed({}, "L") == ()
