@@ -8,6 +8,7 @@ workload holds its quota. Applying it again takes the mark off.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS: Final = 0.25
 """Between two looks: a ClusterQueue's users are counted over all workloads."""
+TIDY_SECONDS: Final = 30.0
+"""Between two looks at durables that have to outlive their manifests."""
 
 log = structlog.get_logger()
 
@@ -53,10 +56,12 @@ class Deletions:
         # A predecessor may have died in the middle of it.
         self.look()
         while True:
-            await self._dirty.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._dirty.wait(), TIDY_SECONDS)
             self._dirty.clear()
             try:
                 await self._remove()
+                await self._tidy()
             except Superseded:
                 return
             except AdmittanceError as error:
@@ -72,3 +77,8 @@ class Deletions:
             while free := unneeded(self._controller):
                 for key, kept in free:
                     await self._active.manifests.remove(key, kept)
+
+    async def _tidy(self) -> None:
+        if self._active.manifests.owes:
+            async with self._active.lock:
+                await self._active.manifests.tidy()

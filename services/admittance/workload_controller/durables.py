@@ -4,22 +4,32 @@ capacity that any ProvisioningRequestConfig names.
 It is there before the manifest is, so nothing that the program is asked can be missed. A new leader
 compares what the server has with what the bucket asks for, since its predecessor may have died
 between the two.
+
+That of a class outlives the last manifest that names it for as long as something was asked of its
+provider, or it has yet to hear that something was taken back: what is booked would never be freed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import msgspec
 import structlog
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.events.subjects import CAPACITY
+from admittance.provisioning.records import Record
+from admittance.runtime import bucket, clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused
 from admittance.runtime.peer_durables import PeerDurables, check_durables, provider_durables
 from admittance.workload_controller.objects import Objects
 
 Wanted: TypeAlias = tuple[PeerDurables, str]
+
+UNHEARD_SECONDS: Final = 86_400.0
+"""What nobody has read by then, of a class that no manifest names, is nobody's."""
 
 log = structlog.get_logger()
 
@@ -30,6 +40,13 @@ class Durables:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._made: set[Wanted] = set()
+        self._owed: dict[Wanted, float] = {}
+        """Those that no manifest names and that stay for a while, and since when."""
+
+    @property
+    def owes(self) -> bool:
+        """Some are to be deleted later: `after` is to be called now and then."""
+        return bool(self._owed)
 
     async def settle(self, objects: Objects) -> None:
         """Makes every durable that is missing, and deletes those that nobody needs. Raises
@@ -68,14 +85,36 @@ class Durables:
 
     async def after(self, objects: Objects) -> None:
         """Deletes the durables that no manifest asks for any more. Raises Unavailable."""
-        for one in _sorted(self._made - named(objects)):
+        wanted = named(objects)
+        for one in wanted & self._owed.keys():
+            del self._owed[one]
+        for one in _sorted(self._made - wanted):
             await self._remove(one)
 
     async def _remove(self, one: Wanted) -> None:
         kind, name = one
+        if kind is provider_durables and await self._is_owed(name):
+            since = self._owed.setdefault(one, clock.monotonic())
+            if clock.monotonic() - since < UNHEARD_SECONDS:
+                self._made.add(one)
+                return
         await kind.remove(self._bus, name)
         self._made.discard(one)
+        self._owed.pop(one, None)
         log.info("durable_removed", durable=kind.durable(name))
+
+    async def _is_owed(self, provisioning_class: str) -> bool:
+        """Its provider has to hear of something, or will have to."""
+        # Requests first: where one is gone, all that there is to hear of it is on the log.
+        for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
+            try:
+                record = msgspec.json.decode(entry.value or b"", type=Record)
+            except msgspec.MsgspecError:
+                continue  # written by hand
+            if record.spec.provisioning_class_name == provisioning_class:
+                return True
+        found = (await provider_durables.there(self._bus)).get(provisioning_class, {})
+        return bool(found.get("num_pending") or found.get("num_ack_pending"))
 
 
 def named(objects: Objects) -> set[Wanted]:

@@ -12,7 +12,7 @@ from admittance.events.applying import Applied
 from admittance.runtime import bucket
 from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.consume import persist
-from admittance.runtime.errors import StaleRevision, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.guard import Guard
@@ -82,9 +82,18 @@ class Manifests:
         self._controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         self._on_written()
+        await self.tidy()
+
+    @property
+    def owes(self) -> bool:
+        """Durables are left that are to go later: `tidy` is to be called now and then."""
+        return self._durables.owes
+
+    async def tidy(self) -> None:
+        """Deletes durables that nobody needs any more."""
         try:
             await self._durables.after(self._controller.objects)
-        except Unavailable as error:
+        except (Refused, Unavailable) as error:
             # The object is gone all the same; the next look finds what is left over.
             log.warning("durable_not_removed", error=str(error))
 

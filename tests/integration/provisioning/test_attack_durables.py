@@ -1,0 +1,76 @@
+"""What a provider has to hear reaches it, also when no manifest names its class any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from admittance.events.applying import Delete, DeleteReply
+from admittance.runtime.bus import Bus
+from admittance.runtime.peer_durables import provider_durables
+from admittance.workload.phase import Phase
+from integration.provisioning.test_pool_live import SERVICES, a_pool, booked, finish
+from integration.provisioning.test_provisioning_live import CHECK, a_config, records, until_phase
+
+from builders import a_manifest
+from processes import Fleet, apply, ask, eventually, queues, submit
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in SERVICES:
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def delete_config(bus: Bus, name: str) -> None:
+    gone = Delete(kind="ProvisioningRequestConfig", name=name)
+    reply: DeleteReply = await ask(bus, "admit.api.delete", gone, DeleteReply)
+    assert reply.outcome == "deleted"
+
+
+async def test_what_is_booked_is_freed_though_its_configuration_was_deleted_while_it_ran(
+    fleet: Fleet, bus: Bus
+) -> None:
+    other = {**a_config(provisioningClassName="other"), "metadata": {"name": "other"}}
+    await apply(
+        bus, a_pool(1), CHECK, a_config(), other, *queues("cq", admissionChecks=["capacity"])
+    )
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_phase(bus, Phase.ADMITTED)
+    assert len(await booked(bus)) == 1
+
+    await delete_config(bus, "config")
+    await fleet.processes[-1].kill()
+    await finish(bus, "w")
+
+    async def taken_back() -> bool:
+        return not await records(bus)
+
+    await eventually(taken_back)
+    # Neither a new leader nor the next manifest that goes takes it from who has yet to hear.
+    await fleet.processes[0].kill()
+    await fleet.start("workload-controller")
+    await delete_config(bus, "other")
+    await fleet.start("provider-pool")
+
+    async def nothing() -> bool:
+        return not await booked(bus)
+
+    await eventually(nothing)
+
+    async def gone() -> bool:
+        await apply(bus, other)
+        await delete_config(bus, "other")
+        return await provider_durables.there(bus) == {}
+
+    await eventually(gone)
