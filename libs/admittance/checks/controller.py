@@ -21,7 +21,7 @@ from admittance.checks.request import (
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.names import token
 from admittance.events.system import CheckActive
-from admittance.peers.threads import Threads
+from admittance.peers.threads import Threads, from_thread
 
 CONCURRENCY: Final = 100
 THREADS: Final = 16
@@ -60,6 +60,7 @@ class AdmissionCheckController:
         self._withdrawn: Callable[..., Any] | None = None
         self._threads = Threads(concurrency or THREADS)
         self._say: Callable[[Request | Reference, Verdict], Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # What an author says. -----------------------------------------------------------------
 
@@ -83,7 +84,7 @@ class AdmissionCheckController:
 
     def inactive(self, message: str, *, reason: str = "NotReady", check: str = "") -> None:
         """From now on the heartbeat says that ``check`` (empty: every one of ours) cannot be
-        evaluated: its queues reserve nothing more until `active` is called."""
+        evaluated: its queues reserve nothing more until `active` is called. Any thread may."""
         self.activity.put(check, CheckActive(active=False, reason=reason, message=message))
 
     def active(self, check: str = "") -> None:
@@ -130,6 +131,10 @@ class AdmissionCheckController:
             raise RuntimeError(f"{self.name} is not running")
         return bool(await self._say(about, verdict))
 
+    def report_from_thread(self, about: Request | Reference, verdict: Verdict) -> bool:
+        """`report`, where no event loop runs: in a plain function, or in a thread of your own."""
+        return from_thread(self.report(about, verdict), self._loop)
+
     # What the helper asks. ----------------------------------------------------------------
 
     @property
@@ -162,8 +167,9 @@ class AdmissionCheckController:
         return f"{file}:{getattr(function, '__qualname__', type(function).__name__)}"
 
     def speaks_by(self, say: Callable[[Request | Reference, Verdict], Any] | None) -> None:
-        """Where `report` goes from now on."""
+        """Where `report` goes from now on, in the running event loop; None: nowhere."""
         self._say = say
+        self._loop = asyncio.get_running_loop() if say is not None else None
 
     # Running. -----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import msgspec
 
 from admittance.checks.verdicts import Verdict
 from admittance.events.shapes import Admission
+from admittance.peers.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
 """The reason of a withdrawal that ends no judgement: another check said Retry."""
@@ -179,7 +180,7 @@ class Request:
         if self._loop is None:
             self.reported.append(verdict)
             return not self.withdrawn
-        return asyncio.run_coroutine_threadsafe(self.report(verdict), self._loop).result()
+        return from_thread(self.report(verdict), self._loop)
 
     def attach(self, speaker: Speaker, loop: asyncio.AbstractEventLoop) -> None:
         """From now on `report` speaks on the bus. For the helper itself."""

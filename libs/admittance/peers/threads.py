@@ -8,7 +8,7 @@ import contextvars
 import inspect
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -82,6 +82,22 @@ class Threads:
             with self._lock:
                 # Calls that wait are taken without having been promised an idle thread.
                 self._idle = min(self._idle + 1, self._made)
+
+
+def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None) -> T:
+    """What a call in the event loop answers, waited for by a thread. Raises RuntimeError where that
+    loop does not run, and in the loop's own thread, which would wait for itself."""
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is not None and here is loop:
+        call.close()
+        raise RuntimeError("this is the event loop, and no thread: await the call instead")
+    if loop is None or loop.is_closed():
+        call.close()
+        raise RuntimeError("the program is not running")
+    return asyncio.run_coroutine_threadsafe(call, loop).result()
 
 
 def _shown(error: BaseException) -> BaseException:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
+from admittance.peers import beating
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
 
 async def beat(bus: Bus, provider: Provider, *, instance: str, seconds: float) -> None:
     """Says so often, and whenever it changes, how the provider is; for ever."""
-    subject = f"{ALIVE_PROVISIONING}{token(provider.name)}"
-    while True:
-        provider.changed.clear()
+
+    def now() -> bytes:
+        active, message = provider.activity
         fact = ProviderAlive(
             time=clock.now(),
             instance=instance,
-            active=provider.active,
-            message=provider.message,
+            active=active,
+            message=beating.shortened(message),
             parameters=provider.understands,
         )
-        if bus.nc.is_connected:
-            await bus.tell((subject, encode(fact)))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(provider.changed.wait(), seconds)
+        return encode(fact)
+
+    subject = f"{ALIVE_PROVISIONING}{token(provider.name)}"
+    await beating.beat(bus, subject, provider.changes, now, seconds=seconds)

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from admittance.events.names import token
-from admittance.peers.threads import Threads
+from admittance.peers.beating import Changes
+from admittance.peers.threads import Threads, from_thread
 from admittance.providers.answers import (
     Accepted,
     BookingExpired,
@@ -50,20 +51,22 @@ class Provider:
         self.name = provisioning_class
         self.shape = parameters
         self.grace_seconds = grace_seconds
-        self.active = True
-        self.message = ""
-        self.changed = asyncio.Event()
+        self.activity = (True, "")
+        """Whether it can provide, and, if not, why. One value, since any thread may change it."""
+        self.changes = Changes()
         self._concurrency = concurrency
         self._requested: Callable[..., Any] | None = None
         self._cancelled: Callable[..., Any] | None = None
         self._threads = Threads(concurrency or THREADS)
         self._report: Callable[[str, Status], Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # What an author says. -----------------------------------------------------------------
 
     def requested(self, function: F) -> F:
         """Decorates the function that obtains capacity: takes a `Request`, answers `Provisioned`,
-        `Failed`, or `Accepted`; then ``request.say`` or `report` has the rest.
+        `Failed`, or `Accepted`; then ``request.say`` or `report` has the rest
+        (``say_from_thread`` and `report_from_thread` in a plain function).
 
         It may be called again for the same ``id``, after a crash, perhaps in another replica, also
         when it had booked already: it must find its own booking again by the id.
@@ -83,14 +86,24 @@ class Provider:
 
     def inactive(self, message: str) -> None:
         """From now on heartbeats say that nothing can be provided: checks of this class are
-        inactive until `ready` is called."""
-        self.active, self.message = False, message
-        self.changed.set()
+        inactive until `ready` is called. Any thread may."""
+        self.activity = (False, message)
+        self.changes.tell()
 
     def ready(self) -> None:
-        """Capacity can be provided again."""
-        self.active, self.message = True, ""
-        self.changed.set()
+        """Capacity can be provided again. Any thread may say so."""
+        self.activity = (True, "")
+        self.changes.tell()
+
+    @property
+    def active(self) -> bool:
+        """It was not said that nothing can be provided."""
+        return self.activity[0]
+
+    @property
+    def message(self) -> str:
+        """Why nothing can be provided."""
+        return self.activity[1]
 
     async def report(self, request_id: str, status: Status) -> bool:
         """Says something about a request of earlier, by its id: that its booking has expired, that
@@ -99,6 +112,10 @@ class Provider:
         if self._report is None:
             raise RuntimeError(f"{self.name} is not running")
         return bool(await self._report(request_id, status))
+
+    def report_from_thread(self, request_id: str, status: Status) -> bool:
+        """`report`, where no event loop runs: in a plain function, or in a thread of your own."""
+        return from_thread(self.report(request_id, status), self._loop)
 
     # What the helper asks. ----------------------------------------------------------------
 
@@ -144,8 +161,9 @@ class Provider:
         return self._requested is not None
 
     def speaks_by(self, report: Callable[[str, Status], Any] | None) -> None:
-        """Where `report` goes from now on."""
+        """Where `report` goes from now on, in the running event loop; None: nowhere."""
         self._report = report
+        self._loop = asyncio.get_running_loop() if report is not None else None
 
     # Running. -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ from admittance.api.needs import needs
 from admittance.api.pods import PodTemplate
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
+from admittance.peers.threads import from_thread
 from admittance.providers.answers import Status
 
 
@@ -80,7 +82,9 @@ class Request:
         *,
         parameters: Any = None,
         last: str | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """``say``: where `say` goes, in ``loop``; None: into ``said``."""
         self.id = fact.id
         self.namespace = fact.namespace
         self.name = fact.name
@@ -96,6 +100,7 @@ class Request:
         self.said: list[Status] = []
         """What was said of it without a bus, as in tests."""
         self._say = say
+        self._loop = loop
 
     def total(self, resource: str) -> int:
         """How much of a resource all pods need together."""
@@ -112,6 +117,13 @@ class Request:
             self.said.append(status)
             return True
         return await self._say(status)
+
+    def say_from_thread(self, status: Status) -> bool:
+        """`say`, for a function that is a plain one and so runs in a thread."""
+        if self._say is None:
+            self.said.append(status)
+            return True
+        return from_thread(self.say(status), self._loop)
 
     def __repr__(self) -> str:
         return f"Request({self.id!r}, {self.namespace}/{self.name}, attempt={self.attempt})"

@@ -126,7 +126,8 @@ class Working:
             return await self._say(fact, status)
 
         last = (found.status or None) if found is not None else None
-        answer = await self._obtain(fact, Request(fact, say, last=last))
+        request = Request(fact, say, last=last, loop=asyncio.get_running_loop())
+        answer = await self._obtain(fact, request)
         if await self._say(fact, answer) and not answer.ends:
             self._open.let_wait(fact.id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -268,6 +269,46 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
     assert [one.seq for one in asker.said] == [1, 2, 3]
 
 
+async def test_a_plain_function_says_meanwhile_what_it_does_and_whether_it_can(
+    bus: Bus, asker: Asker, nats_server: TestServer
+) -> None:
+    beats = await beats_of(bus)
+    provider = Provider(CLASS)
+    heard_accepted = threading.Event()
+
+    @provider.requested
+    def obtain(request: Request) -> Provisioned:
+        provider.inactive("one at a time")
+        assert request.say_from_thread(Accepted("booting"))
+        assert heard_accepted.wait(20)
+        provider.ready()
+        return Provisioned("here")
+
+    async with running(provider, nats_server):
+        await until(lambda: bool(beats))
+        await asker.asks()
+        await until(lambda: asker.words() == ["Accepted"] and not beats[-1].active)
+        heard_accepted.set()
+        await until(lambda: len(asker.said) == 2 and beats[-1].active)
+        told = provider.report_from_thread, "u/c/1/1", CapacityRevoked("sold")
+        assert await asyncio.to_thread(*told)
+        await until(lambda: len(asker.said) == 3)
+        await asker.takes_back()
+        await until_cancelled(asker)
+        assert not await asyncio.to_thread(*told)
+
+    assert asker.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
+
+
+async def until_cancelled(asker: Asker, request_id: str = "u/c/1/1") -> None:
+    async def poll() -> None:
+        # Nothing is said of it that could be waited for.
+        while (await asker.query(request_id)).status != "cancelled":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    await within(poll())
+
+
 async def test_one_that_raises_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +326,16 @@ async def test_one_that_raises_is_called_again(
 
     assert len(pool.calls) == 3
     assert asker.words() == ["Provisioned"]
+
+
+async def beats_of(bus: Bus) -> list[ProviderAlive]:
+    """Heartbeats, as they are heard."""
+    beats: list[ProviderAlive] = []
+    await bus.nc.listen(
+        "admit.alive.provisioning.*",
+        lambda _s, _r, data, _h: beats.append(msgspec.json.decode(data, type=ProviderAlive)),
+    )
+    return beats
 
 
 class Wanted(msgspec.Struct):
@@ -317,11 +368,7 @@ async def test_parameters_become_the_struct_and_wrong_ones_fail_for_good(
 async def test_heartbeats_tell_the_class_and_whether_it_is_ready(
     bus: Bus, asker: Asker, nats_server: TestServer
 ) -> None:
-    beats: list[ProviderAlive] = []
-    await bus.nc.listen(
-        "admit.alive.provisioning.*",
-        lambda _s, _r, data, _h: beats.append(msgspec.json.decode(data, type=ProviderAlive)),
-    )
+    beats = await beats_of(bus)
     provider = Provider(CLASS, parameters=Wanted)
     provider.requested(lambda _: Provisioned())
 

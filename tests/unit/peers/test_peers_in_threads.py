@@ -1,0 +1,112 @@
+"""What authors may do in a thread: say that something changed, and wait for a call in the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+
+import pytest
+
+from admittance.checks import AdmissionCheckController, Ready, Request
+from admittance.peers.beating import MESSAGE_MAX, Changes, shortened
+from admittance.peers.threads import from_thread
+from admittance.providers import Provider, Provisioned
+
+
+async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> None:
+    changes = Changes()
+    with changes.heard() as changed:
+        thread = threading.Timer(0.05, changes.tell)
+        thread.start()
+        began = time.monotonic()
+        await asyncio.wait_for(changed.wait(), 5.0)
+        # One that was set without waking the loop is found when that wakes by itself.
+        assert time.monotonic() - began < 2.0
+        thread.join()
+
+
+def test_changes_are_heard_in_one_loop_after_another_and_told_without_any() -> None:
+    provider = Provider("a")
+
+    async def hears() -> None:
+        with provider.changes.heard() as changed:
+            provider.inactive("maintenance")
+            await asyncio.wait_for(changed.wait(), 5.0)
+
+    for _ in range(2):
+        asyncio.run(hears())
+    provider.ready()
+    assert provider.activity == (True, "")
+
+
+def test_what_a_loop_that_has_ended_left_behind_hinders_nobody() -> None:
+    changes = Changes()
+    loop = asyncio.new_event_loop()
+
+    hearing = changes.heard()
+
+    async def leave() -> None:
+        hearing.__enter__()
+
+    loop.run_until_complete(leave())
+    loop.close()
+    changes.tell()
+
+
+async def test_activity_is_told_by_many_threads_at_once() -> None:
+    controller = AdmissionCheckController("a")
+    activity = controller.activity
+    before = sys.getswitchinterval()
+
+    def toggle(check: str) -> None:
+        for _ in range(200):
+            controller.inactive("away", check=check)
+            activity.bad_parameters(check, "wrong")
+            activity.beat("i", "p")
+            activity.good_parameters(check)
+            controller.active(check)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        await asyncio.gather(*(asyncio.to_thread(toggle, f"c{number}") for number in range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert activity.beat("i", "p").checks == {}
+
+
+async def test_a_thread_waits_for_a_call_in_the_event_loop() -> None:
+    async def call() -> str:
+        await asyncio.sleep(0)
+        return "answer"
+
+    loop = asyncio.get_running_loop()
+    assert await asyncio.to_thread(lambda: from_thread(call(), loop)) == "answer"
+    with pytest.raises(RuntimeError, match="await the call"):
+        from_thread(call(), loop)
+    with pytest.raises(RuntimeError, match="not running"):
+        from_thread(call(), None)
+
+
+async def test_nothing_is_reported_in_a_thread_by_what_does_not_run() -> None:
+    with pytest.raises(RuntimeError, match="not running"):
+        Provider("a").report_from_thread("u/c/1/1", Provisioned())
+    with pytest.raises(RuntimeError, match="not running"):
+        AdmissionCheckController("a").report_from_thread(Request().reference, Ready())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param("x" * 2_000_000, id="longer than the bus takes"),
+        pytest.param("\ud800", id="no text at all"),
+    ],
+)
+def test_a_heartbeat_takes_any_message(message: str) -> None:
+    assert len(shortened(message)) <= MESSAGE_MAX
+    controller = AdmissionCheckController("a")
+    controller.inactive(message, check="c")
+    controller.activity.bad_parameters("d", message)
+    told = controller.activity.beat("i", "p").checks
+    assert {len(one.message.encode()) <= 4 * MESSAGE_MAX for one in told.values()} == {True}
