@@ -14,7 +14,7 @@ from admittance.api.foreign import Foreign
 from admittance.api.job import Job
 from admittance.api.manifest import Document
 from admittance.api.workload import Workload
-from admittance.cli import files, kinds, output, stating
+from admittance.cli import deleting_requests, files, kinds, output, stating
 from admittance.cli.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.link import Link, link
 from admittance.cli.options import Call
@@ -95,6 +95,8 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
             try:
                 if kind is kinds.WORKLOAD:
                     await stating.delete(bus, name)
+                elif kind is kinds.REQUEST:
+                    await deleting_requests.delete(bus, name)
                 else:
                     await _delete_object(bus, kind, name)
             except CliError as error:

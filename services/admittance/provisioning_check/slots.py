@@ -19,7 +19,14 @@ from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.making import Making
 from admittance.provisioning_check.memory import Memory, Said
 from admittance.provisioning_check.picture import Kept, Picture, is_open
-from admittance.provisioning_check.standing import differs, is_late, is_of, runs, unwanted
+from admittance.provisioning_check.standing import (
+    differs,
+    is_late,
+    is_marked,
+    is_of,
+    runs,
+    unwanted,
+)
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.holding import is_reserved_anew
 from admittance.workload.rows import row_of
@@ -70,6 +77,8 @@ class Slots:
             why = unwanted(kept.record, work, row)
             if kept.record.status.cancelled or why:
                 return self._end(look, kept, why)
+            if is_marked(kept.record):
+                return self._cancel(slot, kept, answers.DELETED)
         lost = self._lost(look)
         if lost is not None:
             return lost
@@ -115,9 +124,12 @@ class Slots:
         if record.spec.id not in self._memory.freed:
             return Step(slot, fact=cancelled(record))
         if work is not None and row is not None and not why and is_reserved_anew(work):
-            return self._serve(Judged(slot, work, row, look.now), kept)
+            step = self._serve(Judged(slot, work, row, look.now), kept)
+            if step is not None:
+                return step
         judged = row is not None and row.state in ("Retry", "Rejected")
-        if work is not None and not judged and is_of(record, work) and is_reserved_anew(work):
+        reserved = work is not None and is_of(record, work) and is_reserved_anew(work)
+        if reserved and not judged and not is_marked(record):
             # It stays until the reservation ends: who asks for it again has to use another id.
             return None
         self._memory.forget(record)

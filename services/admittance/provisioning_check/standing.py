@@ -34,6 +34,11 @@ def is_of(record: Record, work: StoredWorkload) -> bool:
     return (spec.uid, spec.cycle) == (work.metadata.uid, work.status.admission_cycle)
 
 
+def is_marked(record: Record) -> bool:
+    """Somebody wants it deleted."""
+    return record.metadata.deletion_timestamp is not None
+
+
 def differs(record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload) -> bool:
     """The configuration asks for something else now."""
     return (

@@ -23,6 +23,7 @@ from admittance.runtime import clock, micro
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.history import past
+from admittance.workload_controller.capacity import KINDS, delete_request
 from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import plan
 from admittance.workload_controller.proposals import cautions, objections, proposal, users
@@ -110,6 +111,10 @@ class Endpoints:
         namespace = _namespace(subject)
         if namespace and namespace != request.namespace:
             raise ValueError(f"subject says namespace {namespace}, request {request.namespace}")
+        if request.kind.lower() in KINDS:
+            reply = await delete_request(self._bus, request.namespace, request.name, clock.now())
+            if reply.outcome != "absent":
+                return reply
         kind = kind_named(request.kind)
         prefix = kind.token if kind is not None else request.kind.lower()
         key = object_key(prefix, request.namespace, request.name)

@@ -1,0 +1,111 @@
+"""`admit delete provisioningrequest` takes it back, tells what follows, and outlives who leads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from admittance.events import provisioning as facts
+from admittance.provisioning.answers import DELETED
+from admittance.runtime.bus import Bus
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_provisioning_live import (
+    CHECK,
+    a_config,
+    records,
+    until_phase,
+)
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+ADMIT = Path(sys.executable).parent / "admit"
+NAME = "provisioningrequest.autoscaling.x-k8s.io/w-capacity-1"
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "provisioning-check"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def admit(server: TestServer, *arguments: str) -> tuple[int | None, str]:
+    """Exit status, and all that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(str(ADMIT), "-n", "ns", *arguments),
+        env={**os.environ, "ADMIT_NATS_URL": server.url, "COLUMNS": "300"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await within(process.communicate(), 60)
+    return process.returncode, out.decode()
+
+
+async def test_a_request_is_deleted_with_a_word_on_what_follows_while_it_waits_and_while_it_runs(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    assert (await admit(nats_server, "delete", "pr", "w-capacity-1"))[0] == 1
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    first = await provider.until_asked()
+
+    status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
+
+    assert (status, told) == (
+        0,
+        f"{NAME} deleted\nwhat its provider had for it is freed, and w, which waits for it, asks "
+        "anew as the same attempt\n",
+    )
+    second = await provider.until_asked(2)
+    assert (second.attempt, second.id) == (1, f"{first.id}~2")
+    assert provider.booked == {second.id}
+    ended = [one for one in provider.heard if isinstance(one, facts.ProvisioningCancelled)]
+    assert [one.reason for one in ended] == [DELETED]
+    await provider.says(second, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+    status, told = await admit(nats_server, "delete", "provisioningrequest/w-capacity-1")
+
+    assert status == 0
+    assert "w goes on without it; `admit stop workload w` ends that" in told
+    assert not provider.booked
+    assert not await records(bus)
+    await until_phase(bus, Phase.ADMITTED)
+
+
+async def test_a_deletion_that_nobody_was_there_for_is_finished_by_whoever_comes(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    first = await provider.until_asked()
+    await fleet.processes[-1].kill()
+
+    status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
+
+    assert (status, told.splitlines()[0]) == (0, f"{NAME} deleting")
+    assert "as soon as it is there" in told
+    assert "Deleting" in (await admit(nats_server, "get", "pr"))[1]
+    await fleet.start("provisioning-check")
+    second = await provider.until_asked(2)
+    await eventually(lambda: _only(provider, second.id))
+    assert second.id != first.id
+
+
+async def _only(provider: BareProvider, id: str) -> bool:
+    return provider.booked == {id}

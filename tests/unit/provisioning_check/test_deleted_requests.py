@@ -1,0 +1,95 @@
+"""A request that somebody wants deleted is taken back, and made anew where it is waited for."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from admittance.events import provisioning as facts
+from admittance.provisioning.answers import DELETED
+from unit.provisioning_check.test_requests_follow import Story
+
+from builders import NOON
+
+
+def delete(story: Story) -> None:
+    """Marks the request, as `admit delete` does."""
+    ((name, (record, _)),) = story.bucket.items()
+    marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
+    story.revision += 1
+    story.bucket[name] = marked, story.revision
+    story.core.picture.record(("ns", name), marked, story.revision)
+    story.settle()
+
+
+def reasons(story: Story) -> list[str]:
+    return [one.reason for one in story.said if isinstance(one, facts.ProvisioningCancelled)]
+
+
+@pytest.mark.parametrize("answered", [None, facts.Accepted], ids=["not answered", "accepted"])
+def test_what_is_waited_for_is_taken_back_and_asked_for_anew(
+    answered: type[facts.ProvisioningStatus] | None,
+) -> None:
+    story = Story()
+    story.reserved()
+    if answered is not None:
+        story.says(answered, message="soon")
+
+    delete(story)
+
+    first, second = story.asked
+    assert (story.freed, reasons(story)) == ([first.id], [DELETED])
+    assert (first.attempt, second.attempt) == (1, 1)
+    assert second.id == f"{first.id}~2"
+    ((name, (record, _)),) = story.bucket.items()
+    assert name == "train-capacity-1"
+    assert record.metadata.deletion_timestamp is None
+    story.says(facts.Provisioned)
+    assert story.last[0] == "Ready"
+
+
+def test_once_the_check_is_ready_it_is_freed_and_gone() -> None:
+    """E9: the job runs on, and nothing is made anew."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready", conditions=("Admitted",))
+    told = len(story.told)
+
+    delete(story)
+
+    assert story.freed == [story.asked[0].id]
+    assert len(story.asked) == 1
+    assert not story.bucket
+    assert len(story.told) == told
+
+
+def test_one_that_was_taken_back_goes_and_its_id_is_not_used_again() -> None:
+    story = Story()
+    story.reserved()
+    story.core.picture.config("config", None)
+    story.settle()
+    assert story.bucket
+
+    delete(story)
+    assert not story.bucket
+    assert len(story.freed) == 1
+
+    story.core.picture.config("config", story.config)
+    story.settle()
+    first, second = story.asked
+    assert first.id != second.id
+
+
+def test_whoever_takes_over_finishes_a_deletion() -> None:
+    story = Story()
+    story.reserved()
+    ((name, (record, revision)),) = story.bucket.items()
+    marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
+    story.bucket[name] = marked, revision
+
+    story.restart()
+
+    first, second = story.asked
+    assert story.freed == [first.id]
+    assert first.id != second.id
