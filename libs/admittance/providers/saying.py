@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 import structlog
@@ -29,7 +30,11 @@ class Speaker:
     number that is on the log already would be given to something else, which counts for nothing.
     """
 
-    def __init__(self, provisioning_class: str, store: Store, outbox: Outbox) -> None:
+    def __init__(
+        self, provisioning_class: str, store: Store, outbox: Outbox, *, secret: bytes = b""
+    ) -> None:
+        """``secret`` keys message ids, since who guesses an id could silence what bears it."""
+        self._secret = secret[:64]
         self._class = provisioning_class
         self._store = store
         self._outbox = outbox
@@ -83,10 +88,10 @@ class Speaker:
         if kind is facts.ProvisioningFailed:
             fields |= {"retryable": said.retryable, "retry_after": said.retry_after}
         fact = kind(**fields)
-        headers = {
-            HEADER_MSG_ID: f"provider/{said.id}/{said.seq}/{said.status}",
-            HEADER_SCHEMA: SCHEMA_VERSION,
-        }
+        # The same whenever it is repeated, by whichever replica.
+        digest = hashlib.blake2b(key=self._secret, digest_size=16)
+        digest.update(f"{said.seq}/{said.status}/{self._class}/{said.id}".encode())
+        headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
         return Outgoing(subject_of(fact), encode(fact), headers)
 
 

@@ -76,7 +76,7 @@ class Service:
             cancellations=self._cancellations,
             stop_work=self._stop_work,
         )
-        speaker = Speaker(provider.name, self._store, self._outbox)
+        speaker = Speaker(provider.name, self._store, self._outbox, secret=process.secret(settings))
         self._working = Working(provider, self._store, speaker, self._freeing, self._requests)
         self._stopping = False
 

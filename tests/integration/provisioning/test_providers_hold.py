@@ -289,9 +289,11 @@ class Log:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.ids: list[str] = []
 
     async def put(self, message: Any) -> None:
         self.said.append(message.subject.split(".")[2])
+        self.ids.append(message.headers["Nats-Msg-Id"])
 
 
 @pytest.mark.parametrize(
@@ -337,6 +339,16 @@ async def test_what_may_be_said_after_what(
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
     assert [await speaker.say(about, one) for one in statuses] == counts
     assert log.said == said
+
+
+async def test_the_id_of_a_status_is_the_same_for_all_who_share_the_secret(bus: Bus) -> None:
+    """Nobody else can guess it, and publish something under it first: the status would be lost."""
+    log: Any = Log()
+    about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
+    for secret in (b"a", b"a", b"b"):
+        await Speaker(CLASS, Store(bus, CLASS), log, secret=secret).say(about, Provisioned())
+    first, again, other = log.ids
+    assert first == again != other
 
 
 async def test_a_message_of_any_length_is_said(asker: Asker, nats_server: TestServer) -> None:
