@@ -284,18 +284,20 @@ async def test_a_plain_function_says_meanwhile_what_it_does_and_whether_it_can(
         provider.ready()
         return Provisioned("here")
 
+    def revoke() -> bool:
+        return provider.report_from_thread("u/c/1/1", CapacityRevoked("sold"))
+
     async with running(provider, nats_server):
         await until(lambda: bool(beats))
         await asker.asks()
         await until(lambda: asker.words() == ["Accepted"] and not beats[-1].active)
         heard_accepted.set()
         await until(lambda: len(asker.said) == 2 and beats[-1].active)
-        told = provider.report_from_thread, "u/c/1/1", CapacityRevoked("sold")
-        assert await asyncio.to_thread(*told)
+        assert await asyncio.to_thread(revoke)
         await until(lambda: len(asker.said) == 3)
         await asker.takes_back()
         await until_cancelled(asker)
-        assert not await asyncio.to_thread(*told)
+        assert not await asyncio.to_thread(revoke)
 
     assert asker.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
 
