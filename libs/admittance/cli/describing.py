@@ -17,6 +17,7 @@ from admittance.cli import (
     lanes,
     output,
     policy_words,
+    pools,
     reading,
     requests_for_capacity,
     sections,
@@ -62,6 +63,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             _tell_workload(found, events, clock.now(), family, asked)
             return
         counters = await reading.live_counters(bus, kind, [found])
+        [found] = await pools.with_bookings(bus, kind, [found], clock.now())
     record = record_of(found) if kind is kinds.REQUEST else None
     if record is not None:
         _tell_request(record, clock.now())
@@ -220,6 +222,9 @@ def _tell_object(
     _section("Tree", cohorts.tree_table(tree, found.name))
     if kind is kinds.CLUSTER_QUEUE:
         _tell_families(plain)
+    if kind is kinds.MACHINE_POOL:
+        _section("Machines", pools.kind_table(found))
+        _section("Booked by", pools.booking_table(found, now))
     if counted is not None and counted.usage:
         _section("Usage", sections.usage(counted))
     _section("Conditions", sections.conditions(plain, now))

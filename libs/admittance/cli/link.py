@@ -23,9 +23,9 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION,
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import token
 from admittance.events.requests import Reply, Request
-from admittance.events.subjects import STREAM, subject_of
+from admittance.events.subjects import BUCKET, STREAM, subject_of
 from admittance.runtime import bucket, clock, logs, tracing
-from admittance.runtime.bucket import Entry
+from admittance.runtime.bucket import Entry, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
 from admittance.runtime.streams import NO_STREAM
@@ -146,10 +146,10 @@ class Link:
             raise await self._trouble(f"cannot read {key}", error) from None
         return None if entry is None or entry.value is None else entry
 
-    async def read_all(self, pattern: str) -> list[Entry]:
+    async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
         """All entries of the bucket under pattern, by key."""
         try:
-            entries = await bucket.read_all(self.bus, pattern)
+            entries = await read_all(self.bus, pattern, bucket=bucket)
         except (Refused, Unavailable) as error:
             raise await self._trouble(f"cannot read {pattern}", error) from None
         return sorted(

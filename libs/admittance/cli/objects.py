@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from admittance.events.requests import FlavorUsage, QueueStatus
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 
+if TYPE_CHECKING:
+    from admittance.cli.pools import Live
+
 CHECK_CONDITIONS: Final = {
     "Pending": ("Unknown", "Pending"),
     "Ready": ("True", "Ready"),
@@ -28,11 +31,13 @@ CHECK_CONDITIONS: Final = {
 
 
 class Found(NamedTuple):
-    """An object as read: its key in the bucket, its bytes, and the revision they are of."""
+    """An object as read: its key in the bucket, its bytes, and the revision they are of. ``live``:
+    what is booked of it, if it is a pool of machines and that was asked for."""
 
     key: str
     data: bytes
     revision: int
+    live: Live | None = None
 
     @property
     def name(self) -> str:

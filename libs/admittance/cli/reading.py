@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import astuple, replace
 
-from admittance.cli import kinds, output, tables
+from admittance.cli import kinds, output, pools, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.families import family_of, is_parent
 from admittance.cli.kinds import Kind
@@ -44,6 +44,7 @@ async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool)
         counters = await live_counters(bus, kind, found)
         if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
             found += await _variants(bus, found[0])
+        found = await pools.with_bookings(bus, kind, found, clock.now())
     show(call, kind, found, counters, single=wanted is not None, all_namespaces=all_namespaces)
 
 
@@ -102,7 +103,7 @@ def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]
     if kind in QUEUES:
         namespace = found.namespace if kind.namespaced else ""
         return shown_queue(found, counters.get((namespace, found.name)))
-    return shown_object(found)
+    return pools.shown(found) if kind is kinds.MACHINE_POOL else shown_object(found)
 
 
 def show(

@@ -1,10 +1,8 @@
-"""Requests for capacity, and pools of machines, as the rows of a table."""
+"""Requests for capacity as the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -47,21 +45,4 @@ def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
         age(record.metadata.creation_timestamp, now),
         record.status.message or NOTHING,
         spec.id,
-    )
-
-
-def pool_row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
-    """A MachinePool in a table."""
-    plain: Mapping[str, Any] = found.plain()
-    spec = plain.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
-    machines = [one for one in spec.get("machines") or () if isinstance(one, Mapping)]
-    counts = [one.get("count", 1) for one in machines]
-    kept = spec.get("bookingSeconds")
-    return (
-        found.name,
-        str(spec.get("provisioningClassName", NOTHING)),
-        str(sum(count for count in counts if isinstance(count, int))),
-        ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines) or NOTHING,
-        f"{kept} s" if kept else "until freed",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from admittance.cli import kinds, request_rows
+from admittance.cli import kinds, pools, request_rows
 from admittance.cli.arranging import Line, arranged
 from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
@@ -293,8 +293,6 @@ _VIEWS: Final[dict[str, _View]] = {
         ),
         request_rows.row,
     ),
-    kinds.MACHINE_POOL.manifest: _View(
-        _columns("NAME", "CLASS", "#MACHINES", "KINDS", "KEPT"), request_rows.pool_row
-    ),
+    kinds.MACHINE_POOL.manifest: _View(pools.COLUMNS, pools.row),
     kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
 }

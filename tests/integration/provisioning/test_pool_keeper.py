@@ -16,9 +16,10 @@ from admittance.provider_pool.keeper import Keeper
 from admittance.runtime.bucket import delete_message, put_message, read_all
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
+from integration.provisioning.test_capacity_is_shown import admit
 from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
 
-from servers import until
+from servers import TestServer, until
 
 pytestmark = pytest.mark.bus
 
@@ -183,3 +184,17 @@ async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked
         await until_booked(bus, {"v/c/1/1"})
 
     assert not said(asker, "CapacityRevoked")
+
+
+async def test_who_has_which_machines_is_told_while_nobody_keeps_the_pool(
+    bus: Bus, asker: Asker, nats_server: TestServer
+) -> None:
+    await a_pool(bus, 3)
+    await booking(bus, asker, "u/c/1/1")
+
+    shown = [line.split() for line in (await admit(nats_server, "get", "mp")).splitlines()]
+    told = await admit(nats_server, "describe", "mp", "rack")
+
+    assert shown[0] == ["NAME", "CLASS", "MACHINES", "BOOKED", "FREE", "BOOTING", "KINDS", "KEPT"]
+    assert shown[1][:6] == ["rack", CLASS, "3", "1", "2", "0"]
+    assert " ".join(told.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0

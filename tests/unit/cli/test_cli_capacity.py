@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli import kinds, requests_for_capacity, tables
+from admittance.cli import kinds, pools, reading, requests_for_capacity, tables
 from admittance.cli.checkup_provisioning import standing
 from admittance.cli.objects import Found
 from admittance.cli.story import why
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetToProvision
+from admittance.provider_pool.booking import Booking, Held
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, noted
 
 from builders import NOON
@@ -152,19 +153,77 @@ def test_a_class_of_capacity_stands_so(
     assert told in one.found
 
 
-def test_a_pool_of_machines_is_a_row_with_what_it_has() -> None:
-    pool = {
-        "apiVersion": "admittance.dev/v1",
-        "kind": "MachinePool",
-        "metadata": {"name": "rack-7"},
-        "spec": {
-            "provisioningClassName": "rack",
-            "machines": [{"name": "a", "count": 4}, {"name": "b"}],
-        },
-    }
-    one = Found("machinepool_admittance_dev.rack-7", msgspec.json.encode(pool), 1)
-    (row,) = tables.table(kinds.kind_named("mp"), [one], NOON, {}).rows
-    assert tuple(row[:5]) == ("rack-7", "rack", "5", "a=4,b=1", "until freed")
+POOL = {
+    "apiVersion": "admittance.dev/v1",
+    "kind": "MachinePool",
+    "metadata": {"name": "rack-7"},
+    "spec": {
+        "provisioningClassName": "rack",
+        "machines": [
+            {"name": "a", "count": 4, "bootSeconds": 90, "resources": {"cpu": 2}},
+            {"name": "b", "resources": {"cpu": 8}},
+        ],
+    },
+}
+
+
+def a_pool(*bookings: Booking, **spec: Any) -> Found:
+    plain = {**POOL, "spec": {**POOL["spec"], **spec}}  # type: ignore[dict-item]
+    one = Found("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
+    return pools.told(one, bookings, NOON)
+
+
+def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
+    ready = NOON + timedelta(seconds=boots)
+    held = (Held(kind="a", number=one, amounts={"cpu": 1500}, ready_at=ready) for one in numbers)
+    return Booking(
+        id=f"{name}/c/1/1", namespace="ns", name=name, held=tuple(held), ready_at=ready, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("bookings", "counts"),
+    [
+        pytest.param((), ("5", "0", "5", "0"), id="all are free"),
+        pytest.param(
+            (a_booking("v", 0, 1), a_booking("w", 2, boots=30)), ("5", "3", "2", "1"), id="some"
+        ),
+        pytest.param(
+            (a_booking("v", 0, boots=30), a_booking("w", 0, boots=30)),
+            ("5", "1", "4", "1"),
+            id="one that is shared counts once",
+        ),
+        pytest.param((a_booking("v", 3, 4),), ("5", "1", "4", "0"), id="not those that have gone"),
+    ],
+)
+def test_a_pool_of_machines_is_a_row_with_what_it_has(
+    bookings: tuple[Booking, ...], counts: tuple[str, ...]
+) -> None:
+    (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(*bookings)], NOON, {}).rows
+    assert tuple(row) == ("rack-7", "rack", *counts, "a=4,b=1", "until freed")
+    status = reading.shown(kinds.MACHINE_POOL, a_pool(*bookings), {})["status"]
+    names = ("machines", "booked", "free", "booting")
+    assert tuple(str(status[name]) for name in names) == counts
+    assert len(status["bookings"]) == len(bookings)
+
+
+@pytest.mark.parametrize("bad", [{"machines": [{"name": "a", "count": -1}]}, {"machines": [7]}])
+def test_of_a_pool_that_nobody_can_read_nobody_knows_what_is_free(bad: dict[str, Any]) -> None:
+    (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(a_booking("v", 0), **bad)], NOON, {}).rows
+    assert row[3:6] == ("?", "?", "?")
+
+
+def test_who_has_the_machines_of_a_pool_is_told() -> None:
+    many = a_booking("v", *range(4), boots=30, expires_at=NOON)
+    found = a_pool(a_booking("w", 0), many)
+    first, second = pools.booking_table(found, NOON).rows
+    machines = "a-0,a-1,a-2,a-3"
+    assert first == (
+        *("ns", "v", "4", machines, "cpu=6", "in 30s", "2026-01-01T12:00:00Z", "v/c/1/1"),
+    )
+    assert second == ("ns", "w", "1", "a-0", "cpu=1500m", "yes", "-", "w/c/1/1")
+    rows = pools.kind_table(found).rows
+    assert [row[:5] for row in rows] == [("a", "4", "4", "0", "3"), ("b", "1", "0", "1", "0")]
 
 
 def test_a_request_that_nobody_answers_any_more_says_so() -> None:
