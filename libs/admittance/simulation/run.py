@@ -229,7 +229,7 @@ class World:
         for name in ("wc-a", "wc-b"):
             service = self.services[name]
             assert isinstance(service, WorkloadController)
-            if service.process.alive and service.active is not None:
+            if service.process.alive and service.work is not None:
                 return name
         return "wc-a"
 

@@ -13,12 +13,10 @@ import msgspec
 from admittance.api.kinds import KINDS
 from admittance.events.system import ObjectApplied
 from admittance.lease.domains import CONTROLLER
-from admittance.simulation.actors.leading import BEAT, Leading
-from admittance.simulation.actors.log_reader import LogReader, Superseded
+from admittance.simulation.actors.alone import Alone
+from admittance.simulation.actors.log_reader import LogReader
 from admittance.simulation.actors.manifests import Manifests
 from admittance.simulation.actors.performing import Performing
-from admittance.simulation.actors.service import Service
-from admittance.simulation.kernel import Killed
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import Stored
 from admittance.workload.limits import Limits
@@ -42,43 +40,15 @@ class _Forgetful(Workloads):
         return known if known is NOTHING else known._replace(fact=0)
 
 
-class WorkloadController(Service):
+class WorkloadController(Alone["Active"]):
     """One instance: stands by, leads, falls."""
 
     kind = "workload-controller"
+    domain = CONTROLLER
     limits: Limits = Limits()
 
-    def start(self) -> None:
-        self.leading = Leading(self)
-        self.active: Active | None = None
-        self.process.start(self.leading.run())
-        self.process.start(self._run())
-
-    def _run(self) -> Any:
-        leading = self.leading
-        yield leading.watching
-        while True:
-            try:
-                yield from leading.take([CONTROLLER], barrier=False)
-            except Unavailable:
-                raise Killed("cannot take the lease") from None
-            epoch = leading.tenure.fence(CONTROLLER)
-            if epoch is None:
-                leading.changed.clear()
-                # A heartbeat that is heard is such a change; here only where it makes a difference.
-                vacant = leading.failed or leading.tenure.owner(CONTROLLER) == self.instance
-                yield leading.changed, (BEAT if vacant else None)
-                continue
-            self.active = Active(self, epoch)
-            try:
-                yield from self.active.run()
-            except Superseded:
-                self.tell(f"is superseded (epoch {epoch})")
-                self.active.close()
-                self.active = None
-                leading.tenure.lost(CONTROLLER)
-            except Unavailable:
-                raise Killed("no answer from the bus") from None
+    def begin(self, epoch: int, /) -> Active:
+        return Active(self, epoch)
 
 
 class Active:
@@ -97,7 +67,6 @@ class Active:
             self.controller.catalog.newest = lambda domain: 0  # type: ignore[method-assign]  # noqa: ARG005
         self._performing = Performing(service, self.controller)
         self._manifests = Manifests(service, epoch, self.controller, self._performing)
-        service.closing.append(self.close)
 
     def close(self) -> None:
         """Hears no more, and answers no more."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from admittance.events import subjects
+from admittance.simulation.actors.alone import Superseded
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Signal
 from admittance.simulation.link import Feed
@@ -14,10 +15,6 @@ from admittance.simulation.stream import Stored
 from admittance.workload_controller.commit import Heard
 
 BATCH: Final = 1000
-
-
-class Superseded(Exception):
-    """A newer epoch reads in our place."""
 
 
 def wants(subject: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from admittance.api.manifest import accept, encode
 from admittance.api.meta import Condition
 from admittance.events.applying import Applied
-from admittance.simulation.actors.log_reader import Superseded
+from admittance.simulation.actors.alone import Superseded
 from admittance.simulation.actors.performing import Performing, persist
 from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Future, Signal

@@ -18,50 +18,33 @@ from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Step, Write
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.picture import CONTROLLER
-from admittance.simulation.actors.leading import BEAT, Leading
+from admittance.simulation.actors.alone import Alone
+from admittance.simulation.actors.bucket_reader import BucketReader
 from admittance.simulation.actors.provider import PATIENCE
-from admittance.simulation.actors.service import Service
-from admittance.simulation.kernel import Killed, Signal
 from admittance.simulation.link import Feed, Unavailable
 from admittance.simulation.stream import EXPECTED, MESSAGE_ID, OPERATION, Outgoing, Refused, Stored
 from admittance.workload import stored as workloads
 
 PLACE: Final = "provisioning-check"
 SAID: Final = tuple(f"admit.provisioning.{word}." for word in PROVISIONING_FACTS.keys() - ASKED)
-KINDS: Final = ("admissioncheck.", "provisioningrequestconfig.", "flavor.", "workload.")
+KINDS: Final = (
+    "admissioncheck.",
+    "provisioningrequestconfig.",
+    "flavor.",
+    "workload.",
+    f"{CAPACITY}.",
+)
 AGAIN_SECONDS: Final = 0.2
 
 
-class ProvisioningCheck(Service):
+class ProvisioningCheck(Alone["Active"]):
     """One instance: stands by, leads, falls."""
 
     kind = "provisioning-check"
+    domain = PROVISIONING_CHECK
 
-    def start(self) -> None:
-        self.leading = Leading(self)
-        self.process.start(self.leading.run())
-        self.process.start(self._run())
-
-    def _run(self) -> Any:
-        leading = self.leading
-        yield leading.watching
-        while True:
-            try:
-                yield from leading.take([PROVISIONING_CHECK], barrier=False)
-            except Unavailable:
-                raise Killed("cannot take the lease") from None
-            if leading.tenure.fence(PROVISIONING_CHECK) is None:
-                leading.changed.clear()
-                mine = leading.tenure.owner(PROVISIONING_CHECK) == self.instance
-                yield leading.changed, (BEAT if leading.failed or mine else None)
-                continue
-            active = Active(self)
-            try:
-                yield from active.run()
-            except Unavailable:
-                raise Killed("no answer from the bus") from None
-            finally:
-                active.close()
+    def begin(self, _: int, /) -> Active:
+        return Active(self)
 
 
 class Active:
@@ -71,16 +54,15 @@ class Active:
         self._service = service
         self._server = service.server
         self._core = Capacity(PATIENCE)
-        self._buffer: list[Stored] = []
+        self._bucket = BucketReader(service, lambda key: key.startswith(KINDS))
         self._said: list[Stored] = []
-        self._come = Signal()
-        self._feeds: list[Feed] = []
-        service.closing.append(self.close)
+        self._feed: Feed | None = None
 
     def close(self) -> None:
         """Hears no more."""
-        for feed in self._feeds:
-            feed.close()
+        self._bucket.close()
+        if self._feed is not None:
+            self._feed.close()
 
     def run(self) -> Any:
         """Until another one leads."""
@@ -89,8 +71,7 @@ class Active:
         # Records last: what they are of is known then.
         self._take(sorted(entries, key=lambda one: one.subject.startswith(CAPACITY)))
         while service.leading.tenure.fence(PROVISIONING_CHECK) is not None:
-            entries, self._buffer = self._buffer, []
-            self._take(entries)
+            self._take(self._bucket.changes())
             now = service.process.now()
             core.due(now)
             steps = list(core.steps(now))
@@ -100,37 +81,22 @@ class Active:
             if self._said:
                 yield from self._hear(self._said.pop(0))
                 continue
-            if not self._buffer:
-                self._come.clear()
-                wake = core.wake()
-                seconds = None if wake is None else max(0.001, (wake - now).total_seconds())
-                yield self._come, seconds
+            wake = core.wake()
+            seconds = None if wake is None else max(0.001, (wake - now).total_seconds())
+            yield self._bucket.come, seconds
 
     # What comes in. ---------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[list[Stored], list[Stored]]:
-        def wants(key: str) -> bool:
-            return key.startswith((*KINDS, f"{CAPACITY}."))
-
-        def answers(subject: str) -> bool:
-            return subject.startswith(SAID)
-
-        link, server = self._service.link, self._server
-        self._feeds = [
-            Feed(link, server.bucket, wants, self._heard),
-            Feed(link, server.log, answers, self._spoken),
-        ]
-        entries = [one for one in sorted(server.bucket.last.values()) if wants(one.subject)]
+        server = self._server
+        entries = self._bucket.begin()
+        self._feed = Feed(self._service.link, server.log, _answers, self._spoken)
         since = server.places.get(PLACE, 0)
-        return entries, [one for one in server.log.messages[since:] if answers(one.subject)]
-
-    def _heard(self, stored: Stored) -> None:
-        self._buffer.append(stored)
-        self._come.set()
+        return entries, [one for one in server.log.messages[since:] if _answers(one.subject)]
 
     def _spoken(self, stored: Stored) -> None:
         self._said.append(stored)
-        self._come.set()
+        self._bucket.come.set()
 
     def _take(self, entries: list[Stored]) -> None:
         picture = self._core.picture
@@ -207,6 +173,10 @@ class Active:
             revision = found.sequence if found is not None else 0
             self._core.picture.marked(step.slot, step.write.name, revision)
         return None
+
+
+def _answers(subject: str) -> bool:
+    return subject.startswith(SAID)
 
 
 def _put(namespace: str, write: Write) -> Outgoing:

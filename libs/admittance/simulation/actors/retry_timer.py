@@ -16,10 +16,9 @@ from admittance.lease.domains import RETRY_TIMER
 from admittance.retry_timer import say
 from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
-from admittance.simulation.actors.leading import BEAT, Leading
-from admittance.simulation.actors.service import Service
-from admittance.simulation.kernel import Killed, Signal
-from admittance.simulation.link import Feed, Unavailable
+from admittance.simulation.actors.alone import Alone
+from admittance.simulation.actors.bucket_reader import BucketReader
+from admittance.simulation.link import Unavailable
 from admittance.simulation.server import SCHEDULE, TARGET
 from admittance.simulation.stream import Outgoing, Refused, Stored
 from admittance.workload import stored as workloads
@@ -31,37 +30,15 @@ COMPARE_SECONDS: Final = 20.0
 _due = msgspec.json.Decoder(TimerDue)
 
 
-class RetryTimer(Service):
+class RetryTimer(Alone["Active"]):
     """One instance: stands by, leads, falls."""
 
     kind = "retry-timer"
+    domain = RETRY_TIMER
     limits: Limits = Limits()
 
-    def start(self) -> None:
-        self.leading = Leading(self)
-        self.process.start(self.leading.run())
-        self.process.start(self._run())
-
-    def _run(self) -> Any:
-        leading = self.leading
-        yield leading.watching
-        while True:
-            try:
-                yield from leading.take([RETRY_TIMER], barrier=False)
-            except Unavailable:
-                raise Killed("cannot take the lease") from None
-            if leading.tenure.fence(RETRY_TIMER) is None:
-                leading.changed.clear()
-                vacant = leading.failed or leading.tenure.owner(RETRY_TIMER) == self.instance
-                yield leading.changed, (BEAT if vacant else None)
-                continue
-            active = Active(self)
-            try:
-                yield from active.run()
-            except Unavailable:
-                raise Killed("no answer from the bus") from None
-            finally:
-                active.close()
+    def begin(self, _: int, /) -> Active:
+        return Active(self)
 
 
 class Active:
@@ -71,26 +48,21 @@ class Active:
         self._service = service
         self._server = service.server
         self._timers = Timers(service.limits)
-        self._buffer: list[Stored] = []
-        self._come = Signal()
-        self._feed: Feed | None = None
+        self._bucket = BucketReader(service, _wants)
         self._compare_at = 0.0
-        service.closing.append(self.close)
 
     def close(self) -> None:
         """Hears no more."""
-        if self._feed is not None:
-            self._feed.close()
+        self._bucket.close()
 
     def run(self) -> Any:
         """Until another one leads."""
         service, timers = self._service, self._timers
-        entries = yield from service.link.ask(self._snapshot)
+        entries = yield from service.link.ask(self._bucket.begin)
         self._take(entries)
         yield from self._compare()
         while service.leading.tenure.fence(RETRY_TIMER) is not None:
-            entries, self._buffer = self._buffer, []
-            self._take(entries)
+            self._take(self._bucket.changes())
             compares = service.mechanisms.timers_compared
             if compares:
                 for slot in timers.again(service.process.now()):
@@ -102,9 +74,7 @@ class Active:
             if compares and len(timers.wanted) and service.kernel.now >= self._compare_at:
                 yield from self._compare()
                 continue
-            if not self._buffer:
-                self._come.clear()
-                yield self._come, self._patience(compares)
+            yield self._bucket.come, self._patience(compares)
 
     def _patience(self, compares: bool) -> float | None:
         """Until something may be to do without news; None: nothing ever will."""
@@ -119,17 +89,6 @@ class Active:
         return max(0.001, min(found)) if found else None
 
     # The bucket. ------------------------------------------------------------------------
-
-    def _snapshot(self) -> list[Stored]:
-        def wants(key: str) -> bool:
-            return key.startswith(("workload.", "admissioncheck."))
-
-        self._feed = Feed(self._service.link, self._server.bucket, wants, self._heard)
-        return [one for one in sorted(self._server.bucket.last.values()) if wants(one.subject)]
-
-    def _heard(self, stored: Stored) -> None:
-        self._buffer.append(stored)
-        self._come.set()
 
     def _take(self, entries: list[Stored]) -> None:
         now = self._service.process.now()
@@ -187,6 +146,10 @@ class Active:
                 timers.failed(order, now())
             else:
                 timers.done(order, now())
+
+
+def _wants(key: str) -> bool:
+    return key.startswith(("workload.", "admissioncheck."))
 
 
 def _subject(slot: Slot) -> str:

@@ -11,10 +11,9 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.lease.domains import VARIANT_CONTROLLER
-from admittance.simulation.actors.leading import BEAT, Leading
-from admittance.simulation.actors.service import Service
-from admittance.simulation.kernel import Killed, Signal
-from admittance.simulation.link import Feed, Unavailable
+from admittance.simulation.actors.alone import Alone
+from admittance.simulation.actors.bucket_reader import BucketReader
+from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import MESSAGE_ID, Outgoing, Refused, Stored
 from admittance.variant_controller.decide import Families
 from admittance.workload import stored as workloads
@@ -24,39 +23,14 @@ _OBJECTS: Final = {
 }
 
 
-class VariantController(Service):
+class VariantController(Alone["Active"]):
     """One instance: stands by, leads, falls."""
 
     kind = "variant-controller"
+    domain = VARIANT_CONTROLLER
 
-    def start(self) -> None:
-        self.leading = Leading(self)
-        self.process.start(self.leading.run())
-        self.process.start(self._run())
-
-    def _run(self) -> Any:
-        leading = self.leading
-        yield leading.watching
-        while True:
-            try:
-                yield from leading.take([VARIANT_CONTROLLER], barrier=False)
-            except Unavailable:
-                raise Killed("cannot take the lease") from None
-            epoch = leading.tenure.fence(VARIANT_CONTROLLER)
-            if epoch is None:
-                leading.changed.clear()
-                vacant = leading.failed or (
-                    leading.tenure.owner(VARIANT_CONTROLLER) == self.instance
-                )
-                yield leading.changed, (BEAT if vacant else None)
-                continue
-            active = Active(self, epoch)
-            try:
-                yield from active.run()
-            except Unavailable:
-                raise Killed("no answer from the bus") from None
-            finally:
-                active.close()
+    def begin(self, epoch: int, /) -> Active:
+        return Active(self, epoch)
 
 
 class Active:
@@ -67,31 +41,24 @@ class Active:
         self._epoch = epoch
         self._serial = 0
         self._core = Families()
-        self._buffer: list[Stored] = []
-        self._come = Signal()
-        self._feed: Feed | None = None
-        service.closing.append(self.close)
+        self._bucket = BucketReader(service, _wants)
 
     def close(self) -> None:
         """Hears no more."""
-        if self._feed is not None:
-            self._feed.close()
+        self._bucket.close()
 
     def run(self) -> Any:
         """Until another one leads."""
         service, core = self._service, self._core
-        entries = yield from service.link.ask(self._snapshot)
+        entries = yield from service.link.ask(self._bucket.begin)
         self._take(entries)
         while service.leading.tenure.fence(VARIANT_CONTROLLER) == self._epoch:
-            entries, self._buffer = self._buffer, []
-            self._take(entries)
+            self._take(self._bucket.changes())
             facts = core.orders(service.process.now())
             if facts:
                 yield from self._state(facts)
                 continue
-            if not self._buffer:
-                self._come.clear()
-                yield self._come, self._patience()
+            yield self._bucket.come, self._patience()
 
     def _patience(self) -> float | None:
         """Until there may be something to say without news; None: never."""
@@ -99,19 +66,6 @@ class Active:
         if wake is None:
             return None
         return max(0.001, (wake - self._service.process.now()).total_seconds())
-
-    def _snapshot(self) -> list[Stored]:
-        bucket = self._service.server.bucket
-
-        def wants(key: str) -> bool:
-            return key.partition(".")[0] in ("workload", *_OBJECTS)
-
-        self._feed = Feed(self._service.link, bucket, wants, self._heard)
-        return [one for one in sorted(bucket.last.values()) if wants(one.subject)]
-
-    def _heard(self, stored: Stored) -> None:
-        self._buffer.append(stored)
-        self._come.set()
 
     def _take(self, entries: list[Stored]) -> None:
         now = self._service.process.now()
@@ -144,6 +98,10 @@ class Active:
         self._serial += 1
         headers = {MESSAGE_ID: f"families/{self._epoch}/{self._serial}"}
         return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+def _wants(key: str) -> bool:
+    return key.partition(".")[0] in ("workload", *_OBJECTS)
 
 
 __all__ = ["VariantController"]
