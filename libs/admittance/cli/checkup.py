@@ -15,7 +15,8 @@ from admittance.cli.checkup_timers import timers_found
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
-from admittance.cli.services import SERVICES, health
+from admittance.cli.readiness import health
+from admittance.cli.services import SERVICES
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import HealthReply
@@ -174,9 +175,10 @@ def _services(answers: list[HealthReply]) -> list[Line]:
     lines = []
     for name, service in SERVICES.items():
         mine = [one for one in answers if one.service == name]
-        if not mine:
+        if not mine and service.together:
             missing = f"nobody answers: start `admit up`, or `admit serve {name}`"
-            # Whoever runs jobs elsewhere needs no runner of ours, and no pool of machines.
+            # Whoever runs jobs elsewhere needs no runner of ours, and no pool of machines; and who
+            # has no cloud misses nothing without the provider of it.
             lines.append(Line(WRONG if service.wanted else NOTE, name, missing))
         for one in mine:
             lines.append(_service(one))

@@ -1,28 +1,27 @@
-"""Which services there are, and how one knows from outside that they serve."""
+"""Which services there are. Imports next to nothing: commands name them while the shell waits."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
-
-import msgspec
-import nats.errors
+from typing import Final, NamedTuple
 
 from admittance.cli.errors import BadInput
-from admittance.events.applying import Settled
-from admittance.events.requests import Health, HealthReply
-from admittance.runtime.bus import Bus
 
 
 class Service(NamedTuple):
     """``probe`` is a request that only an instance that leads answers; None: health is enough.
-    ``wanted``: an installation without it lacks something; else there are others to do its work."""
+    ``wanted``: an installation without it lacks something; else there are others to do its work.
+    ``together``: ``admit up`` starts it with the others; else it needs more than a bus, and who has
+    that starts it."""
 
     name: str
     module: str
     probe: str | None = None
     wanted: bool = True
+    together: bool = True
+
+
+def _apart(name: str, module: str) -> Service:
+    return Service(name, module, wanted=False, together=False)
 
 
 SERVICES: Final = {
@@ -34,6 +33,9 @@ SERVICES: Final = {
         Service("variant-controller", "admittance.variant_controller.shell", "families"),
         Service("provisioning-check", "admittance.provisioning_check.shell"),
         Service("provider-pool", "admittance.provider_pool.shell", wanted=False),
+        _apart("provider-aws", "admittance.provider_aws.shell"),
+        _apart("provider-kubernetes", "admittance.provider_kubernetes.shell"),
+        _apart("provider-docker", "admittance.provider_docker.shell"),
         Service("runner", "admittance.runner.service", wanted=False),
     )
 }
@@ -47,57 +49,3 @@ def service_named(name: str) -> Service:
     if found is None:
         raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')
     return found
-
-
-async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
-    """Waits until an instance of the service (that one, if named) says that it is ready, and
-    somebody answers what only a leader answers."""
-    probe = SERVICES[service].probe
-    pause = 0.02
-    while True:
-        for one in await health(bus, seconds=0.25, enough=(service, instance)):
-            mine = is_of(one, service, instance)
-            if mine and one.ready and (probe is None or await _answers(bus, probe)):
-                return
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.5, 0.25)
-
-
-async def _answers(bus: Bus, probe: str) -> bool:
-    data = msgspec.json.encode(Settled(sequence=0)) if probe == "settled" else b"{}"
-    try:
-        await bus.nc.request(f"admit.api.{probe}", data, timeout=1.0)
-    except (nats.errors.Error, TimeoutError):
-        return False
-    return True
-
-
-async def health(
-    bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
-) -> list[HealthReply]:
-    """What every instance that answers within seconds says of itself. ``enough``: the service and
-    instance (any, if empty) whose answer ends the waiting."""
-    found: list[HealthReply] = []
-    full = asyncio.Event()
-
-    async def on_answer(message: Any) -> None:
-        with suppress(msgspec.MsgspecError):
-            one = msgspec.json.decode(message.data, type=HealthReply)
-            found.append(one)
-            if enough is not None and is_of(one, *enough):
-                full.set()
-
-    inbox = bus.nc.new_inbox()
-    subscription = await bus.nc.subscribe(inbox, cb=on_answer)
-    try:
-        await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(full.wait(), seconds)
-    finally:
-        await subscription.unsubscribe()
-    return [one for one in found if one.service]
-
-
-def is_of(one: HealthReply, service: str, instance: str) -> bool:
-    """Whether that instance of the service answers; any of its instances where none is named."""
-    return one.service == service and instance in ("", one.instance)

@@ -1,5 +1,5 @@
-"""The composition: which services there are, how they start together, when they are ready, and in
-which order they end. ``admit up`` starts all of them in one process, ``admit serve`` one.
+"""The composition: how services start together, when they are ready, and in which order they end.
+``admit up`` starts them in one process, ``admit serve`` one.
 
 Each service gets a connection of its own: they share nothing but the bus, here as anywhere.
 """
@@ -23,7 +23,8 @@ from admittance.cli import output
 from admittance.cli.errors import BadInput
 from admittance.cli.link import check_url
 from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
-from admittance.cli.services import SERVICES, service_named, until_ready
+from admittance.cli.readiness import until_ready
+from admittance.cli.services import SERVICES, service_named
 from admittance.runtime import logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
@@ -77,17 +78,16 @@ async def up(call: Call, options: Options) -> int:
             await streams.ensure(bus, replicas=settings.replicas)
         finally:
             await bus.close()
-        for name in SERVICES:
-            if name != "runner" or options.runner:
-                mine = Settings.from_env(
-                    name,
-                    url=url,
-                    data_dir=options.data_dir,
-                    instance=instance,
-                    config=options.config,
-                    metrics=options.metrics,
-                )
-                tasks.append(_task(mine, options.executor))
+        for name in started_by(options):
+            mine = Settings.from_env(
+                name,
+                url=url,
+                data_dir=options.data_dir,
+                instance=instance,
+                config=options.config,
+                metrics=options.metrics,
+            )
+            tasks.append(_task(mine, options.executor))
 
         def ready() -> None:
             output.say(f"ready {url}")
@@ -95,6 +95,15 @@ async def up(call: Call, options: Options) -> int:
 
         await supervise(tasks, stop, ready=ready, grace_seconds=STOP_SECONDS)
     return 0
+
+
+def started_by(options: Options) -> list[str]:
+    """The services that start together."""
+    return [
+        name
+        for name, service in SERVICES.items()
+        if service.together and (name != "runner" or options.runner)
+    ]
 
 
 def _task(settings: Settings, executor: str) -> Task:

@@ -16,6 +16,7 @@ from admittance.runtime.errors import SetupError
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 30
 PAGE: Final = 1000
+NEEDED: Final = "provider-aws needs the package boto3: pip install 'admittance[aws]'"
 CONNECTIONS: Final = 32
 _NO_CREDENTIALS: Final = (
     "NoCredentialsError",
@@ -45,7 +46,7 @@ class Ec2:
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
         except ImportError:
-            raise SetupError("capacity of EC2 needs boto3: pip install 'admittance[aws]'") from None
+            raise SetupError(NEEDED) from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
             # A client slows down by itself when EC2 throttles it, in all threads at once.

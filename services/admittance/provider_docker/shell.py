@@ -22,8 +22,8 @@ SERVICE: Final = "provider-docker"
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Stands by until it is our turn, then starts workers; until stop is set. Raises SetupError."""
-    ours = DockerSettings.from_env(os.environ)
     Engine.check()
+    ours = DockerSettings.from_env(os.environ)
     drawn = await installation(bus, "docker")
 
     def begin(_: int) -> Keeper:

@@ -68,7 +68,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("delete wl/a cq", "no kind|names no object", id="half an object to delete"),
         pytest.param(
             "serve frob",
-            "variant-controller, provisioning-check, provider-pool, runner",
+            "provisioning-check, provider-pool, provider-aws, provider-kubernetes, provider-docker",
             id="no such service",
         ),
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from admittance.cli import kinds
 from admittance.cli.commands import words
 from admittance.cli.errors import BadInput
-from admittance.cli.services import SERVICES
+from admittance.cli.up import Options, started_by
 from admittance.workload.phase import Phase
 
 
@@ -84,4 +86,13 @@ def test_what_names_no_workload_is_refused(words: tuple[str, str | None], why: s
 def test_completion_offers_what_there_is() -> None:
     assert set(words.KINDS) == {kind.plural for kind in kinds.KINDS}
     assert set(words.PHASES) == {str(phase) for phase in Phase}
-    assert tuple(SERVICES) == words.SERVICES
+
+
+def test_what_needs_more_than_a_bus_is_not_started_with_the_others() -> None:
+    started = started_by(Options(data_dir=Path()))
+    assert set(SERVICES) - set(started) == {
+        "provider-aws",
+        "provider-kubernetes",
+        "provider-docker",
+    }
+    assert "runner" not in started_by(Options(data_dir=Path(), runner=False))

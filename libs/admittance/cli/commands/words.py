@@ -6,6 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
+from admittance.cli.services import SERVICES
+
 KINDS: Final = (
     "workloads",
     "clusterqueues",
@@ -32,15 +34,6 @@ PHASES: Final = (
     "Deactivated",
     "Rejected",
     "Finished",
-)
-SERVICES: Final = (
-    "workload-controller",
-    "scheduler",
-    "retry-timer",
-    "variant-controller",
-    "provisioning-check",
-    "provider-pool",
-    "runner",
 )
 
 
