@@ -10,22 +10,19 @@ import pytest
 from admittance.bench.system import embedded
 from admittance.cli.health import ill
 from admittance.runtime.errors import SetupError
-from admittance.runtime.settings import Settings
 
 pytestmark = pytest.mark.bus
 
 
 async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not() -> None:
     async with embedded("--no-runner") as system:
-        settings = Settings.from_env("scheduler", url=system.url, instance="none")
         here = socket.gethostname()
-        assert await ill("scheduler", settings, host=here) == ""
-        assert await ill("runner", settings, host=here) == "runner does not answer"
-        elsewhere = await ill("scheduler", settings, host="elsewhere")
+        assert await ill("scheduler", system.url, host=here) == ""
+        assert await ill("runner", system.url, host=here) == "runner does not answer"
+        elsewhere = await ill("scheduler", system.url, host="elsewhere")
         assert elsewhere == "scheduler does not answer"
 
 
 async def test_without_a_server_it_says_so(tmp_path: Path) -> None:
-    settings = Settings.from_env("scheduler", url="nats://127.0.0.1:1", instance="none")
     with pytest.raises(SetupError, match="nothing listens"):
-        await ill("scheduler", settings, host="here")
+        await ill("scheduler", "nats://127.0.0.1:1", host="here")

@@ -2,6 +2,8 @@
 
 ``python -m admittance.cli.health scheduler`` ends with 0 when it is, else with 1 and a line that
 says why. `admit doctor` looks at the whole deployment; this asks one process, within two seconds.
+
+It is started anew every few seconds, beside every service: what it imports is most of its cost.
 """
 
 from __future__ import annotations
@@ -17,27 +19,31 @@ import msgspec
 from admittance.events.names import token
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.settings import Settings
+from admittance.runtime.opening import open_connection
 
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PATIENCE: Final = 2.0
 SUBJECT: Final = "admit.api.health"
 
 _health = msgspec.json.Decoder(HealthReply)
 
 
-async def ill(service: str, settings: Settings, *, host: str) -> str:
+async def ill(
+    service: str, url: str, *, host: str, instance: str = "", creds: str | None = None
+) -> str:
     """Why the service's instance on host is not ready; "" when it is. Raises SetupError.
 
     Every instance of every service answers; ours is the one that names itself after the host, or
-    as ADMIT_INSTANCE says.
+    is ``instance``.
     """
-    bus = await Bus.connect(settings.url, name="admit-health", creds=settings.creds)
+    nc = await open_connection(
+        url, name="admit-health", creds=creds, on_error=_ignored, on_lost=_ignored, on_back=_ignored
+    )
     try:
-        inbox = bus.nc.new_inbox()
-        answers = await bus.nc.subscribe(inbox)
-        await bus.nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
+        inbox = nc.new_inbox()
+        answers = await nc.subscribe(inbox)
+        await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
         deadline = clock.monotonic() + PATIENCE
         while (left := deadline - clock.monotonic()) > 0:
             try:
@@ -47,14 +53,16 @@ async def ill(service: str, settings: Settings, *, host: str) -> str:
             if not message.data:
                 return "no service answers"
             found = _health.decode(message.data)
-            ours = found.instance == settings.instance or found.instance.startswith(
-                f"{token(host)}-"
-            )
+            ours = found.instance == instance or found.instance.startswith(f"{token(host)}-")
             if found.service == service and ours:
                 return "" if found.ready else f"{service} is not ready: {found.error or 'starting'}"
         return f"{service} does not answer"
     finally:
-        await bus.close()
+        await nc.close()
+
+
+async def _ignored(*_: object) -> None:
+    """Whoever asks once does not wait for a connection to come back."""
 
 
 def main() -> None:
@@ -62,9 +70,16 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit("one argument is needed: the service's name")
     service = sys.argv[1]
-    settings = Settings.from_env(service, instance=os.environ.get("ADMIT_INSTANCE") or "none")
+    named = os.environ.get("ADMIT_INSTANCE")
+    asking = ill(
+        service,
+        os.environ.get("ADMIT_NATS_URL") or DEFAULT_URL,
+        host=socket.gethostname(),
+        instance=token(named) if named else "",
+        creds=os.environ.get("ADMIT_NATS_CREDS") or None,
+    )
     try:
-        reason = asyncio.run(ill(service, settings, host=socket.gethostname()))
+        reason = asyncio.run(asking)
     except AdmittanceError as error:
         reason = str(error)
     if reason:
