@@ -25,6 +25,7 @@ from admittance.bench.generator import Plan, PlannedQueue
 from admittance.bench.run import loop_factory, main_of
 from admittance.bench.system import Child, start
 from admittance.bench.trail import Replay, Trail, read_trail, replay
+from admittance.cli import services
 from admittance.events import codec
 from admittance.events.base import Fact
 from admittance.events.requests import Events, EventsReply
@@ -35,15 +36,7 @@ from admittance.runtime.server import EmbeddedServer
 from admittance.workload import stored
 from admittance.workload.phase import phase
 
-SERVICES: Final = (
-    "workload-controller",
-    "scheduler",
-    "retry-timer",
-    "variant-controller",
-    "provisioning-check",
-    "provider-pool",
-    "runner",
-)
+SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
 QUEUES: Final = 4
 QUOTA_MILLI: Final = 4000
 PATIENCE: Final = 600.0

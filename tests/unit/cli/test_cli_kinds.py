@@ -7,6 +7,7 @@ import pytest
 from admittance.cli import kinds
 from admittance.cli.commands import words
 from admittance.cli.errors import BadInput
+from admittance.cli.services import SERVICES
 from admittance.cli.up import Options, started_by
 from admittance.workload.phase import Phase
 
