@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import ObjectMeta
+from admittance.events.bounds import MESSAGE_MAX, too_long
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningFailed, ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.provisioning.names import request_id
 from admittance.provisioning.records import (
     DETAILS_MAX,
-    MESSAGE_MAX,
     Record,
     RecordSpec,
     take,
@@ -131,14 +131,19 @@ def _delay(word: str, found: Mapping[str, Any]) -> list[Fault]:
 
 def _details(fact: ProvisioningStatus) -> list[Fault]:
     faults = []
-    if len(fact.details) > DETAILS_MAX:
-        count = len(fact.details)
-        why = f"told {count} details: with more than {DETAILS_MAX} a status counts for nothing"
-        faults.append(Fault("details", why))
+    if why := _too_much(fact):
+        faults.append(Fault("details", f"{why}: such a status counts for nothing"))
     if len(fact.message) > MESSAGE_MAX:
         why = f"said a message of {len(fact.message)} characters: {MESSAGE_MAX} are kept"
         faults.append(Fault("details", why))
     return faults
+
+
+def _too_much(fact: ProvisioningStatus) -> str:
+    """What there is too much of in the status; "": nothing."""
+    if len(fact.details) > DETAILS_MAX:
+        return f"told {len(fact.details)} details, {DETAILS_MAX} are allowed"
+    return too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates)
 
 
 class History:
@@ -177,7 +182,7 @@ class History:
         if taken.ignored.startswith("its seq"):
             why = f"said {told.word} with seq {fact.seq} after {before}: {taken.ignored}"
             return (Fault("seq", why),)
-        if len(fact.details) > DETAILS_MAX:
+        if _too_much(fact):
             return ()  # told by its form
         return (Fault("order", f"said {told.word} after {before}: it counts for nothing"),)
 

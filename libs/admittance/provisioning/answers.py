@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.events.bounds import too_long
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import Record, State
 from admittance.provisioning.strategy import delay_seconds, is_last
@@ -53,6 +54,9 @@ def answer(
         return Answer("Retry", f"Retrying after {why}: {text}", after)
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
+        if why := too_long("podSetUpdates", updates):
+            # The same details for every pod set: the check could not be told.
+            return Answer("Rejected", f"the capacity is there, and its pods cannot be told: {why}")
         return Answer("Ready", status.message, updates=updates, missing=missing)
     if status.state is State.ACCEPTED:
         return Answer("Pending", status.message)

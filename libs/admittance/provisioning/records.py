@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
+from admittance.events.bounds import MESSAGE_MAX, too_long
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 
 DETAILS_MAX: Final = 64
 """Details of a class that a provider may tell."""
-MESSAGE_MAX: Final = 32_768
+RECORD_MAX: Final = 1_000_000
+"""Bytes of a record with what was answered: the bus takes no message of much more."""
 NOTES_MAX: Final = 10
 """What was said and did not count, of one request; of more only the first are kept."""
 NOTE_MAX: Final = 500
@@ -142,6 +144,8 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
         return Taken(record, "said before")
     if len(fact.details) > DETAILS_MAX:
         return Taken(record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True)
+    if why := too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates):
+        return Taken(record, why, True)
     message = fact.message[:MESSAGE_MAX]
     failed = fact if isinstance(fact, facts.ProvisioningFailed) else None
     new = replace(
@@ -155,7 +159,11 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
         retry_after=failed.retry_after if failed is not None else None,
         seq=fact.seq if fact.seq is not None else status.seq,
     )
-    return Taken(replace(record, status=new))
+    taken = replace(record, status=new)
+    size = len(msgspec.json.encode(taken))
+    if size > RECORD_MAX:
+        return Taken(record, f"with it the request has {size:,} bytes, {RECORD_MAX:,} fit", True)
+    return Taken(taken)
 
 
 def _may_follow(status: RecordStatus, state: State) -> bool:

@@ -103,6 +103,51 @@ def test_a_provider_may_say_by_which_name_pods_find_their_capacity() -> None:
     assert {one.annotations[CLASS] for one in found.updates} == {"class"}
 
 
+LONG = {str(number): "x" * 30_000 for number in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        pytest.param({"details": LONG}, "details: 240,", id="details"),
+        pytest.param(
+            {"pod_set_updates": (PodSetUpdate(name="a", annotations=LONG),)},
+            "podSetUpdates: 240,",
+            id="updates",
+        ),
+    ],
+)
+def test_a_status_that_would_fit_into_no_record_changes_nothing(
+    fields: dict[str, Any], sentence: str
+) -> None:
+    record = a_record()
+    fact = facts.Provisioned(**ME, id=record.spec.id, **fields)
+
+    taken = take(record, fact, NOON)
+
+    assert taken.record == record
+    assert taken.contradicts
+    assert taken.ignored.startswith(sentence)
+
+
+def test_capacity_whose_pods_could_not_be_told_is_given_back() -> None:
+    """The details fit; but every pod set is told them."""
+    details = {"group": "x" * 30_000, "rack": "y" * 30_000}
+    wanted = tuple(
+        NodeSelectorUpdate(key=f"{one}-{n}", value_from_provisioning_class_detail=one)
+        for one in details
+        for n in range(2)
+    )
+    updates = ProvisioningPodSetUpdates(node_selector=wanted)
+    record = said(a_record(), facts.Provisioned, details=details)
+
+    found = answer(record, config(pod_set_updates=updates), admitted=False)
+
+    assert found is not None
+    assert found.state == "Rejected"
+    assert "podSetUpdates: 240," in found.message
+
+
 @pytest.mark.parametrize(
     ("attempt", "limit", "wanted"),
     [
