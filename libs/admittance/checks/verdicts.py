@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from admittance.events.shapes import PodSetUpdate
+from admittance.peers.bounds import updates_of
+
+REASON_MAX: Final = 1024
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -35,6 +38,11 @@ class Pending(Answer, frozen=True, kw_only=True):
     state: ClassVar[str] = "Pending"
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.reason, str) or len(self.reason) > REASON_MAX:
+            raise ValueError(f"the reason is no text of at most {REASON_MAX} characters")
+
 
 class Ready(Answer, frozen=True, kw_only=True):
     """This check has nothing against the start. Every check can still change its mind.
@@ -49,11 +57,11 @@ class Ready(Answer, frozen=True, kw_only=True):
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
         """``pod_set_updates`` in one shape. Raises ValueError."""
-        return _updates(self.pod_set_updates)
+        return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _updates(self.pod_set_updates)
+        self.updates()
 
 
 class Retry(Answer, frozen=True, kw_only=True):
@@ -96,13 +104,3 @@ class Later:
 
 
 Verdict: TypeAlias = Pending | Ready | Retry | Rejected
-
-
-def _updates(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
-    try:
-        return tuple(
-            one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
-            for one in found
-        )
-    except (TypeError, msgspec.ValidationError) as error:
-        raise ValueError(f"pod_set_updates: {error}") from None

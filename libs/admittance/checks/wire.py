@@ -15,6 +15,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.subjects import subject_of
+from admittance.peers.bounds import sayable
 from admittance.runtime import tracing
 from admittance.runtime.bus import Outgoing
 
@@ -88,7 +89,7 @@ def message_of(
         check=about.check,
         cycle=about.cycle,
         state=verdict.state,
-        message=verdict.message,
+        message=sayable(verdict.message),
         reason=verdict.reason if isinstance(verdict, Pending) else "",
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),

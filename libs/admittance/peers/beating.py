@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from admittance.peers.bounds import sayable
 from admittance.runtime.bus import Bus
 
 PAUSE_SECONDS: Final = 1.0
@@ -62,4 +63,4 @@ async def beat(
 
 def shortened(message: str) -> str:
     """A message as a heartbeat takes it: of any length it would close the connection."""
-    return message.encode("utf-8", "replace").decode()[:MESSAGE_MAX]
+    return sayable(message, MESSAGE_MAX)

@@ -4,19 +4,22 @@ it is made, by a ValueError."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from admittance.events.bounds import WHOLE_MAX
 from admittance.events.shapes import PodSetUpdate
+from admittance.peers.bounds import bounded, updates_of
 
-DETAILS_MAX = 64
-VALUE_MAX = 32_768
+DETAILS_MAX: Final = 64
+VALUE_MAX: Final = 32_768
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What all answers have. ``message``: a sentence for people. ``details``: facts about the
-    capacity by name, which a ProvisioningRequestConfig may turn into node selectors."""
+    """What all answers have. ``message``: a sentence for people, of which 32,768 characters are
+    kept. ``details``: facts about the capacity by name, which a ProvisioningRequestConfig may turn
+    into node selectors; at most 64, and 128 KiB in all."""
 
     word: ClassVar[str] = ""
     ends: ClassVar[bool] = True
@@ -31,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
         for key, value in self.details.items():
             if not isinstance(key, str) or not isinstance(value, str) or len(value) > VALUE_MAX:
                 raise ValueError(f"the detail {key!r} is no text of at most {VALUE_MAX} characters")
+        bounded("details", self.details)
 
 
 class Accepted(Answer, frozen=True):
@@ -43,20 +47,15 @@ class Accepted(Answer, frozen=True):
 class Provisioned(Answer, frozen=True):
     """The capacity is there, and booked for this workload until it is taken back.
 
-    ``pod_set_updates``: what else to add to the pods, as `PodSetUpdate` or dicts of that shape."""
+    ``pod_set_updates``: what else to add to the pods, as `PodSetUpdate` or dicts of that shape; at
+    most 128 KiB in all."""
 
     word: ClassVar[str] = "provisioned"
     pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
         """``pod_set_updates`` in one shape. Raises ValueError."""
-        try:
-            return tuple(
-                one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
-                for one in self.pod_set_updates
-            )
-        except (TypeError, msgspec.ValidationError) as error:
-            raise ValueError(f"pod_set_updates: {error}") from None
+        return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,6 +86,18 @@ class CapacityRevoked(Answer, frozen=True):
     """What was provisioned is gone: its workload is stopped, and rejected."""
 
     word: ClassVar[str] = "capacity_revoked"
+
+
+def fitting(details: Mapping[str, str]) -> dict[str, str]:
+    """As many of somebody else's details as an answer takes: the first ones that fit."""
+    found: dict[str, str] = {}
+    left = WHOLE_MAX - 2
+    for key, value in details.items():
+        size = len(msgspec.json.encode({key: value}))
+        if len(found) < DETAILS_MAX and len(value) <= VALUE_MAX and size <= left:
+            found[key] = value
+            left -= size
+    return found
 
 
 Status: TypeAlias = Accepted | Provisioned | Failed | BookingExpired | CapacityRevoked

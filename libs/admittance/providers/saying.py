@@ -11,8 +11,9 @@ from admittance.events import provisioning as facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.subjects import PROVISIONING_FACTS, subject_of
+from admittance.peers.bounds import sayable
 from admittance.peers.outbox import Outbox
-from admittance.providers.answers import VALUE_MAX, Failed, Provisioned, Status
+from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock
 from admittance.runtime.bus import Outgoing
@@ -47,7 +48,7 @@ class Speaker:
             if before is not None:
                 if before.status == CANCELLED:
                     return False
-                if before.status == status.word and before.message == _message_of(status):
+                if before.status == status.word and before.message == sayable(status.message):
                     await self.repeat(before)
                     return True
                 if before.status in OVER and status.word != "capacity_revoked":
@@ -95,18 +96,13 @@ class Speaker:
         return Outgoing(subject_of(fact), encode(fact), headers)
 
 
-def _message_of(status: Status) -> str:
-    # More than that is kept nowhere, and too much more fits on no bus.
-    return status.message[:VALUE_MAX]
-
-
 def _said(about: dict[str, Any], status: Status, seq: int) -> Said:
     failed = status if isinstance(status, Failed) else None
     return Said(
         **about,
         status=status.word,
         seq=seq,
-        message=_message_of(status),
+        message=sayable(status.message),
         details=dict(status.details),
         pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
         retryable=failed.retryable if failed is not None else True,

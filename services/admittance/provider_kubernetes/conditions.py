@@ -19,10 +19,10 @@ from admittance.providers import (
     Provisioned,
     Status,
 )
+from admittance.providers.answers import fitting
 from admittance.provisioning.answers import CLASS as CLASS_ANNOTATION
 from admittance.provisioning.answers import CONSUME
 
-DETAILS_MAX: Final = 64
 MESSAGE_MAX: Final = 4096
 
 
@@ -101,7 +101,7 @@ def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
     over = afterwards(seen)
     if over is not None:
         return over
-    details = dict(list(seen.details.items())[:DETAILS_MAX])
+    details = fitting(seen.details)
     if (provisioned := seen.true("Provisioned")) is not None:
         consume = {CONSUME: seen.name, CLASS_ANNOTATION: seen.provisioning_class}
         updates = tuple(PodSetUpdate(name=name, annotations=consume) for name in pod_sets)

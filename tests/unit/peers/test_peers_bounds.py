@@ -1,0 +1,89 @@
+"""What an answer says too much of is told to its author; what nobody minds is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from admittance.checks import Pending, Ready, Reference, Rejected
+from admittance.checks.wire import message_of
+from admittance.events.bounds import MESSAGE_MAX, WHOLE_MAX
+from admittance.peers.bounds import sayable
+from admittance.providers import Accepted, Provisioned
+from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting
+
+LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
+UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        pytest.param(
+            lambda: Provisioned(details=LONG),
+            "details: 2,097,911 bytes of JSON in all, 131,072 are allowed",
+            id="details that fit one by one",
+        ),
+        pytest.param(
+            lambda: Accepted(details={"x" * 200_000: "y"}), "details: 200,008", id="a long key"
+        ),
+        pytest.param(
+            lambda: Provisioned(details={"a": "\0" * VALUE_MAX}),
+            "details: 196,616",
+            id="characters that take six bytes each",
+        ),
+        pytest.param(
+            lambda: Provisioned(pod_set_updates=UPDATES),
+            "pod_set_updates: 4,19",
+            id="updates of a provider",
+        ),
+        pytest.param(
+            lambda: Ready(pod_set_updates=UPDATES), "pod_set_updates: 4,19", id="updates of a check"
+        ),
+        pytest.param(
+            lambda: Ready(pod_set_updates=[{"name": "a", "tolerations": [{"a": object()}]}]),
+            "pod_set_updates: ",
+            id="updates that cannot be said",
+        ),
+        pytest.param(
+            lambda: Provisioned(details={"a": "\ud800"}), "details: ", id="details that are no text"
+        ),
+        pytest.param(lambda: Pending("", reason="x" * 2000), "the reason", id="a long reason"),
+    ],
+)
+def test_what_is_too_much_is_told_where_it_is_made(make: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_what_just_fits_is_taken() -> None:
+    value = "x" * VALUE_MAX
+    most = {"a": value, "b": value, "c": value, "d": value[: WHOLE_MAX - 3 * VALUE_MAX - 29]}
+    assert Provisioned(details=most).details == most
+    with pytest.raises(ValueError, match="131,073 bytes"):
+        Provisioned(details={**most, "d": most["d"] + "x"})
+
+
+def test_of_details_of_somebody_else_those_are_taken_that_fit() -> None:
+    found = fitting({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
+    assert list(found) == ["key-0", "key-1", "key-2", "last"]
+    assert Provisioned(details=found).details == found
+    assert len(fitting({str(number): "" for number in range(100)})) == DETAILS_MAX
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param("x" * 2_000_000, id="longer than the bus takes"),
+        pytest.param("\ud800", id="the name of a file that is no text"),
+    ],
+)
+def test_a_message_of_any_length_can_be_said(message: str) -> None:
+    assert len(sayable(message)) <= MESSAGE_MAX
+    about = Reference(namespace="ns", name="w", check="c", cycle=1)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    said = message_of("a", about, Rejected(message), ordinal=1, secret=b"", now=now)
+    assert len(said.data) < 2 * MESSAGE_MAX
