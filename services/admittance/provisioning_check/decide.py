@@ -74,13 +74,13 @@ class Capacity:
     def due(self, now: datetime) -> None:
         """Requests whose time has come are looked at."""
         deadlines = self.picture.deadlines
-        while deadlines and deadlines[0][0] <= now:
+        while self.picture.heard and deadlines and deadlines[0][0] <= now:
             self.picture.dirty[heappop(deadlines)[1]] = None
 
     def wake(self) -> datetime | None:
-        """When the next request may be late; None: none has a deadline."""
+        """When the next request may be late; None: none has a deadline, or nobody can tell yet."""
         deadlines = self.picture.deadlines
-        return deadlines[0][0] if deadlines else None
+        return deadlines[0][0] if deadlines and self.picture.heard else None
 
     @property
     def is_busy(self) -> bool:

@@ -50,6 +50,7 @@ class Keeper:
         self._settings = settings
         seconds = settings.provisioning_seconds
         self.core = Capacity(timedelta(seconds=seconds) if seconds else None)
+        self.core.picture.heard = False
         self._changed = asyncio.Event()
         self._quiet = asyncio.Condition()
         self._stop = asyncio.Event()
@@ -138,6 +139,8 @@ class Keeper:
 
     async def _hear(self) -> None:
         await self._reading.loaded.wait()
+        await self._puller.start()
+        self._are_all_heard()
         while True:
             batch = await self._puller.batch()
             bad: list[Bad] = []
@@ -153,6 +156,14 @@ class Keeper:
             await bury(self._bus, SERVICE, bad)
             await self._settled()
             self._puller.note(batch[-1])
+            self._are_all_heard()
+
+    def _are_all_heard(self) -> None:
+        """Answers that were given in time, while nobody led, count although the deadline has passed
+        since."""
+        if not self.core.picture.heard and self._puller.idle:
+            self.core.picture.heard = True
+            self._changed.set()
 
     async def take(self, said: Sequence[ProvisioningStatus]) -> list[str]:
         """What answers lead to, in their order, side by side where they are about different

@@ -77,6 +77,8 @@ class Picture:
         """Records that somebody else deleted, or wrote another over, while they counted."""
         self.deadlines: list[tuple[datetime, Slot]] = []
         """When open requests are late, soonest first; some of them out of date."""
+        self.heard = True
+        """What providers have said is known: who has not answered at the deadline is late."""
 
     # What changes. --------------------------------------------------------------------------
 

@@ -86,11 +86,12 @@ class Reading:
         """Reads what is at the key of a step that was refused: somebody else wrote it, or it has a
         marker that we did not know of. Raises Unavailable or Refused."""
         assert step.write is not None, "it was refused"
+        name = step.slot.namespace, step.write.name
         found = await bucket.get(self._bus, key_of(step.slot, step.write))
         revision = found.revision if found is not None else 0
-        if found is not None and found.value is not None:
-            self._read_record((step.slot.namespace, step.write.name), found)
-        else:
+        record = _record_of(found) if found is not None else None
+        self._picture.record(name, record, revision)
+        if record is None:
             self._picture.marked(step.slot, step.write.name, revision)
 
     def _read(self, entry: Entry) -> None:
@@ -101,16 +102,12 @@ class Reading:
                 workload = None if entry.value is None else stored.decode(entry.value)
                 self._picture.workload((names[0], names[1]), workload)
             elif kind == CAPACITY:
-                self._read_record((names[0], names[1]), entry)
+                self._picture.record((names[0], names[1]), _record_of(entry), entry.revision)
             else:
                 self._read_object(kind, names[0], entry)
         except (msgspec.MsgspecError, ManifestError, ValueError, IndexError) as error:
             # Written by hand.
             log.warning("unreadable", key=entry.key, error=str(error))
-
-    def _read_record(self, name: tuple[str, str], entry: Entry) -> None:
-        record = None if entry.value is None else msgspec.json.decode(entry.value, type=Record)
-        self._picture.record(name, record, entry.revision)
 
     def _read_object(self, kind: str, name: str, entry: Entry) -> None:
         found: Any = None if entry.value is None else decode_object(entry.value).manifest
@@ -122,3 +119,15 @@ class Reading:
             case "flavor":
                 self._picture.flavor(name, found)
         self._objects_changed()
+
+
+def _record_of(entry: Entry) -> Record | None:
+    """The record there; None: there is none, or something else was put there by hand, which is as
+    if somebody had deleted it."""
+    if entry.value is None:
+        return None
+    try:
+        return msgspec.json.decode(entry.value, type=Record)
+    except msgspec.MsgspecError as error:
+        log.warning("unreadable", key=entry.key, error=str(error))
+        return None

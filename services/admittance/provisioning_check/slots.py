@@ -173,7 +173,7 @@ class Slots:
         if open_ is None:
             return self._ask(look, kept, config)
         record = open_.record
-        if is_late(record, look.now):
+        if self._picture.heard and is_late(record, look.now):
             return self._too_late(slot, open_)
         if record.status.state is not State.PROVISIONED and differs(record, config, work):
             return self._cancel(slot, open_, "the configuration changed")

@@ -1,0 +1,121 @@
+"""One request that somebody spoils is nobody else's trouble; what was answered in time counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.events import provisioning as facts
+from admittance.runtime.bucket import put_message
+from admittance.runtime.bus import Bus
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
+from integration.provisioning.test_provisioning_mishaps import KEY, kept, says
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def asked_for(provider: BareProvider, name: str) -> facts.ProvisioningRequested:
+    async def there() -> bool:
+        return any(one.name == name for one in provider.asked)
+
+    await eventually(there)
+    return next(one for one in provider.asked if one.name == name)
+
+
+async def is_served(bus: Bus, provider: BareProvider, name: str) -> None:
+    await submit(bus, [a_manifest(name, queue="lq-cq")])
+    await provider.says(await asked_for(provider, name), facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED, name)
+
+
+def large(name: str) -> dict[str, Any]:
+    manifest = a_manifest(name, queue="lq-cq")
+    (container,) = manifest["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "LARGE", "value": "x" * 120_000}]
+    return manifest
+
+
+async def test_what_is_too_large_to_be_kept_is_noted_and_holds_up_nobody(
+    fleet: Fleet, bus: Bus
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
+    await submit(bus, [large("w")])
+    request = await provider.until_asked()
+
+    details = {str(number): "x" * 15_000 for number in range(64)}
+    await provider.says(request, facts.Provisioned, details=details)
+
+    await is_served(bus, provider, "v")
+    record = await kept(bus)
+    assert record is not None
+    assert record.status.notes
+    await provider.says(request, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+
+async def test_what_is_no_record_is_written_over_and_ends_nobody(fleet: Fleet, bus: Bus) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    request = await provider.until_asked()
+    await provider.says(request, facts.Accepted, message="soon")
+    await says(bus, "soon")
+
+    await bus.publish(put_message(KEY, b"no record", expected=None))
+
+    async def back() -> bool:
+        try:
+            record = await kept(bus)
+        except Exception:
+            return False
+        return record is not None and record.spec.id == request.id
+
+    await eventually(back)
+    await fleet.processes[-1].kill()
+    await bus.publish(put_message(KEY, b"{}", expected=None))
+    await fleet.start("provisioning-check")
+
+    await is_served(bus, provider, "v")
+    second = next(one for one in reversed(provider.asked) if one.name == "w")
+    await provider.says(second, facts.Provisioned)
+    await until_phase(bus, Phase.ADMITTED)
+
+
+async def test_an_answer_given_in_time_counts_though_nobody_heard_it_before_the_deadline(
+    fleet: Fleet, bus: Bus
+) -> None:
+    provider = await BareProvider(bus).start()
+    in_time = a_config(parameters={"ValidUntilSeconds": "2"})
+    await apply(bus, CHECK, in_time, *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    request = await provider.until_asked()
+    await fleet.processes[-1].kill()
+    await provider.says(request, facts.Provisioned)
+    await asyncio.sleep(2.1)
+
+    await fleet.start("provisioning-check")
+
+    await until_phase(bus, Phase.ADMITTED)
+    assert len({one.id for one in provider.asked}) == 1
