@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +36,7 @@ from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Slot, Step, Tell
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.picture import CONTROLLER
+from admittance.provisioning_check.recovering import Recovering
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON
@@ -95,6 +96,10 @@ class World:
         self.now = NOON
         self.revision = 0
         self.bucket: dict[str, tuple[Record | None, int]] = {}
+        self.by_hand: set[str] = set()
+        """Where somebody else deleted what the check had written."""
+        self.log: list[facts.ProvisioningFact] = []
+        """What the check has asked of providers."""
         self.works: dict[str, StoredWorkload] = {}
         self.config = self._config()
         self.checks = set(CHECKS)
@@ -125,6 +130,16 @@ class World:
                 self.core.picture.record(("ns", key), record, revision)
         for name, work in self.works.items():
             self.core.picture.workload(("ns", name), work)
+        self._recover(self.by_hand)
+
+    def _recover(self, by_hand: Collection[str]) -> None:
+        """What the log tells of what was deleted."""
+        recovering = Recovering({("ns", name) for name in by_hand})
+        for fact in self.log:
+            recovering.hear(fact, self.now)
+        for record in recovering.found():
+            _, revision = self.bucket[record.metadata.name]
+            self.core.picture.recovered(record, revision)
 
     def _check_read(self, name: str) -> None:
         reference = ParametersReference(
@@ -238,11 +253,13 @@ class World:
                 if found is not None:
                     self.core.picture.record(("ns", name), found, stands)
                 else:
+                    self._recover(self.by_hand & {name})
                     self.core.picture.marked(step.slot, name, stands)
                 self.core.failed(step)
                 return
             self.put(name, step.write.record)
         if step.fact is not None:
+            self.log.append(step.fact)
             self.booth.hears(step.fact)
         if step.tell is not None:
             self.verdict(step.slot.workload, step.slot.check, step.tell)
@@ -251,8 +268,11 @@ class World:
         else:
             self.core.done(step, self.revision)
 
-    def put(self, name: str, record: Record | None) -> None:
+    def put(self, name: str, record: Record | None, *, by_hand: bool = False) -> None:
         self.revision += 1
+        self.by_hand.discard(name)
+        if by_hand:
+            self.by_hand.add(name)
         self.bucket[name] = record, self.revision
         core, revision = self.core, self.revision
         self.coming.append(lambda: core.picture.record(("ns", name), record, revision))
@@ -306,19 +326,13 @@ class World:
                 self.begin()
             case 15:
                 self.now += timedelta(seconds=rng.choice((1, 30, 61)))
-            case 16 if rng.random() < 0.2 and self.is_calm():
+            case 16 if rng.random() < 0.5:
                 there = [key for key, (one, _) in self.bucket.items() if one is not None]
                 if there:
-                    self.put(rng.choice(sorted(there)), None)
-                    self.settle()
+                    self.put(rng.choice(sorted(there)), None, by_hand=True)
             case 17 if self.booth.asked:
                 lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
                 self.core.unheard(Slot("ns", lost.name, lost.check), lost.id)
-
-    def is_calm(self) -> bool:
-        """A deletion by hand is seen by whoever leads, who lives on until it is dealt with: nobody
-        else would know of the booking."""
-        return not self.coming and not self.flying
 
     def turn(self) -> None:
         rng = self.rng

@@ -32,13 +32,13 @@ def requested(record: Record) -> ProvisioningRequested:
     )
 
 
-def cancelled(record: Record, why: str = "") -> ProvisioningCancelled:
-    """It is taken back, for the reason that the record tells, or else for this one."""
+def cancelled(record: Record) -> ProvisioningCancelled:
+    """It is taken back, for the reason that the record tells."""
     spec = record.spec
     return ProvisioningCancelled(
         **_about(record),
         check=spec.check,
         cycle=spec.cycle,
         attempt=spec.attempt,
-        reason=record.status.cancelled or why,
+        reason=record.status.cancelled,
     )

@@ -133,6 +133,12 @@ class Picture:
             heappush(self.deadlines, (record.spec.deadline, new))
         self.dirty[new] = None
 
+    def recovered(self, record: Record, revision: int) -> None:
+        """Somebody deleted the record before we led; ``revision``: of the marker."""
+        slot = slot_of(record)
+        self._loses(record, slot)
+        self.marked(slot, record.metadata.name, revision)
+
     def _loses(self, record: Record, slot: Slot) -> None:
         self.lost.setdefault(slot, []).append(record)
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from admittance.api.manifest import ManifestError, decode_object
-from admittance.events.names import plain
-from admittance.events.subjects import CAPACITY
+from admittance.events.codec import Undecodable, decode
+from admittance.events.names import plain, token
+from admittance.events.provisioning import ProvisioningFact
+from admittance.events.subjects import ASKED, CAPACITY
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Step
-from admittance.provisioning_check.picture import Picture
-from admittance.provisioning_check.saying import key_of
+from admittance.provisioning_check.picture import Name, Picture
+from admittance.provisioning_check.recovering import Recovering
+from admittance.provisioning_check.saying import HEADER_TAKEN_BACK, key_of, taken_back
 from admittance.runtime import bucket
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
+from admittance.runtime.consume import persist
+from admittance.runtime.history import PAGE, past
 from admittance.workload import stored
 
 PATTERNS: Final = (
@@ -27,6 +34,11 @@ PATTERNS: Final = (
     "flavor.>",
     f"{CAPACITY}.>",
 )
+
+OURS: Final = frozenset({HEADER_TAKEN_BACK, bucket.MARKER})
+"""Headers of markers that nobody set by hand: the latter are the server's, when ours expire."""
+SPACES_MAX: Final = 20
+"""Namespaces that are looked through one by one."""
 
 log = structlog.get_logger()
 
@@ -47,6 +59,8 @@ class Reading:
         self._picture = picture
         self._changed = changed
         self._objects_changed = objects_changed
+        self._strange: dict[Name, int] = {}
+        """Where somebody else deleted a record before we led, with the revisions of the markers."""
         self.ready = False
         self.needed = asyncio.Event()
         self.loaded = asyncio.Event()
@@ -61,7 +75,7 @@ class Reading:
                 if reader.loaded.is_set():
                     # Where nobody asks for capacity, workloads are not even read.
                     self.ready = True
-                    if self._picture.checks or self._picture.records:
+                    if self._picture.checks or self._picture.records or self._strange:
                         self.needed.set()
                 self._changed()
         finally:
@@ -76,11 +90,45 @@ class Reading:
                 for entry in entries:
                     self._read(entry)
                 if reader.loaded.is_set() and not self.loaded.is_set():
+                    strange, self._strange = self._strange, {}
+                    if strange:
+                        await persist(partial(self._recover, strange))
                     self.loaded.set()
                     log.info("serving", requests=len(self._picture.records))
                 self._changed()
         finally:
             await reader.close()
+
+    async def _recover(self, strange: Mapping[Name, int]) -> None:
+        """Finds on the log what was asked for where records were deleted by hand, and notes where
+        nothing of it is to be freed. Raises Unavailable."""
+        recovering = Recovering(strange)
+        spaces = {token(namespace) for namespace, _ in strange}
+        filters = [
+            f"admit.provisioning.{word}.*.{one}.*"
+            for word in sorted(ASKED)
+            for one in (sorted(spaces) if len(spaces) <= SPACES_MAX else "*")
+        ]
+        after = 0
+        while True:
+            page = await past(self._bus, filters, after=after)
+            for one in page:
+                with suppress(Undecodable):
+                    fact = decode(one.subject, one.data)
+                    assert isinstance(fact, ProvisioningFact), "the filters say so"
+                    recovering.hear(fact, one.time)
+            if len(page) < PAGE:
+                break
+            after = page[-1].sequence
+        found = recovering.found()
+        for record in found:
+            name = record.metadata.namespace, record.metadata.name
+            self._picture.recovered(record, strange[name])
+            log.info("recovered", id=record.spec.id, workload=record.spec.workload)
+        left = strange.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
+        settled = [taken_back(name, strange[name]) for name in sorted(left)]
+        # Who is refused was late: there is a record again.
+        await self._bus.publish_all(settled)
 
     async def again(self, step: Step) -> None:
         """Reads what is at the key of a step that was refused: somebody else wrote it, or it has a
@@ -90,6 +138,9 @@ class Reading:
         found = await bucket.get(self._bus, key_of(step.slot, step.write))
         revision = found.revision if found is not None else 0
         record = _record_of(found) if found is not None else None
+        if record is None and found is not None and not found.headers.keys() & OURS:
+            # Perhaps ours: written when we did not hear of it, and deleted before we did.
+            await self._recover({name: revision})
         self._picture.record(name, record, revision)
         if record is None:
             self._picture.marked(step.slot, step.write.name, revision)
@@ -102,12 +153,22 @@ class Reading:
                 workload = None if entry.value is None else stored.decode(entry.value)
                 self._picture.workload((names[0], names[1]), workload)
             elif kind == CAPACITY:
-                self._picture.record((names[0], names[1]), _record_of(entry), entry.revision)
+                self._read_record((names[0], names[1]), entry)
             else:
                 self._read_object(kind, names[0], entry)
         except (msgspec.MsgspecError, ManifestError, ValueError, IndexError) as error:
             # Written by hand.
             log.warning("unreadable", key=entry.key, error=str(error))
+
+    def _read_record(self, name: Name, entry: Entry) -> None:
+        record = _record_of(entry)
+        if self.loaded.is_set():
+            pass  # What is deleted from now on is seen to be lost.
+        elif record is None and not entry.headers.keys() & OURS:
+            self._strange[name] = entry.revision
+        else:
+            self._strange.pop(name, None)
+        self._picture.record(name, record, entry.revision)
 
     def _read_object(self, kind: str, name: str, entry: Entry) -> None:
         found: Any = None if entry.value is None else decode_object(entry.value).manifest

@@ -15,6 +15,8 @@ from admittance.runtime import bucket
 from admittance.runtime.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
+HEADER_TAKEN_BACK: Final = "Admit-Taken-Back"
+"""Of the marker of a deletion that is ours: its provider was told, or had nothing to be told."""
 
 
 def key_of(slot: Slot, write: Write) -> str:
@@ -24,10 +26,19 @@ def key_of(slot: Slot, write: Write) -> str:
 
 def written(slot: Slot, write: Write) -> Outgoing:
     """The put, or the deletion."""
-    key = key_of(slot, write)
     if write.record is None:
-        return bucket.delete_message(key, expected=write.expected, ttl_seconds=MARKER_SECONDS)
-    return bucket.put_message(key, encode(write.record), expected=write.expected)
+        return taken_back((slot.namespace, write.name), write.expected)
+    return bucket.put_message(key_of(slot, write), encode(write.record), expected=write.expected)
+
+
+def taken_back(name: tuple[str, str], expected: int) -> Outgoing:
+    """The deletion of the record of that namespace and name, with the mark that it is ours."""
+    return bucket.delete_message(
+        object_key(CAPACITY, *name),
+        expected=expected,
+        headers={HEADER_TAKEN_BACK: "1"},
+        ttl_seconds=MARKER_SECONDS,
+    )
 
 
 def stated(fact: ProvisioningFact, time: int) -> Outgoing:

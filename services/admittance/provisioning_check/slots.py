@@ -25,6 +25,7 @@ from admittance.provisioning_check.standing import (
     is_marked,
     is_of,
     runs,
+    taken_back,
     unwanted,
 )
 from admittance.workload.conditions import Type, is_true
@@ -106,7 +107,10 @@ class Slots:
                 return Step(slot, Write(record.metadata.name, record, expected))
             stands = kept is not None and kept.record.spec.id == record.spec.id
             if not stands and record.spec.id not in memory.freed:
-                return Step(slot, fact=cancelled(record, answers.DELETED))
+                # Whatever becomes of saying so, it is not wanted again: its provider may know.
+                ended = taken_back(record, record.status.cancelled or answers.DELETED)
+                picture.lost[slot][-1] = ended
+                return Step(slot, fact=cancelled(ended))
             if not stands:
                 memory.forget(record)
             picture.found(slot, record)
@@ -136,9 +140,8 @@ class Slots:
         return Step(slot, Write(record.metadata.name, None, kept.revision))
 
     def _cancel(self, slot: Slot, kept: Kept, why: str) -> Step:
-        record = kept.record
-        ended = replace(record, status=replace(record.status, cancelled=why))
-        return Step(slot, Write(record.metadata.name, ended, kept.revision))
+        record = taken_back(kept.record, why)
+        return Step(slot, Write(record.metadata.name, record, kept.revision))
 
     # What is to be judged. ------------------------------------------------------------------
 

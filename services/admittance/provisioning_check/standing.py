@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.workload import CheckState
 from admittance.provisioning.asking import parameters_of
@@ -32,6 +34,11 @@ def is_of(record: Record, work: StoredWorkload) -> bool:
     """It was asked for in the cycle that the workload is in."""
     spec = record.spec
     return (spec.uid, spec.cycle) == (work.metadata.uid, work.status.admission_cycle)
+
+
+def taken_back(record: Record, why: str) -> Record:
+    """The record of a request that nobody needs any more."""
+    return replace(record, status=replace(record.status, cancelled=why))
 
 
 def is_marked(record: Record) -> bool:

@@ -1,0 +1,100 @@
+"""Records that somebody deletes in the bucket while nobody leads: no booking is lost with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from admittance.events import provisioning as facts
+from admittance.events.codec import encode
+from admittance.events.facts import Finished
+from admittance.events.subjects import subject_of
+from admittance.provisioning_check.saying import HEADER_TAKEN_BACK
+from admittance.runtime.bucket import delete_message, get
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_provisioning_live import (
+    CHECK,
+    a_config,
+    records,
+    until_phase,
+)
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer, until
+
+pytestmark = pytest.mark.bus
+NAMES = ("done", "runs", "waits")
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "provisioning-check"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+@pytest.mark.scenario("E9", "E14")
+async def test_what_was_booked_is_freed_and_what_is_waited_for_is_written_again(
+    fleet: Fleet, bus: Bus
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", cpu=10, admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest(name, queue="lq-cq") for name in NAMES])
+    await provider.until_asked(3)
+    of = {one.name: one for one in provider.asked}
+    for name in ("done", "runs"):
+        await provider.says(of[name], facts.Provisioned)
+        await until_phase(bus, Phase.ADMITTED, name)
+
+    await fleet.processes[-1].kill()
+    for name in NAMES:
+        key = f"provisioningrequest.ns.{name}-capacity-1"
+        await bus.publish(delete_message(key, expected=None, ttl_seconds=60.0))
+    fact = Finished(namespace="ns", name="done")
+    await bus.publish(Outgoing(subject_of(fact), encode(fact)))
+    await until_phase(bus, Phase.FINISHED, "done")
+    await provider.says(of["waits"], facts.Provisioned, message="here")
+    await fleet.start("provisioning-check")
+
+    await until_phase(bus, Phase.ADMITTED, "waits")
+    await until(lambda: provider.booked == {of["waits"].id})
+    assert await records(bus) == ["provisioningrequest.ns.waits-capacity-1"]
+    assert {one.id for one in provider.asked} == {one.id for one in of.values()}
+    await until_phase(bus, Phase.ADMITTED, "runs")
+
+    # What is settled is not looked for at every start.
+    await fleet.processes[-1].kill()
+    await fleet.start("provisioning-check")
+
+    async def settled() -> bool:
+        found = [
+            await get(bus, f"provisioningrequest.ns.{name}-capacity-1") for name in ("done", "runs")
+        ]
+        return all(one is not None and HEADER_TAKEN_BACK in one.headers for one in found)
+
+    await eventually(settled)
+    assert provider.booked == {of["waits"].id}
+
+
+async def test_a_booking_is_freed_although_no_check_is_left(fleet: Fleet, bus: Bus) -> None:
+    """Nothing but the deleted record tells that somebody ever asked for capacity."""
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await provider.until_asked()
+
+    await fleet.processes[-1].kill()
+    for key in ("provisioningrequest.ns.w-capacity-1", "admissioncheck.capacity"):
+        await bus.publish(delete_message(key, expected=None, ttl_seconds=60.0))
+    await fleet.start("provisioning-check")
+
+    await until(lambda: not provider.booked)
