@@ -55,7 +55,10 @@ async def ill(
             found = _health.decode(message.data)
             ours = found.instance == instance or found.instance.startswith(f"{token(host)}-")
             if found.service == service and ours:
-                return "" if found.ready else f"{service} is not ready: {found.error or 'starting'}"
+                trouble = found.details.get("trouble") or found.error
+                if found.ready and not trouble:
+                    return ""
+                return f"{service} is not ready: {trouble or 'starting'}"
         return f"{service} does not answer"
     finally:
         await nc.close()

@@ -40,6 +40,7 @@ W = TypeVar("W", bound=Work)
 class Alone(Generic[W]):
     """One instance: stands by until it is its turn to lead the domain, then works under the epoch
     that ``begin`` is told. ``lag``: facts that the work has not read yet; None: nobody counts them.
+    ``trouble``: what keeps it from its work though nothing is wrong with it; "": nothing does.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Alone(Generic[W]):
         begin: Callable[[int], W],
         *,
         lag: Callable[[W], int] | None = None,
+        trouble: Callable[[W], str] | None = None,
     ) -> None:
         self._bus = bus
         self._service = service
@@ -58,6 +60,7 @@ class Alone(Generic[W]):
         self._domain = domain
         self._begin = begin
         self._lag = lag
+        self._trouble = trouble
         self._leading = Leading(bus, service, settings.instance, ttl_seconds=settings.lease_seconds)
         self._begun: W | None = None
 
@@ -82,6 +85,9 @@ class Alone(Generic[W]):
             ready=not leads or (work is not None and work.ready),
             leads=leads,
             lag=self._lag(work) if work is not None and self._lag is not None else 0,
+            details=health.told(
+                self._trouble(work) if work is not None and self._trouble is not None else ""
+            ),
         )
 
     async def _take_turns(self, stop: asyncio.Event) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from admittance.events.requests import HealthReply
 from admittance.runtime import micro
 from admittance.runtime.bus import Bus
+
+TROUBLE: Final = "trouble"
+"""The detail that says what keeps a service from its work: refused keys, an engine that is away."""
+
+
+def told(trouble: str) -> dict[str, str]:
+    """The details of an answer."""
+    return {TROUBLE: trouble} if trouble else {}
 
 
 @asynccontextmanager

@@ -27,4 +27,6 @@ async def run(
     def begin(_: int) -> Keeper:
         return Keeper(bus, settings, aws, ec2)
 
-    await Alone(bus, settings, SERVICE, aws_domain(aws.provisioning_class), begin).run(stop)
+    domain = aws_domain(aws.provisioning_class)
+    alone = Alone(bus, settings, SERVICE, domain, begin, trouble=lambda keeper: keeper.trouble)
+    await alone.run(stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -160,7 +161,21 @@ class Engine:
             raise Denied(code, told) from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self._client = None
-            raise Away(str(error) or type(error).__name__) from error
+            raise Away(reason(error)) from error
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, with what to do about it where that is known."""
+    told = str(error) or type(error).__name__
+    where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
+    if "Permission denied" in told:
+        return (
+            f"{where} may not be used by user {os.getuid()}: give the service the socket's group "
+            "(compose.yaml: ADMIT_DOCKER_GROUP)"
+        )
+    if "No such file" in told or "Connection refused" in told:
+        return f"no engine listens at {where}: start it, or name another one, DOCKER_HOST"
+    return told
 
 
 def _is_tagged(image: str) -> bool:

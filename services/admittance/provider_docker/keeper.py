@@ -82,6 +82,11 @@ class Keeper:
         provider.cancelled(self.free)
         return provider
 
+    @property
+    def trouble(self) -> str:
+        """Why a class is not provided at the moment; "": all are."""
+        return next((one.message for one in self._providers.values() if not one.active), "")
+
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
         try:
@@ -117,7 +122,6 @@ class Keeper:
                     return await self._book(request, workers)
                 except Away as error:
                     self._on_healthy(str(error))
-                    log.warning("engine_away", id=request.id, reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._open.discard(request.id)
@@ -184,6 +188,11 @@ class Keeper:
     # What has become of it. ---------------------------------------------------------------
 
     def _on_healthy(self, wrong: str) -> None:
+        # Told when it changes: it is tried every second.
+        if wrong and wrong != self.trouble:
+            log.warning("engine_away", reason=wrong)
+        elif not wrong and self.trouble:
+            log.info("engine_back")
         for provider in self._providers.values():
             if wrong and provider.message != wrong:
                 provider.inactive(wrong)
@@ -196,7 +205,7 @@ class Keeper:
             ended = loop.create_future()
             Listening(self._engine, self._installation, loop, self._to_compare.set, ended).start()
             reason = await ended
-            log.info("events_ended", reason=reason)
+            log.debug("events_ended", reason=reason)
             self._to_compare.set()
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -208,7 +217,6 @@ class Keeper:
                 self.ready = True
                 self._on_healthy("")
             except Away as error:
-                log.warning("engine_away", reason=str(error))
                 self._on_healthy(str(error))
             except (AdmittanceError, Denied) as error:
                 log.warning("not_compared", reason=str(error))

@@ -29,4 +29,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Keeper:
         return Keeper(bus, settings, ours, Engine(ours), drawn)
 
-    await Alone(bus, settings, SERVICE, PROVIDER_DOCKER, begin).run(stop)
+    alone = Alone(
+        bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda keeper: keeper.trouble
+    )
+    await alone.run(stop)

@@ -251,4 +251,7 @@ def _trouble(response: httpx.Response) -> Exception:
 
 
 def _told(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        # Of certificates ssl does not tell which.
+        return "a certificate it names is not here; `kubectl config view --flatten` writes it in"
     return str(error) or type(error).__name__

@@ -169,6 +169,11 @@ class Keeper:
             self._looking.add(request_id)
             self._start(self._look(request_id))
 
+    @property
+    def trouble(self) -> str:
+        """Why a class is not provided at the moment; "": all are."""
+        return next((one.message for one in self._providers.values() if not one.active), "")
+
     def _on_listed(self) -> None:
         self._to_sweep.set()
         self.ready = True

@@ -29,7 +29,12 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         keeper = Keeper(bus, settings, kube, cluster, ours)
 
         def told() -> HealthReply:
-            return HealthReply(service=SERVICE, instance=settings.instance, ready=keeper.ready)
+            return HealthReply(
+                service=SERVICE,
+                instance=settings.instance,
+                ready=keeper.ready,
+                details=health.told(keeper.trouble),
+            )
 
         async with health.answered(bus, SERVICE, settings.instance, told):
             await keeper.run(stop)

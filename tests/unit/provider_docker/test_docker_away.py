@@ -1,0 +1,38 @@
+"""Why an engine is away is said with what to do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.provider_docker.engine import reason
+
+SDK = "Error while fetching server API version: ('Connection aborted.', {})"
+SOCKET = "unix:///run/engine.sock"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param(
+            OSError(SDK.format("PermissionError(13, 'Permission denied')")),
+            "give the service the socket's group (compose.yaml: ADMIT_DOCKER_GROUP)",
+            id="a socket of others names the group that is lacking",
+        ),
+        pytest.param(
+            OSError(SDK.format("FileNotFoundError(2, 'No such file or directory')")),
+            f"no engine listens at {SOCKET}: start it, or name another one, DOCKER_HOST",
+            id="a socket that is not there is named",
+        ),
+        pytest.param(
+            OSError(SDK.format("ConnectionRefusedError(111, 'Connection refused')")),
+            f"no engine listens at {SOCKET}: start it, or name another one, DOCKER_HOST",
+            id="so is one that nobody listens at",
+        ),
+        pytest.param(TimeoutError(), "TimeoutError", id="what says nothing goes by its kind"),
+    ],
+)
+def test_why_an_engine_is_away(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", SOCKET)
+    assert reason(error).endswith(said)
