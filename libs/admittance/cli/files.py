@@ -9,6 +9,7 @@ from typing import Final
 
 from admittance.api.manifest import Document, ManifestError, duplicates, read
 from admittance.api.validate_concurrent import FLAVORS_MAX
+from admittance.cli import pool_manifests
 from admittance.cli.errors import BadInput
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -30,6 +31,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
             problems += error.lines()
     # Within one file the reader has seen to it; here it is about several.
     problems += [line for twice in duplicates(found) for line in twice.lines()]
+    problems += pool_manifests.problems(found)
     if problems:
         raise BadInput(*problems)
     if not found:

@@ -73,7 +73,8 @@ def pool_of(name: str, spec: Any) -> Pool:
     try:
         read = msgspec.convert(spec, _Spec)
     except msgspec.ValidationError as error:
-        raise BadPool(f"{KIND} {name}: spec: {error}") from None
+        what, _, where = str(error).partition(" - at ")
+        raise BadPool(f"{KIND} {name}: spec{where.strip('`$')}: {what}") from None
     if not read.provisioning_class_name:
         raise BadPool(f"{KIND} {name}: spec.provisioningClassName must be set")
     if not 0 <= read.booking_seconds < float("inf"):

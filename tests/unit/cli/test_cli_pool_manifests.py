@@ -1,0 +1,98 @@
+"""A MachinePool that makes no pool is refused where it is written; one line names the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.cli import files
+from admittance.cli.errors import BadInput
+
+MACHINE = "{name: a, count: 1, resources: {cpu: 4}}"
+
+
+HEAD = "apiVersion: admittance.dev/v1\nkind: MachinePool\n"
+
+
+def a_pool(*machines: str, spec: str = "", metadata: str = "{name: rack}") -> str:
+    spec = f"provisioningClassName: rack.example.com, machines: [{', '.join(machines)}]{spec}"
+    return f"{HEAD}metadata: {metadata}\nspec: {{{spec}}}\n"
+
+
+def refused(folder: Path, text: str) -> tuple[str, ...]:
+    path = folder / "pool.yaml"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        files.documents([str(path)], "default")
+    return tuple(
+        line.removeprefix(f"{path}: document 1 (MachinePool rack): ") for line in caught.value.lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            a_pool("{name: a, count: -1, resources: {cpu: 4}}"),
+            "spec.machines[0].count must be 0 to 100000, not -1",
+            id="fewer machines than none",
+        ),
+        pytest.param(
+            a_pool("{name: a, count: 1000000000000, resources: {cpu: 4}}"),
+            "spec.machines[0].count must be 0 to 100000, not 1000000000000",
+            id="more machines than anybody has",
+        ),
+        pytest.param(
+            a_pool("{name: a, resources: {cpu: lots}}"),
+            "spec.machines[0].resources[cpu]: 'lots' is no quantity",
+            id="a resource that is no quantity",
+        ),
+        pytest.param(
+            a_pool("{name: a, bootSeconds: .nan, resources: {cpu: 4}}"),
+            "spec.machines[0].bootSeconds",
+            id="a time to boot that is no number",
+        ),
+        pytest.param(
+            a_pool("{name: a, number: 3, resources: {cpu: 4}}"),
+            "spec.machines[0]: Object contains unknown field `number`",
+            id="a field that there is not",
+        ),
+        pytest.param(
+            a_pool(MACHINE, MACHINE), "spec.machines[1].name: 'a' is there twice", id="a kind twice"
+        ),
+        pytest.param(
+            a_pool(MACHINE, spec=", bookingSeconds: -1"),
+            "spec.bookingSeconds must not be negative",
+            id="kept for less than no time",
+        ),
+        pytest.param(
+            f"{HEAD}metadata: {{name: rack}}\n",
+            "spec: Expected `object`, got `null`",
+            id="no spec",
+        ),
+        pytest.param(
+            a_pool(MACHINE, metadata="{name: rack, namespace: team}"),
+            "metadata.namespace: a MachinePool has none",
+            id="a namespace, under which nobody would find it again",
+        ),
+    ],
+)
+def test_a_manifest_that_makes_no_pool_is_refused(tmp_path: Path, text: str, want: str) -> None:
+    (line,) = refused(tmp_path, text)
+    assert line.startswith(want)
+
+
+def test_nothing_of_a_file_is_taken_where_a_pool_of_it_is_wrong(tmp_path: Path) -> None:
+    flavor = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
+    text = f"{a_pool('{name: a}')}---\n{flavor}"
+    assert refused(tmp_path, text) == (
+        "spec.machines[0]: Object missing required field `resources`",
+    )
+
+
+def test_a_pool_and_objects_of_other_foreign_groups_are_taken(tmp_path: Path) -> None:
+    other = "apiVersion: example.com/v1\nkind: MachinePool\nmetadata: {name: x, namespace: team}\n"
+    path = tmp_path / "pool.yaml"
+    path.write_text(f"{a_pool(MACHINE)}---\n{other}")
+    assert len(files.documents([str(path)], "default")) == 2
