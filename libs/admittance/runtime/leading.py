@@ -17,13 +17,8 @@ from admittance.lease.tenure import Takeover, Tenure
 from admittance.runtime import clock, lease_io
 from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import (
-    AdmittanceError,
-    Refused,
-    SetupError,
-    StaleRevision,
-    Unavailable,
-)
+from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
+from admittance.runtime.parts import parts
 
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
@@ -66,13 +61,10 @@ class Leading:
         await lease_io.say_alive(self._bus, self._service, self._instance, ttl_seconds=self._ttl)
         subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with parts() as tasks:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
                 tasks.create_task(self._hear(subscription))
-        except* AdmittanceError as group:
-            # Alone: whoever started us tells a wrong installation from a bug by its type.
-            raise group.exceptions[0] from None
         finally:
             with suppress(Exception):
                 await subscription.unsubscribe()

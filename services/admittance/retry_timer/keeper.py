@@ -24,8 +24,10 @@ from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
 from admittance.runtime import clock, history, micro, timers
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import set_before
 from admittance.workload import stored
 from admittance.workload.surroundings import CheckRules, rules_of
 
@@ -65,14 +67,10 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch(), name="bucket")
-                tasks.create_task(self._compare_now_and_then(), name="comparing")
-                tasks.create_task(self._order(), name="ordering")
-        except* AdmittanceError as group:
-            # Alone: whoever started us tells a lost bucket from a bug by its type.
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="bucket")
+            tasks.create_task(self._compare_now_and_then(), name="comparing")
+            tasks.create_task(self._order(), name="ordering")
 
     async def close(self) -> None:
         """Answers no more; the schedules stay."""
@@ -141,8 +139,8 @@ class Keeper:
                 if _is_over(wakes[-1]):
                     self._looking = asyncio.create_task(self._look(), name="overdue")
                     continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _until(wakes))
+            soonest = min((wake for wake in wakes if wake is not None), default=None)
+            await set_before(self._changed, soonest)
 
     async def _perform(self, orders: list[Order]) -> None:
         sets = [order for order in orders if isinstance(order, SetTimer)]
@@ -257,12 +255,6 @@ def _rules(entry: Entry) -> CheckRules | None:
 
 def _is_over(when: datetime | None) -> bool:
     return when is not None and when <= clock.now()
-
-
-def _until(wakes: Sequence[datetime | None]) -> float | None:
-    """Seconds to the first of them; None: there is none."""
-    soonest = min((wake for wake in wakes if wake is not None), default=None)
-    return None if soonest is None else max(0.0, (soonest - clock.now()).total_seconds())
 
 
 def _named(slots: Sequence[Slot]) -> dict[str, str]:

@@ -22,10 +22,12 @@ from admittance.events.subjects import subject_of
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.errors import Unavailable
 from admittance.runtime.message_ids import deployment_secret, message_id
+from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
+from admittance.runtime.waiting import set_before
 from admittance.variant_controller.decide import Families
 from admittance.variant_controller.known import Name, name_of
 from admittance.variant_controller.said import STUCK
@@ -69,13 +71,9 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch(), name="bucket")
-                tasks.create_task(self._order(), name="ordering")
-        except* AdmittanceError as group:
-            # Alone: whoever started us tells a lost bucket from a bug by its type.
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="bucket")
+            tasks.create_task(self._order(), name="ordering")
 
     async def close(self) -> None:
         """Answers no more."""
@@ -154,8 +152,7 @@ class Keeper:
             self._complain()
             if self._serving is None:
                 await self._serve()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _until(self.core.wake()))
+            await set_before(self._changed, self.core.wake())
 
     def _complain(self) -> None:
         unreadable = self.core.unreadable
@@ -227,8 +224,3 @@ class Keeper:
 
 def _decoded(entry: Entry) -> Any:
     return None if entry.value is None else decode_object(entry.value).manifest
-
-
-def _until(wake: datetime | None) -> float | None:
-    """Seconds until then; None: for ever."""
-    return None if wake is None else max(0.0, (wake - clock.now()).total_seconds())

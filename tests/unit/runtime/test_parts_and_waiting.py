@@ -1,0 +1,73 @@
+"""Several tasks as one work, and waiting for what may not come."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from admittance.runtime import clock
+from admittance.runtime.errors import Superseded
+from admittance.runtime.parts import parts
+from admittance.runtime.waiting import set_before, set_within
+
+
+async def test_the_failure_of_one_part_ends_all_and_is_raised_alone() -> None:
+    ended = asyncio.Event()
+
+    async def works() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise Superseded
+
+    with pytest.raises(Superseded):
+        async with parts() as tasks:
+            tasks.create_task(works())
+            tasks.create_task(fails())
+            await asyncio.sleep(3600)
+    assert ended.is_set()
+
+
+async def test_a_bug_in_a_part_is_not_taken_for_expected_trouble() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup):
+        async with parts() as tasks:
+            tasks.create_task(broken())
+
+
+async def test_who_waits_is_told_whether_it_came() -> None:
+    event = asyncio.Event()
+    assert not await set_within(event, 0.001)
+    assert not await set_before(event, clock.now() - timedelta(seconds=1))
+    asyncio.get_running_loop().call_soon(event.set)
+    assert await set_before(event, None)
+    assert await set_before(event, clock.now() - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> None:
+    event = asyncio.Event()
+
+    async def waits() -> None:
+        while True:
+            event.clear()
+            await set_within(event, 3600)
+
+    task = asyncio.create_task(waits())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    event.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(5):
+        await asyncio.wait([task])
+    assert task.cancelled()
