@@ -60,6 +60,8 @@ class Picture:
 
     def __init__(self) -> None:
         self.works: dict[Name, StoredWorkload] = {}
+        self.finished: dict[Name, str] = {}
+        """The uids of those that have."""
         self.records: dict[Slot, Kept] = {}
         self.taken: dict[Name, Slot] = {}
         """Whose record stands at a name."""
@@ -85,13 +87,15 @@ class Picture:
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
         """The workload is so now; None: it is gone."""
         before = self.works.pop(name, None)
+        self.finished.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
         # Also with others' checks only: which are ours may be heard of later.
-        elif not is_true(workload, Type.FINISHED) and (
-            workload.status.admission_checks or name in self._of
-        ):
-            self.works[name] = workload
+        elif workload.status.admission_checks or name in self._of:
+            if is_true(workload, Type.FINISHED):
+                self.finished[name] = workload.metadata.uid
+            else:
+                self.works[name] = workload
         for one in (before, self.works.get(name)):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:

@@ -13,7 +13,7 @@ from admittance.api.workload import CheckState
 from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
 from admittance.provisioning.asking import Unanswerable, asked, parameters_of, too_much, uses
-from admittance.provisioning.records import State
+from admittance.provisioning.records import Record, State
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.making import Making
@@ -75,7 +75,7 @@ class Slots:
         row = self.row(slot) if slot.check in picture.checks else None
         look = Look(slot, kept, work, row, now)
         if kept is not None:
-            why = unwanted(kept.record, work, row)
+            why = self._unwanted(look, kept.record)
             if kept.record.status.cancelled or why:
                 return self._end(look, kept, why)
             if is_marked(kept.record):
@@ -92,6 +92,11 @@ class Slots:
             return None
         return self._serve(Judged(slot, work, row, now), kept)
 
+    def _unwanted(self, look: Look, record: Record) -> str:
+        slot = look.slot
+        finished = self._picture.finished.get((slot.namespace, slot.workload))
+        return unwanted(record, look.work, look.row, finished)
+
     # What is not there any more, or should not be. ------------------------------------------
 
     def _lost(self, look: Look) -> Step | None:
@@ -101,7 +106,7 @@ class Slots:
         slot, kept = look.slot, look.kept
         while slot in picture.lost:
             record = picture.lost[slot][-1]
-            wanted = not record.status.cancelled and not unwanted(record, look.work, look.row)
+            wanted = not record.status.cancelled and not self._unwanted(look, record)
             if wanted and kept is None and not self._is_ready(look):
                 expected = picture.expected(slot, record.metadata.name)
                 return Step(slot, Write(record.metadata.name, record, expected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,19 +16,37 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.holding import is_reserved_anew
 from admittance.workload.stored import StoredWorkload, head
 
+CAUSED: Final = "DeactivatedDueTo"
+"""Before the cause, in the reason of an eviction."""
 
-def unwanted(record: Record, work: StoredWorkload | None, row: CheckState | None) -> str:
-    """Why nobody needs the request any more; "": somebody does."""
+
+def unwanted(
+    record: Record, work: StoredWorkload | None, row: CheckState | None, finished: str | None = None
+) -> str:
+    """Why nobody needs the request any more; "": somebody does. ``finished``: the uid of a workload
+    of that name that has."""
+    if finished == record.spec.uid:
+        return "the workload has finished"
     if work is None or work.metadata.uid != record.spec.uid:
-        return "the workload is gone"
+        return "the workload was deleted"
     if not is_of(record, work) or not is_reserved_anew(work):
-        evicted = find(work, Type.EVICTED)
-        if not head(work).active:
-            return "Deactivated"
-        return evicted.reason if evicted is not None and evicted.status == "True" else "Requeued"
+        return _unreserved(work)
     if row is None:
-        return "the check is not required"
-    return "" if row.state in ("Pending", "Ready") else row.state
+        return "the check is not required any more"
+    return "" if row.state in ("Pending", "Ready") else f"the check said {row.state}"
+
+
+def _unreserved(work: StoredWorkload) -> str:
+    evicted = find(work, Type.EVICTED)
+    reason = evicted.reason if evicted is not None and evicted.status == "True" else ""
+    if not head(work).active:
+        _, _, cause = reason.partition(CAUSED)
+        return "the workload was deactivated" + (f": {cause}" if cause else "")
+    if reason:
+        return f"the workload was evicted: {reason}"
+    if is_reserved_anew(work):
+        return "the workload holds another reservation by now"
+    return "the workload holds no quota any more"
 
 
 def is_of(record: Record, work: StoredWorkload) -> bool:
