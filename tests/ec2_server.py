@@ -36,20 +36,21 @@ ERROR = (
 
 
 class Ec2Server:
-    """The process, on a free port of loopback."""
+    """The process, on a free port of loopback, or of another address of this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((host, 0))
             self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.host = host
+        self.url = f"http://{host}:{self.port}"
         self._log = folder / "ec2.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, limit: float = 60.0) -> Ec2Server:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(self.port)], stdout=log, stderr=log
+                [sys.executable, __file__, self.host, str(self.port)], stdout=log, stderr=log
             )
         deadline = time.monotonic() + limit
         while True:
@@ -91,9 +92,11 @@ class Ec2Server:
         """As new: no reservations, no trouble."""
         self.control("reset")
 
-    def refuse(self, action: str, code: str, *, status: int = 400, times: int = 10**6) -> None:
-        """The next so many calls of action are refused."""
-        self.control("refuse", action=action, code=code, status=status, times=times)
+    def refuse(
+        self, action: str, code: str, *, status: int = 400, times: int = 10**6, having: str = ""
+    ) -> None:
+        """The next so many calls of action are refused; ``having``: those that name that."""
+        self.control("refuse", action=action, code=code, status=status, times=times, having=having)
 
     def allow(self) -> None:
         """Nothing is refused, or held, any more."""
@@ -173,11 +176,11 @@ class Reservations:
                     return self.calls
             return {}
 
-    def refusal(self, action: str) -> dict[str, Any] | None:
+    def refusal(self, action: str, body: str) -> dict[str, Any] | None:
         with self.lock:
             self.calls[action] += 1
             for one in self.refusals:
-                if one["action"] == action and one["times"] > 0:
+                if one["action"] == action and one["times"] > 0 and one["having"] in body:
                     one["times"] -= 1
                     return one
         return None
@@ -199,8 +202,12 @@ class TroubleMaker:
             answer = self._state.control(path.removeprefix(CONTROL), json.loads(body or b"{}"))
             start_response("200 OK", [("Content-Type", "application/json")])
             return [json.dumps(answer, default=str).encode()]
-        action = urllib.parse.parse_qs(body.decode(errors="replace")).get("Action", [""])[0]
-        refusal = self._state.refusal(action)
+        asked = urllib.parse.parse_qs(body.decode(errors="replace"))
+        action = asked.get("Action", [""])[0]
+        refusal = self._state.refusal(action, body.decode(errors="replace"))
+        if refusal is None and asked.get("DryRun") == ["true"]:
+            # As EC2 says it: nothing is done, and it would have been.
+            refusal = {"status": 412, "code": "DryRunOperation"}
         if refusal is not None:
             start_response(f"{refusal['status']} No", [("Content-Type", "text/xml")])
             return [ERROR.format(code=refusal["code"], message="as the test wants it").encode()]
@@ -305,7 +312,7 @@ def add_reservations(state: Reservations) -> None:
 
 
 def main() -> None:
-    """Serves at the port that is the argument."""
+    """Serves at the address and the port that are the arguments."""
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,
@@ -318,8 +325,8 @@ def main() -> None:
     moto = DomainDispatcherApplication(create_backend_app)
     with contextlib.suppress(KeyboardInterrupt):
         run_simple(
-            "127.0.0.1",
-            int(sys.argv[1]),
+            sys.argv[1],
+            int(sys.argv[2]),
             TroubleMaker(moto, state),
             threaded=True,
             request_handler=MotoRequestHandler,

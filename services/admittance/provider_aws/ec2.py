@@ -78,6 +78,14 @@ class Ec2:
         made = reservation_of(answer["CapacityReservation"])
         return made._replace(token=arguments["ClientToken"])
 
+    def try_out(self, arguments: Mapping[str, Any]) -> None:
+        """Whether we were let make such a reservation; makes none. Raises Trouble if not."""
+        try:
+            _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
+        except Trouble as trouble:
+            if trouble.code != "DryRunOperation":
+                raise
+
     def cancel(self, reservation: str) -> None:
         """Cancels it. One that there is not, or no longer, is done."""
         try:

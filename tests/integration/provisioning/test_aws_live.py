@@ -348,10 +348,55 @@ async def test_who_may_not_cancel_makes_no_more(aws: Aws, bus: Bus, ec2: Ec2Serv
 async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
     aws: Aws, bus: Bus, ec2: Ec2Server
 ) -> None:
+    """It is known by what was allowed before, and still is."""
+    await asked(bus)
+    await until_phase(bus, Phase.ADMITTED)
+    ec2.refuse(CREATE, "UnauthorizedOperation", status=403, having="m5.xlarge")
+    large = a_manifest("huge", queue="lq-cq")
+    large["metadata"]["annotations"] = {"provreq.kueue.x-k8s.io/InstanceType": "m5.xlarge"}
+    await submit(bus, [large])
+
+    await until_phase(bus, Phase.REJECTED, "huge")
+    assert all(one.active for one in aws.beats)
+    assert len(ec2.reservations()) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "before"),
+    [
+        pytest.param(CREATE, True, id="to reserve, which it let us before"),
+        pytest.param(CREATE, False, id="to reserve, which we never did"),
+        pytest.param("DescribeInstanceTypes", False, id="to ask what machines there are"),
+    ],
+)
+async def test_a_right_that_is_lost_rejects_nobody_and_makes_the_class_inactive(
+    aws: Aws, bus: Bus, ec2: Ec2Server, action: str, before: bool
+) -> None:
+    if before:
+        await asked(bus, limit=0)
+        await until_phase(bus, Phase.ADMITTED)
+    ec2.refuse(action, "UnauthorizedOperation", status=403)
+    await asked(bus, limit=0)
+    await submit(bus, [a_manifest("late", queue="lq-cq")])
+    await so(lambda: bool(aws.beats) and not aws.beats[-1].active)
+    assert "UnauthorizedOperation" in aws.beats[-1].message
+
+    ec2.allow()
+    await until_phase(bus, Phase.ADMITTED, "late")
+    await so(lambda: aws.beats[-1].active)
+    assert "ProvisioningFailed" not in aws.words()
+
+
+async def test_a_right_that_was_lost_is_not_waited_for_when_nobody_needs_it_any_more(
+    aws: Aws, bus: Bus, ec2: Ec2Server
+) -> None:
+    """Where nothing is known to be allowed, only who asked can tell whether it is."""
     ec2.refuse(CREATE, "UnauthorizedOperation", status=403)
     await asked(bus)
-    await until_phase(bus, Phase.REJECTED)
-    assert aws.beats[-1].active
+    await so(lambda: bool(aws.beats) and not aws.beats[-1].active)
+
+    await finish(bus)
+    await so(lambda: aws.beats[-1].active)
 
 
 async def test_a_look_that_hangs_does_not_hold_up_the_end(

@@ -1,0 +1,52 @@
+"""What stands in the way of every request: as long as there is any of it, the classes are inactive,
+and it is nobody's fault who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from admittance.providers.provider import Provider
+
+log = structlog.get_logger()
+
+
+class Troubles:
+    """Of some classes, each by what does not work. Who looks at the classes is told all of them."""
+
+    def __init__(self, providers: Iterable[Provider]) -> None:
+        self._providers = tuple(providers)
+        self._known: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def __contains__(self, what: str) -> bool:
+        return what in self._known
+
+    def begin(self, what: str, reason: str) -> None:
+        """That does not work, for that reason, until `end` is called. May be said again."""
+        if self._known.get(what) == reason:
+            return
+        if what not in self._known:
+            log.error("inactive", what=what, reason=reason)
+        self._known[what] = reason
+        self._tell()
+
+    def end(self, what: str) -> None:
+        """That works, perhaps again."""
+        if self._known.pop(what, None) is None:
+            return
+        if not self._known:
+            log.info("active")
+        self._tell()
+
+    def _tell(self) -> None:
+        message = "; ".join(self._known.values())
+        for provider in self._providers:
+            if message:
+                provider.inactive(message)
+            else:
+                provider.ready()
