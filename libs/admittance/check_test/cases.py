@@ -10,18 +10,15 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Final
 
 from admittance.check_test.form import Asked
-from admittance.check_test.report import FAILED, KIT, NOT_APPLICABLE, PASSED
+from admittance.check_test.report import KIT
 from admittance.check_test.stand import FIRST_CYCLE, Said, Stand
 from admittance.events.facts import CheckReported
 from admittance.runtime import clock
 from admittance.trials import cases
 from admittance.trials.cases import Attempt
+from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
 
 FLOOD: Final = 200
-GRACE: Final = 1.0
-"""Seconds in which a verdict may still be on its way when its request is withdrawn."""
-WATCH: Final = 2.0
-"""Seconds that a withdrawn request is watched at least."""
 
 
 class Trial(cases.Trial[Asked, CheckReported]):
@@ -122,13 +119,13 @@ class Trial(cases.Trial[Asked, CheckReported]):
         await self._stand.withdraw([asked], "Preempted")
         at = clock.monotonic()
         await self._answered(answered)
-        await self._pass(GRACE)
+        await self._pass(cases.GRACE)
         await self._stand.withdraw([answered], "Preempted")
         again = clock.monotonic()
         # As long as it took to answer, and again as long for what it may do beside.
-        await self._pass(max(WATCH, 2 * self._answers_after + GRACE))
+        await self._pass(max(cases.WATCH, 2 * self._answers_after + cases.GRACE))
         for one in self._stand.about(answered, asked):
-            known = at + GRACE if one.asked == asked else again
+            known = at + cases.GRACE if one.asked == asked else again
             if _is_ready(one) and one.at > known:
                 since = one.at - (at if one.asked == asked else again)
                 why = f"said Ready {since:.1f} s after the request was withdrawn"

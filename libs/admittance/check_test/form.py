@@ -14,6 +14,7 @@ from admittance.events.facts import CheckReported
 from admittance.events.names import token
 from admittance.trials.faults import (
     Fault,
+    Looked,
     bad_delay,
     bad_updates,
     missing,
@@ -40,20 +41,13 @@ class Asked(NamedTuple):
     pod_sets: tuple[str, ...] = ("main",)
 
 
-class Looked(NamedTuple):
-    """What was found in a message: the verdict, if it is one, and everything wrong with it."""
-
-    verdict: CheckReported | None
-    faults: tuple[Fault, ...]
-
-
 def subject_for(asked: Asked) -> str:
     """Where its verdict belongs."""
     tail = f"{token(asked.namespace)}.{token(asked.name)}"
     return f"admit.check.reported.{token(asked.controller)}.{tail}"
 
 
-def look(subject: str, data: bytes, asked: Asked | None) -> Looked:
+def look(subject: str, data: bytes, asked: Asked | None) -> Looked[CheckReported]:
     """What a message says, that was said about asked; None: nobody asked for what it is about."""
     faults: list[Fault] = []
     found = object_of(data)

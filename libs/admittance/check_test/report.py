@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.trials import report
 from admittance.trials.cases import Kit
-from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED, Outcome
-from admittance.trials.report import Report as AnyReport
-
-__all__ = ["FAILED", "KIT", "NOT_APPLICABLE", "PASSED", "TITLES", "Outcome", "Report"]
 
 TITLES: Final = {
     "answers": "answers a request",
@@ -39,7 +36,7 @@ FORMS: Final = ("json", "state", "names", "subject", "delay", "updates")
 KIT: Final = Kit(TITLES, FORMS)
 
 
-class Report(AnyReport, frozen=True, kw_only=True, rename="camel"):
+class Report(report.Report, frozen=True, kw_only=True, rename="camel"):
     """What became of all. ``usual``: the state that the controller answers with these parameters;
     empty: none."""
 

@@ -10,44 +10,39 @@ import msgspec
 
 from admittance.check_test.form import Asked, look
 from admittance.events.facts import CheckReported
-from admittance.events.names import BadToken, plain, token
+from admittance.events.names import token
 from admittance.events.subjects import ALIVE_CHECK
 from admittance.events.system import CheckAlive
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.peer_durables import check_durables
 from admittance.trials import stand
-from admittance.trials.faults import heartbeat_faults
-from admittance.trials.stand import Handler, encoded
+from admittance.trials.faults import Looked
+from admittance.trials.stand import Part, encoded, named_in
 
 FIRST_CYCLE: Final = 7
 """Not 1: whoever always says the same cycle is to be found out."""
 
 
 Said = stand.Said[Asked, CheckReported]
+PART: Final = Part("check-test", check_durables, "admit.check.reported.>", ALIVE_CHECK, CheckAlive)
 
 
 class Stand(stand.Stand[Asked, CheckReported]):
     """Asks one controller, and notes all that it says."""
 
     def __init__(self, bus: Bus, controller: str, check: str, parameters: Any) -> None:
-        super().__init__(bus, "check-test", check_durables, controller)
-        self.controller = controller
+        super().__init__(bus, PART, controller)
         self.check = check
         self.parameters = parameters
         self._asked: dict[tuple[str, int], Asked] = {}
         self._newest: dict[str, Asked] = {}
         self._withdrawn: set[Asked] = set()
 
-    def _listens(self) -> Iterable[tuple[str, Handler]]:
-        return (
-            ("admit.check.reported.>", self._on_said),
-            (f"{ALIVE_CHECK}{token(self.controller)}", self._on_heartbeat),
-        )
-
     async def take_back(self) -> None:
-        """Withdraws everything."""
-        await self.withdraw_all("Deleted")
+        """Withdraws everything that was not withdrawn before."""
+        left = [one for one in self._asked.values() if one not in self._withdrawn]
+        await self.withdraw(left, "Deleted")
 
     # Asking. ------------------------------------------------------------------------------
 
@@ -56,7 +51,7 @@ class Stand(stand.Stand[Asked, CheckReported]):
     ) -> list[Asked]:
         """Asks about workloads of those names; ``more`` are further fields of the request."""
         asked = [
-            Asked(self.controller, self.namespace, name, f"uid-{name}", self.check, cycle)
+            Asked(self.program, self.namespace, name, f"uid-{name}", self.check, cycle)
             for name in names
         ]
         for one in asked:
@@ -74,11 +69,6 @@ class Stand(stand.Stand[Asked, CheckReported]):
         await self._publish(
             "withdrawn", [(one, {**self._common(one), "reason": reason}) for one in taken]
         )
-
-    async def withdraw_all(self, reason: str) -> None:
-        """Takes everything back that was not taken back before."""
-        left = [one for one in self._asked.values() if one not in self._withdrawn]
-        await self.withdraw(left, reason)
 
     def _common(self, asked: Asked) -> dict[str, Any]:
         return {
@@ -130,22 +120,13 @@ class Stand(stand.Stand[Asked, CheckReported]):
         """The states that were said about those requests, in order."""
         return [one.told.state for one in self.about(*asked) if one.told is not None]
 
-    def _on_said(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
-        where = subject.decode("utf-8", "backslashreplace")
-        if self.is_ours(where, data):
-            asked = self._meant(where, data)
-            looked = look(where, data, asked)
-            self.note(asked, looked.verdict, looked.faults, data, headers)
-
-    def _on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        self.note_heartbeat(heartbeat_faults(subject.decode(), data, CheckAlive))
+    def _look(self, subject: str, data: bytes, asked: Asked | None) -> Looked[CheckReported]:
+        return look(subject, data, asked)
 
     def _meant(self, subject: str, data: bytes) -> Asked | None:
         """The request that a message is about, as well as can be told: by the subject, else by what
         it says; with a cycle that was never asked, the newest one."""
-        name, cycle = "", 0
-        with suppress(BadToken):
-            name = plain(subject.rpartition(".")[2])
+        name, cycle = named_in(subject), 0
         with suppress(msgspec.DecodeError, AttributeError, UnicodeDecodeError):
             said = msgspec.json.decode(data)
             name = name if name in self._newest else str(said.get("name"))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from admittance.api.quantity import BadQuantity, amount
+from admittance.cli import trials
 from admittance.cli.errors import BadInput
 from admittance.cli.options import Call
 from admittance.cli.trials import (
     Ready,
     Tell,
-    Where,
-    check_cases,
     check_name,
+    how,
     on_trial,
     parameters_of,
-    patience,
 )
 from admittance.provider_test.report import TITLES, Report
 from admittance.provider_test.run import Wanted, try_out
@@ -26,7 +24,7 @@ from admittance.runtime.bus import Bus
 from admittance.trials.program import OwnServer
 
 
-class Options(NamedTuple):
+class Options(trials.Options, frozen=True, kw_only=True):
     """What was typed. ``requests``, ``node_selector``: KEY=VALUE of each pod."""
 
     provisioning_class: str
@@ -36,9 +34,6 @@ class Options(NamedTuple):
     requests: Sequence[str]
     node_selector: Sequence[str]
     room: int
-    timeout: float
-    where: Where
-    cases: Sequence[str] = ()
 
 
 async def provider_test(call: Call, options: Options) -> int:
@@ -55,7 +50,6 @@ async def provider_test(call: Call, options: Options) -> int:
 
 def _wanted(options: Options) -> Wanted:
     check_name("CLASS", options.provisioning_class)
-    check_cases(options.cases, TITLES)
     requests = _pairs("--request", options.requests) or {"cpu": "1"}
     for resource, quantity in requests.items():
         try:
@@ -70,12 +64,9 @@ def _wanted(options: Options) -> Wanted:
             node_selector=_pairs("--node-selector", options.node_selector),
             parameters=_texts(options.parameters) or {},
         ),
-        timeout=options.timeout,
-        patience=patience(options.where, options.timeout),
         room=options.room,
         wrong=_texts(options.wrong),
-        command=options.where.command,
-        only=options.cases,
+        **how(options, TITLES),
     )
 
 

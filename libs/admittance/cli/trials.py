@@ -120,25 +120,34 @@ def summary(report: Report) -> str:
     return f"{report.program}: {counts} in {report.seconds:g} s{usual}"
 
 
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed for any program. ``cases``: those alone; empty: all."""
+
+    where: Where
+    timeout: float
+    cases: Sequence[str] = ()
+
+
+def how(options: Options, known: Collection[str]) -> dict[str, Any]:
+    """What is wanted of any trial. Raises BadInput for a case that is not ``known``."""
+    for case in options.cases:
+        if case not in known:
+            raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
+    where = options.where
+    patience = 60.0 if where.port is not None else options.timeout
+    return {
+        "timeout": options.timeout,
+        "patience": patience if where.wait is None else where.wait,
+        "command": where.command,
+        "only": options.cases,
+    }
+
+
 def check_name(what: str, name: str) -> None:
     """Raises BadInput, or BadToken, for a name that is none."""
     if not name:
         raise BadInput(f"{what} is empty")
     token(name)
-
-
-def check_cases(cases: Sequence[str], known: Collection[str]) -> None:
-    """Raises BadInput for a case that there is not."""
-    for case in cases:
-        if case not in known:
-            raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
-
-
-def patience(where: Where, timeout: float) -> float:
-    """Seconds for the first answer of a program that we do not start."""
-    if where.wait is not None:
-        return where.wait
-    return 60.0 if where.port is not None else timeout
 
 
 def parameters_of(path: Path | None) -> Any:

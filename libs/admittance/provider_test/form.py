@@ -22,6 +22,7 @@ from admittance.provisioning.records import (
 )
 from admittance.trials.faults import (
     Fault,
+    Looked,
     bad_delay,
     bad_updates,
     missing,
@@ -60,20 +61,13 @@ class Told(NamedTuple):
     fact: ProvisioningStatus
 
 
-class Looked(NamedTuple):
-    """What was found in a message: the status, if it is one, and everything wrong with it."""
-
-    told: Told | None
-    faults: tuple[Fault, ...]
-
-
 def subject_for(asked: Asked, word: str) -> str:
     """Where its statuses belong."""
     tail = f"{token(asked.namespace)}.{token(asked.name)}"
     return f"admit.provisioning.{word}.{token(asked.provisioning_class)}.{tail}"
 
 
-def look(subject: str, data: bytes, asked: Asked | None) -> Looked:
+def look(subject: str, data: bytes, asked: Asked | None) -> Looked[Told]:
     """What a message says, that was said about asked; None: nobody asked for what it is about."""
     found = object_of(data)
     if isinstance(found, Fault):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.trials import report
 from admittance.trials.cases import Kit
-from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED, Outcome
-from admittance.trials.report import Report as AnyReport
-
-__all__ = ["FAILED", "KIT", "NOT_APPLICABLE", "PASSED", "TITLES", "Outcome", "Report"]
 
 TITLES: Final = {
     "answers": "answers a request, in the end with provisioned or failed",
@@ -56,7 +53,7 @@ FORMS: Final = (
 KIT: Final = Kit(TITLES, FORMS)
 
 
-class Report(AnyReport, frozen=True, kw_only=True, rename="camel"):
+class Report(report.Report, frozen=True, kw_only=True, rename="camel"):
     """What became of all. ``usual``: provisioned or failed, as the first request ended; empty:
     neither."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.events.codec import encode
-from admittance.events.names import BadToken, plain, token
+from admittance.events.names import token
 from admittance.events.requests import ProviderQuery
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
@@ -20,14 +20,18 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.peer_durables import provider_durables
 from admittance.trials import stand
-from admittance.trials.faults import heartbeat_faults
-from admittance.trials.stand import Handler, encoded
+from admittance.trials.faults import Looked
+from admittance.trials.stand import Part, encoded, named_in
 
 CYCLE: Final = 7
 DEADLINE: Final = timedelta(minutes=30)
 QUERY_SECONDS: Final = 2.0
+OWN: Final = ("admit.provisioning.requested.", "admit.provisioning.cancelled.")
 
 Said = stand.Said[Asked, Told]
+PART: Final = Part(
+    "provider-test", provider_durables, "admit.provisioning.>", ALIVE_PROVISIONING, ProviderAlive
+)
 
 
 class Shape(NamedTuple):
@@ -44,20 +48,13 @@ class Stand(stand.Stand[Asked, Told]):
     """Asks one provider, and notes all that it says."""
 
     def __init__(self, bus: Bus, provisioning_class: str, shape: Shape) -> None:
-        super().__init__(bus, "provider-test", provider_durables, provisioning_class)
+        super().__init__(bus, PART, provisioning_class)
         self.shape = shape
-        self._class = provisioning_class
         self._asked: dict[str, Asked] = {}
         self._payloads: dict[Asked, dict[str, Any]] = {}
         self._histories: dict[Asked, History] = {}
         self._newest: dict[str, Asked] = {}
         self.cancelled: set[Asked] = set()
-
-    def _listens(self) -> Iterable[tuple[str, Handler]]:
-        return (
-            ("admit.provisioning.>", self._on_said),
-            (f"{ALIVE_PROVISIONING}{token(self._class)}", self._on_heartbeat),
-        )
 
     async def take_back(self) -> None:
         """Cancels everything that was not cancelled before."""
@@ -107,7 +104,7 @@ class Stand(stand.Stand[Asked, Told]):
 
     async def query(self, request_id: str) -> bytes | None:
         """What it answers when it is asked what became of a request; None: nobody answers."""
-        subject = f"admit.api.provider.{token(self._class)}"
+        subject = f"admit.api.provider.{token(self.program)}"
         try:
             return await self._bus.request(
                 subject, encode(ProviderQuery(id=request_id)), QUERY_SECONDS
@@ -118,7 +115,7 @@ class Stand(stand.Stand[Asked, Told]):
     def _meaning(self, name: str, attempt: int) -> Asked:
         uid = f"uid-{self.namespace}-{name}"
         return Asked(
-            self._class, self.namespace, name, uid, "provider-test", CYCLE + attempt - 1, attempt
+            self.program, self.namespace, name, uid, "provider-test", CYCLE + attempt - 1, attempt
         )
 
     def _note(self, name: str, attempt: int) -> Asked:
@@ -170,20 +167,15 @@ class Stand(stand.Stand[Asked, Told]):
         """The words of what was said about those requests, in order."""
         return [one.told.word for one in self.about(*asked) if one.told is not None]
 
-    def _on_said(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
-        where = subject.decode("utf-8", "backslashreplace")
-        if where.startswith(("admit.provisioning.requested.", "admit.provisioning.cancelled.")):
-            return  # our own
-        if not self.is_ours(where, data):
-            return
-        asked = self._meant(where, data)
-        told, faults = look(where, data, asked)
+    def is_ours(self, subject: str, data: bytes) -> bool:
+        """It is about a workload of ours, and not what we said ourselves."""
+        return not subject.startswith(OWN) and super().is_ours(subject, data)
+
+    def _look(self, subject: str, data: bytes, asked: Asked | None) -> Looked[Told]:
+        told, faults = look(subject, data, asked)
         if told is not None and asked is not None and asked not in self.cancelled:
             faults += self._histories[asked].hear(told, clock.now())
-        self.note(asked, told, faults, data, headers)
-
-    def _on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        self.note_heartbeat(heartbeat_faults(subject.decode(), data, ProviderAlive))
+        return Looked(told, faults)
 
     def _meant(self, subject: str, data: bytes) -> Asked | None:
         """The request that a message is about, as well as can be told: by its id, else by the
@@ -196,7 +188,4 @@ class Stand(stand.Stand[Asked, Told]):
         by_id = self._asked.get(str(said.get("id")))
         if by_id is not None and said.get("name") in (None, by_id.name):
             return by_id
-        name = ""
-        with suppress(BadToken):
-            name = plain(subject.rpartition(".")[2])
-        return self._newest.get(name) or self._newest.get(str(said.get("name")))
+        return self._newest.get(named_in(subject)) or self._newest.get(str(said.get("name")))

@@ -18,6 +18,10 @@ from admittance.trials.stand import Said, Stand
 
 QUIET: Final = 1.0
 """Seconds without a word after which nothing more is expected."""
+GRACE: Final = 1.0
+"""Seconds in which an answer may still be on its way when its request is taken back."""
+WATCH: Final = 2.0
+"""Seconds that a request is watched at least, of which nothing is expected."""
 BEAT: Final = 10.5
 ASKED_AGAIN: Final = 5.0
 """Seconds after which the very first question is asked again."""
@@ -88,6 +92,9 @@ class Trial(ABC, Generic[A, T]):
     @abstractmethod
     def _shown(self, said: Said[A, T]) -> str:
         """A message in a sentence: ``Ready ... about one cycle of w``, with %s for how often."""
+
+    async def leave(self) -> None:
+        """What is to be done before the program is asked to end."""
 
     # Running. -----------------------------------------------------------------------------
 

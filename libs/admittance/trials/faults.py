@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,11 +18,21 @@ SHOWN: Final = 120
 """Characters of somebody's bytes that a sentence quotes."""
 
 
+T = TypeVar("T")
+
+
 class Fault(NamedTuple):
     """``case``: the one that fails by it."""
 
     case: str
     sentence: str
+
+
+class Looked(NamedTuple, Generic[T]):
+    """What was found in a message: what it tells, if it does, and everything wrong with it."""
+
+    told: T | None
+    faults: tuple[Fault, ...]
 
 
 def object_of(data: bytes) -> dict[str, Any] | Fault:

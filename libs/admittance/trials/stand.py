@@ -17,21 +17,20 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
-from admittance.events.names import token
+from admittance.events.names import BadToken, plain, token
 from admittance.events.subjects import STREAM
 from admittance.runtime import clock, tracing
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.connection import parse_headers
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.peer_durables import PeerDurables
-from admittance.trials.faults import Fault
+from admittance.trials.faults import Fault, Looked, heartbeat_faults
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059
 
 A = TypeVar("A")
 T = TypeVar("T")
-Handler = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class Said(NamedTuple, Generic[A, T]):
@@ -45,16 +44,26 @@ class Said(NamedTuple, Generic[A, T]):
     data: bytes
 
 
+class Part(NamedTuple):
+    """Which part is played. ``kit``: prefix of the namespace. ``answers``: subjects that programs
+    answer on. ``alive``: prefix of the subjects of heartbeats, which are of kind ``heartbeat``."""
+
+    kit: str
+    durables: PeerDurables
+    answers: str
+    alive: str
+    heartbeat: type[msgspec.Struct]
+
+
 class Stand(ABC, Generic[A, T]):
     """``A``: what it is asked; ``T``: what it answers. `start` it, and `leave` in the end."""
 
-    def __init__(self, bus: Bus, kit: str, durables: PeerDurables, program: str) -> None:
-        """``kit``: prefix of the namespace. ``program``: the name that the durable is of."""
+    def __init__(self, bus: Bus, part: Part, program: str) -> None:
+        """``program``: the name that the durable is of."""
         self._bus = bus
-        self._kit = kit
-        self._durables = durables
+        self._part = part
         self.program = program
-        self.namespace = f"{kit}-{secrets.token_hex(4)}"
+        self.namespace = f"{part.kit}-{secrets.token_hex(4)}"
         self.said: list[Said[A, T]] = []
         self.faults: list[Fault] = []
         self.heartbeats = 0
@@ -63,22 +72,33 @@ class Stand(ABC, Generic[A, T]):
         self._made_durable = False
         self._delivered_before = 0
 
-    @abstractmethod
-    def _listens(self) -> Iterable[tuple[str, Handler]]:
-        """Subjects to listen to, and who hears them."""
+    # What a kit says. ---------------------------------------------------------------------
 
     @abstractmethod
     async def take_back(self) -> None:
         """Takes everything back that was asked, and not taken back before."""
 
+    @abstractmethod
+    def _meant(self, subject: str, data: bytes) -> A | None:
+        """The request that a message is about, as well as can be told; None: it was not asked."""
+
+    @abstractmethod
+    def _look(self, subject: str, data: bytes, asked: A | None) -> Looked[T]:
+        """What a message says."""
+
+    # Being there. -------------------------------------------------------------------------
+
     async def start(self) -> None:
         """Listens, and makes the program's durable where there is none. Raises SetupError."""
-        for subject, handler in self._listens():
+        for subject, handler in (
+            (self._part.answers, self._on_said),
+            (f"{self._part.alive}{token(self.program)}", self._on_heartbeat),
+        ):
             self._listening.append(await self._bus.nc.listen(subject, handler))
         await self._bus.nc.flush()
         found = await self.deliveries()
         if found is None:
-            await self._durables.make(self._bus, self.program)
+            await self._part.durables.make(self._bus, self.program)
             self._made_durable = True
         else:
             self._delivered_before = found[2]
@@ -90,14 +110,14 @@ class Stand(ABC, Generic[A, T]):
         for subscription in self._listening:
             await self._bus.nc.deafen(subscription)
         if self._made_durable:
-            await self._durables.remove(self._bus, self.program)
+            await self._part.durables.remove(self._bus, self.program)
 
     async def say(self, said: Iterable[tuple[str, bytes]]) -> None:
         """Says messages on the log, each under an id of its own. Raises Refused or Unavailable."""
         messages = []
         for subject, data in said:
             headers = {
-                HEADER_MSG_ID: f"{self._kit}-{secrets.token_hex(12)}",
+                HEADER_MSG_ID: f"{self._part.kit}-{secrets.token_hex(12)}",
                 HEADER_SCHEMA: SCHEMA_VERSION,
                 HEADER_TRACE: tracing.start(),
             }
@@ -129,19 +149,20 @@ class Stand(ABC, Generic[A, T]):
         """It is about a workload of ours, and not of somebody else's."""
         return token(self.namespace) in subject or self.namespace.encode() in data
 
-    def note(
-        self, asked: A | None, told: T | None, faults: Iterable[Fault], data: bytes, headers: bytes
-    ) -> None:
-        """Notes what was said."""
+    def _on_said(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
+        where = subject.decode("utf-8", "backslashreplace")
+        if not self.is_ours(where, data):
+            return
+        asked = self._meant(where, data)
+        told, faults = self._look(where, data, asked)
         self.faults += faults
         message_id = parse_headers(headers).get(HEADER_MSG_ID, "") if headers else ""
         self.said.append(Said(clock.monotonic(), asked, told, message_id, data))
         self._heard.set()
 
-    def note_heartbeat(self, faults: Iterable[Fault]) -> None:
-        """Notes a heartbeat."""
+    def _on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         self.heartbeats += 1
-        self.faults += faults
+        self.faults += heartbeat_faults(subject.decode(), data, self._part.heartbeat)
         self._heard.set()
 
     # The durable. -------------------------------------------------------------------------
@@ -153,7 +174,7 @@ class Stand(ABC, Generic[A, T]):
     async def deliveries(self) -> tuple[int, int, int] | None:
         """Of the durable: messages delivered and not acknowledged, still to be delivered, and
         delivered in all; None: there is none. Raises SetupError when there is no log."""
-        name = self._durables.durable(self.program)
+        name = self._part.durables.durable(self.program)
         try:
             info = await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
         except Refused as error:
@@ -174,3 +195,10 @@ class Stand(ABC, Generic[A, T]):
 def encoded(payload: dict[str, Any]) -> bytes:
     """A payload as it travels."""
     return msgspec.json.encode(payload)
+
+
+def named_in(subject: str) -> str:
+    """The workload that the end of a subject names; "": none."""
+    with suppress(BadToken):
+        return plain(subject.rpartition(".")[2])
+    return ""

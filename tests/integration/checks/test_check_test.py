@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from admittance.check_test.report import FAILED, NOT_APPLICABLE, PASSED, TITLES, Report
+from admittance.check_test.report import TITLES, Report
 from admittance.check_test.run import Wanted, try_out
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
 from admittance.cli.main import invoke
 from admittance.runtime.bus import Bus
+from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
+from on_trial import assert_named, hurry, on_trial, words
 
 from asking import running
-from servers import TestServer, within
+from servers import TestServer
 
 pytestmark = pytest.mark.bus
 
@@ -29,29 +31,13 @@ CONTROLLERS = Path(__file__).with_name("controllers.py")
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"WATCH": 1.0, "QUIET": 0.3, "GRACE": 0.3, "BEAT": 0.0}.items():
-        kit = "check_test" if name in ("WATCH", "GRACE") else "trials"
-        monkeypatch.setattr(f"admittance.{kit}.cases.{name}", seconds)
+    hurry(monkeypatch)
 
 
 async def tried(bus: Bus, url: str, **more: Any) -> Report:
-    wanted = Wanted(
-        **{
-            "controller": STRAY,
-            "check": "c",
-            "parameters": {"limit": 5},
-            "timeout": 3.0,
-            "patience": 3.0,
-            **more,
-        }
-    )
-    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
-    return await within(trial, 60.0)
-
-
-def words(report: Report, outcome: str) -> dict[str, str]:
-    """The cases that ended so, each with what was said of it."""
-    return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
+    fixed = {"controller": STRAY, "check": "c", "parameters": {"limit": 5}}
+    wanted = Wanted(**{**fixed, "timeout": 3.0, "patience": 3.0, **more})
+    return await on_trial(try_out, bus, url, wanted)
 
 
 async def test_a_controller_with_the_helper_does_everything_right(
@@ -150,10 +136,7 @@ async def test_what_is_wrong_is_named(
 ) -> None:
     async with at_work(make, nats_server.url):
         report = await tried(bus, nats_server.url, only=(case,), timeout=1.5, patience=1.5)
-    failed = words(report, FAILED)
-    assert not report.passed
-    assert sentence in failed[case]
-    assert set(failed) <= {case, "answers"}
+    assert_named(report, case, sentence)
 
 
 def test_the_command_starts_server_and_controller_and_tells_all(
@@ -191,22 +174,3 @@ def test_a_controller_that_does_not_start_is_told_at_once(
     assert "it ended by itself, with status 1" in shown.out
     assert invoke([*call, "--", "/nowhere/controller"]) == 1
     assert "cannot start /nowhere/controller" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        pytest.param(["a", "--port", "1"], "--embedded", id="a port for no server"),
-        pytest.param(
-            ["a", "--embedded", "--nats", "nats://x"], "--nats", id="a server of ours and of theirs"
-        ),
-        pytest.param(["a", "--parameters", "/nowhere"], "/nowhere", id="no file of parameters"),
-        pytest.param(["a", "--case", "b"], '"b"', id="a case that there is not"),
-        pytest.param(["", "--embedded"], "CONTROLLER is empty", id="no name"),
-    ],
-)
-def test_what_is_typed_wrong_is_told(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
-    assert invoke(["check-test", *arguments]) == 2
-    assert sentence in capfd.readouterr().err

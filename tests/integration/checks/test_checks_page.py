@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from admittance.api.manifest import read
-from admittance.check_test.report import FAILED, PASSED, Report
+from admittance.check_test.report import Report
 from admittance.check_test.run import Wanted, try_out
 from admittance.runtime.bus import Bus
+from on_trial import assert_well, on_trial
 
 from servers import TestServer, within
 
@@ -40,15 +41,11 @@ async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES
         command=command,
         only=only,
     )
-    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
-    return await within(trial, 90.0)
+    return await on_trial(try_out, bus, url, wanted)
 
 
-def assert_well(report: Report, usual: str, only: tuple[str, ...] = CASES) -> None:
-    wrong = {one.case: one.details for one in report.outcomes if one.outcome == FAILED}
-    assert not wrong
-    passed = {one.case for one in report.outcomes if one.outcome == PASSED}
-    assert passed >= set(only)
+def assert_says(report: Report, usual: str, only: tuple[str, ...] = CASES) -> None:
+    assert_well(report, only)
     assert report.usual == usual
 
 
@@ -63,7 +60,7 @@ async def test_the_ten_lines_of_python_are_a_check(
     assert "/tmp/freeze" in text
     program = text.replace("/tmp/freeze", str(flag))
     report = await tried(bus, nats_server.url, sys.executable, "-c", program)
-    assert_well(report, "Retry" if frozen else "Ready")
+    assert_says(report, "Retry" if frozen else "Ready")
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -78,7 +75,7 @@ async def test_the_raw_protocol_is_a_check(
     program = block("bash").replace("/tmp/freeze", str(flag))
     program = program.replace("127.0.0.1/4222", f"127.0.0.1/{port}")
     report = await tried(bus, nats_server.url, "bash", "-c", program)
-    assert_well(report, "Retry" if frozen else "Ready")
+    assert_says(report, "Retry" if frozen else "Ready")
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -142,7 +139,7 @@ async def test_the_loop_around_the_nats_command_is_a_check(
     # A process for every message takes its time.
     only = ("answers", "acknowledges")
     report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)
-    assert_well(report, "Ready", only)
+    assert_says(report, "Ready", only)
 
 
 def test_the_manifests_of_the_page_are_valid() -> None:

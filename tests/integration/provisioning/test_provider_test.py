@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 from admittance.cli.main import invoke
-from admittance.provider_test.report import FAILED, NOT_APPLICABLE, PASSED, TITLES, Report
+from admittance.provider_test.report import TITLES, Report
 from admittance.provider_test.run import Wanted, try_out
 from admittance.provider_test.stand import Shape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus import Bus
+from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
 from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
+from on_trial import assert_named, hurry, on_trial, words
 
 from processes import Fleet, apply
 from servers import TestServer, within
@@ -31,29 +33,14 @@ RACK = Path(__file__).with_name("rack_provider.py")
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"WATCH": 0.8, "GRACE": 0.3, "CLEAR_SECONDS": 2.0}.items():
-        monkeypatch.setattr(f"admittance.provider_test.cases.{name}", seconds)
-    for name, seconds in {"QUIET": 0.3, "BEAT": 0.0}.items():
-        monkeypatch.setattr(f"admittance.trials.cases.{name}", seconds)
+    hurry(monkeypatch, WATCH=0.8)
+    monkeypatch.setattr("admittance.provider_test.watched.CLEAR_SECONDS", 2.0)
 
 
 async def tried(bus: Bus, url: str, shape: Shape | None = None, **more: Any) -> Report:
-    wanted = Wanted(
-        **{
-            "provisioning_class": STRAY_CLASS,
-            "shape": shape or Shape(),
-            "timeout": 3.0,
-            "patience": 3.0,
-            **more,
-        }
-    )
-    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
-    return await within(trial, 90.0)
-
-
-def words(report: Report, outcome: str) -> dict[str, str]:
-    """The cases that ended so, each with what was said of it."""
-    return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
+    fixed = {"provisioning_class": STRAY_CLASS, "shape": shape or Shape()}
+    wanted = Wanted(**{**fixed, "timeout": 3.0, "patience": 3.0, **more})
+    return await on_trial(try_out, bus, url, wanted)
 
 
 async def test_a_provider_with_the_helper_does_everything_right(
@@ -213,10 +200,7 @@ async def test_what_a_provider_does_wrong_is_named(
             room=2,
             wrong={"size": "many"},
         )
-    failed = words(report, FAILED)
-    assert not report.passed
-    assert sentence in failed[case]
-    assert set(failed) <= {case, "answers"}
+    assert_named(report, case, sentence)
 
 
 def a_rack(folder: Path, machines: int = 2) -> Path:
@@ -254,8 +238,8 @@ def test_a_command_that_does_not_come_back_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.provider_test.cases.START_SECONDS", 0.5)
-    monkeypatch.setattr("admittance.provider_test.cases.ACK_WAIT", 0.5)
+    monkeypatch.setattr("admittance.provider_test.mishaps.START_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.provider_test.mishaps.ACK_WAIT", 0.5)
     once = f"import os, sys; os.path.exists({str(tmp_path / 'once')!r}) and sys.exit(3)\n"
     once += f"open({str(tmp_path / 'once')!r}, 'w').close()\n"
     program = f"{once}import runpy; runpy.run_path({str(RACK)!r})"
@@ -265,24 +249,3 @@ def test_a_command_that_does_not_come_back_is_told(
     shown = capfd.readouterr()
     assert "what it was asked while it was away was not answered" in shown.out
     assert "it ended by itself, with status 3" in shown.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        pytest.param(["a", "--port", "1"], "--embedded", id="a port for no server"),
-        pytest.param(
-            ["a", "--embedded", "--nats", "nats://x"], "--nats", id="a server of ours and of theirs"
-        ),
-        pytest.param(["a", "--parameters", "/nowhere"], "/nowhere", id="no file of parameters"),
-        pytest.param(["a", "--request", "cpu=lots"], "cpu=lots", id="a quantity that is none"),
-        pytest.param(["a", "--node-selector", "x"], "KEY=VALUE", id="a label without a value"),
-        pytest.param(["a", "--case", "b"], '"b"', id="a case that there is not"),
-        pytest.param(["", "--embedded"], "CLASS is empty", id="no name"),
-    ],
-)
-def test_what_is_typed_wrong_is_told(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
-    assert invoke(["provider-test", *arguments]) == 2
-    assert sentence in capfd.readouterr().err

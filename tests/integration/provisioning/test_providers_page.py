@@ -14,14 +14,15 @@ from admittance.api.manifest import read
 from admittance.cli.main import invoke
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
-from admittance.provider_test.report import FAILED, PASSED, TITLES, Report
+from admittance.provider_test.report import TITLES, Report
 from admittance.provider_test.run import Wanted, try_out
 from admittance.provider_test.stand import Shape
 from admittance.runtime.bus import Bus
 from admittance.runtime.peer_durables import provider_durables
 from integration.checks.test_checks_page import STAND_IN
+from on_trial import assert_well, hurry, on_trial
 
-from servers import TestServer, within
+from servers import TestServer
 
 pytestmark = pytest.mark.bus
 
@@ -42,9 +43,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, seconds in {"WATCH": 1.0, "GRACE": 0.5}.items():
-        monkeypatch.setattr(f"admittance.provider_test.cases.{name}", seconds)
-    monkeypatch.setattr("admittance.trials.cases.QUIET", 0.5)
+    hurry(monkeypatch, GRACE=0.5, QUIET=0.5)
     folder = tmp_path / "rack"
     folder.mkdir()
     for number in range(2):
@@ -63,14 +62,7 @@ async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES
         command=command,
         only=only,
     )
-    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
-    return await within(trial, 120.0)
-
-
-def assert_well(report: Report, only: tuple[str, ...] = CASES) -> None:
-    wrong = {one.case: one.details for one in report.outcomes if one.outcome == FAILED}
-    assert not wrong
-    assert {one.case for one in report.outcomes if one.outcome == PASSED} >= set(only)
+    return await on_trial(try_out, bus, url, wanted, 120.0)
 
 
 def assert_free(rack: Path) -> None:
@@ -81,7 +73,7 @@ async def test_the_dozen_lines_are_a_provider(
     bus: Bus, nats_server: TestServer, rack: Path
 ) -> None:
     report = await tried(bus, nats_server.url, sys.executable, "-c", block("python"))
-    assert_well(report)
+    assert_well(report, CASES)
     assert_free(rack)
 
 

@@ -54,7 +54,7 @@ def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
     found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
     looked = look(subject_for(ASKED), msgspec.json.encode(found), ASKED)
     assert looked.faults == ()
-    assert looked.verdict is not None
+    assert looked.told is not None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(said: dict[str, Any], case: str, sentence: str) -
 def test_what_is_no_json_object_is_named_as_that(data: bytes) -> None:
     looked = look(subject_for(ASKED), data, ASKED)
     assert [one.case for one in looked.faults] == ["json"]
-    assert looked.verdict is None
+    assert looked.told is None
 
 
 def test_a_name_that_is_not_escaped_is_the_wrong_subject() -> None:
