@@ -123,17 +123,22 @@ asyncio.run(main(*sys.argv[1:]))
 """What the page uses of the nats command, for where that is not installed."""
 
 
+def put_tools_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that the pages use: ``admit``, and ``nats`` or something like it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which("nats") is None:
+        tool = folder / "nats"
+        tool.write_text(STAND_IN.format(python=sys.executable))
+        tool.chmod(0o755)
+        path = f"{folder}:{path}"
+    monkeypatch.setenv("PATH", path)
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 async def test_the_loop_around_the_nats_command_is_a_check(
     bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which("nats") is None:
-        tool = tmp_path / "nats"
-        tool.write_text(STAND_IN.format(python=sys.executable))
-        tool.chmod(0o755)
-        path = f"{tmp_path}:{path}"
-    monkeypatch.setenv("PATH", path)
+    put_tools_on_path(tmp_path, monkeypatch)
     flag = tmp_path / "freeze"
     program = block("sh").replace("/tmp/freeze", str(flag))
     # A process for every message takes its time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -19,7 +18,7 @@ from admittance.provider_test.run import Wanted, try_out
 from admittance.provider_test.stand import Shape
 from admittance.runtime.bus import Bus
 from admittance.runtime.peer_durables import provider_durables
-from integration.checks.test_checks_page import STAND_IN
+from integration.checks.test_checks_page import put_tools_on_path
 from on_trial import assert_well, hurry, on_trial
 
 from servers import TestServer
@@ -104,13 +103,7 @@ async def test_the_loop_around_the_nats_command_is_a_provider(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which("nats") is None:
-        tool = tmp_path / "nats"
-        tool.write_text(STAND_IN.format(python=sys.executable))
-        tool.chmod(0o755)
-        path = f"{tmp_path}:{path}"
-    monkeypatch.setenv("PATH", path)
+    put_tools_on_path(tmp_path, monkeypatch)
     program = block("sh").replace("/tmp/rack", str(rack))
     # A process for every message takes its time.
     only = ("answers", "overtaken", "frees", "acknowledges")
