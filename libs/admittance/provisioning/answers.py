@@ -9,7 +9,7 @@ from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.events.bounds import too_long
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import Record, State
-from admittance.provisioning.strategy import delay_seconds, is_last
+from admittance.provisioning.strategy import DELAYS, delay_seconds, is_last
 
 NOT_NEEDED: Final = "the provisioning request is not needed"
 NOT_ACTIVE: Final = "the check is not active"
@@ -48,7 +48,7 @@ def answer(
         if is_last(attempt, strategy) or not status.retryable:
             return Answer("Rejected", text)
         after = status.retry_after
-        if after is None:
+        if after is None or after not in DELAYS:
             after = delay_seconds(attempt, strategy)
         why = "failure" if status.state is State.FAILED else "booking expired"
         return Answer("Retry", f"Retrying after {why}: {text}", after)

@@ -17,6 +17,7 @@ from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
 from admittance.events.bounds import MESSAGE_MAX, too_long
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
+from admittance.provisioning.strategy import DELAYS
 
 DETAILS_MAX: Final = 64
 """Details of a class that a provider may tell."""
@@ -148,6 +149,7 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
         return Taken(record, why, True)
     message = fact.message[:MESSAGE_MAX]
     failed = fact if isinstance(fact, facts.ProvisioningFailed) else None
+    delay = failed.retry_after if failed is not None else None
     new = replace(
         status,
         state=state,
@@ -156,10 +158,13 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
         details=fact.details or status.details,
         pod_set_updates=fact.pod_set_updates or status.pod_set_updates,
         retryable=failed.retryable if failed is not None else True,
-        retry_after=failed.retry_after if failed is not None else None,
+        retry_after=delay if delay is not None and delay in DELAYS else None,
         seq=fact.seq if fact.seq is not None else status.seq,
     )
     taken = replace(record, status=new)
+    if delay is not None and delay not in DELAYS:
+        # That there is no capacity is true all the same.
+        taken = noted(taken, f"a retryAfter of {delay} s is no delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
         return Taken(record, f"with it the request has {size:,} bytes, {RECORD_MAX:,} fit", True)

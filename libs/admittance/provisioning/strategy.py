@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from admittance.api.checks import ProvisioningRetryStrategy
+
+DELAYS: Final = range(2**31)
+"""Seconds that a check can be told to wait."""
 
 
 def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:

@@ -183,6 +183,22 @@ def test_a_provider_may_say_itself_when_to_ask_again() -> None:
     assert found.after == 7
 
 
+@pytest.mark.parametrize(
+    "delay", [pytest.param(-5, id="before now"), pytest.param(2**31, id="longer than can be told")]
+)
+def test_a_delay_that_is_none_is_left_out_and_the_failure_counts(delay: int) -> None:
+    """The check could be told no such delay, and would end for all requests."""
+    record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=delay)
+
+    (note,) = record.status.notes
+    assert note.text == f"a retryAfter of {delay} s is no delay: left out"
+    assert answer(record, config(), admitted=False) == Answer(
+        "Retry", "Retrying after failure: busy", 60
+    )
+    kept = replace(record, status=replace(record.status, retry_after=delay))
+    assert answer(kept, config(), admitted=False) == answer(record, config(), admitted=False)
+
+
 def test_delays_double_up_to_the_most() -> None:
     strategy = ProvisioningRetryStrategy()
 
