@@ -28,6 +28,7 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit import Heard, Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.objects import key_of
+from admittance.workload_controller.statement import names_others
 
 from builders import NOON, a_manifest
 
@@ -83,12 +84,20 @@ class Life:
         key = kind, namespace, name
         about = manifest if manifest is not None else self._objects[key]
         self._objects[key] = about
+        before = self.controller.objects.get(key_of(about))
+        changed = names_others(before, manifest) if manifest is not None else False
         self.controller.keep_object(key_of(about), manifest, value, self.revision)
         self.core.apply_object(kind, namespace, name, manifest, self.revision)
         self.applied(kind, namespace, name, manifest)
         for domain in self.core.domains() - self.core.owned():
             self.core.own(domain)
-        applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
+        applied = ObjectApplied(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            revision=self.revision,
+            parameters_changed=changed,
+        )
         subject = applied_subject(kind.lower(), namespace, name, deleted=manifest is None)
         if not self.deaf:
             self._hear(subject, msgspec.json.encode(applied))

@@ -48,7 +48,10 @@ class Alive(Message, frozen=True, kw_only=True):
 
 
 class ObjectApplied(Message, frozen=True, kw_only=True):
-    """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed."""
+    """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed.
+
+    ``parameters_changed``, of an AdmissionCheck: it names other parameters than before, or nobody
+    knows what it named before."""
 
     kind: str
     namespace: str = ""
@@ -56,6 +59,7 @@ class ObjectApplied(Message, frozen=True, kw_only=True):
     revision: int
     object: msgspec.Raw = msgspec.field(default_factory=null)
     time: datetime | None = None
+    parameters_changed: bool = False
 
 
 class CheckActive(Message, frozen=True, kw_only=True):

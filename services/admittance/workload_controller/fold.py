@@ -383,7 +383,9 @@ class Folding:
         return ref is not None and ref.parent != key and self._relations.has_parent(ref)
 
     def _whose_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
-        """The checks whose parameters have changed, come or gone."""
+        """The checks whose parameters have changed, come or gone, or that name others."""
+        if applied.kind == "AdmissionCheck":
+            return frozenset({applied.name} if applied.parameters_changed else ())
         try:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):

@@ -62,7 +62,8 @@ class Manifests:
                 results[number] = msgspec.structs.replace(one.told, revision=revision)
                 kept = Kept(one.object, one.value or b"", revision)
                 written.append((one, kept))
-                statements.append(statement(self._controller, kept))
+                before = self._controller.objects.get(one.key)
+                statements.append(statement(self._controller, kept, before=before))
             # Said before it is known: if that fails, it is read from the bucket as another's, and
             # what is read from there and was not known is stated.
             await state(self._bus, statements)

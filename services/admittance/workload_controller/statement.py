@@ -7,9 +7,11 @@ the log does not tell of the bucket, and a leader says what it reads there and d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from admittance.api.checks import AdmissionCheck
 from admittance.api.kinds import KINDS
 from admittance.events.names import plain
 from admittance.events.subjects import applied_subject
@@ -21,8 +23,11 @@ from admittance.workload_controller.objects import Kept, prefix_of
 _encode = msgspec.json.Encoder().encode
 
 
-def statement(controller: Controller, kept: Kept, *, deleted: bool = False) -> Message:
-    """``admit.object.applied`` or ``deleted`` of a manifest."""
+def statement(
+    controller: Controller, kept: Kept, *, before: Kept | None = None, deleted: bool = False
+) -> Message:
+    """``admit.object.applied`` or ``deleted`` of a manifest. ``before``: as it was; None: it was
+    not there, or nobody knows."""
     manifest = kept.object
     meta = manifest.metadata
     said = ObjectApplied(
@@ -31,9 +36,17 @@ def statement(controller: Controller, kept: Kept, *, deleted: bool = False) -> M
         name=meta.name,
         revision=kept.revision,
         object=msgspec.Raw(kept.value),
+        parameters_changed=names_others(before, manifest),
     )
     subject = applied_subject(prefix_of(manifest), meta.namespace, meta.name, deleted=deleted)
     return _message(controller, subject, said)
+
+
+def names_others(before: Kept | None, manifest: Any) -> bool:
+    """It is an AdmissionCheck that names other parameters than before, as far as anybody knows."""
+    if not isinstance(manifest, AdmissionCheck):
+        return False
+    return before is None or before.object.spec.parameters != manifest.spec.parameters
 
 
 def _message(controller: Controller, subject: str, said: ObjectApplied) -> Message:
@@ -69,11 +82,11 @@ def learn(
 ) -> Message | None:
     """Loads an entry of the bucket that somebody else wrote, or we without hearing that it was
     written. What is to be said of it; None: it was known."""
-    known = controller.objects.expected(key)
+    known, before = controller.objects.expected(key), controller.objects.get(key)
     controller.load(key, value, revision, headers)
     if revision <= known:
         return None
     kept = controller.objects.get(key)
     if kept is not None:
-        return statement(controller, kept)
+        return statement(controller, kept, before=before)
     return ending(controller, key, revision)

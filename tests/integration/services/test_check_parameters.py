@@ -25,7 +25,7 @@ from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 ADMIT = Path(sys.executable).parent / "admit"
-CHECK = {
+CHECK: dict[str, Any] = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
     "metadata": {"name": "c"},
@@ -88,9 +88,18 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet
     await told_again(bus, "first", [{"limit": 5}, {"limit": 7}])
     assert {one.cycle for one in await requests(bus)} == {0}
     assert msgspec.json.decode((await asked(bus, "second")).parameters) == {"limit": 7}
+    # The check names others.
+    monthly = {**a_budget(9), "metadata": {"name": "monthly"}}
+    reference = {**CHECK["spec"]["parameters"], "name": "monthly"}
+    other = {**CHECK, "spec": {**CHECK["spec"], "parameters": reference}}
+    await apply(bus, monthly)
+    await apply(bus, other)
+    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}])
+    await apply(bus, CHECK)
+    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
     gone = Delete(kind="budget.budgets.example.com", name="weekly")
     await ask(bus, "admit.api.delete", gone, DeleteReply)
-    await told_again(bus, "second", [{"limit": 7}, None])
+    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}, None])
 
 
 async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(

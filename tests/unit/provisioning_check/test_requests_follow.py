@@ -297,6 +297,43 @@ def test_other_parameters_replace_a_request_that_is_open() -> None:
     assert list(story.bucket) == ["train-capacity-1"]
 
 
+def named(story: Story, config: str, **spec: Any) -> None:
+    """The check names another configuration from now on."""
+    more = ProvisioningRequestConfigSpec(**{"provisioning_class_name": "class", **spec})
+    other = ProvisioningRequestConfig(metadata=ObjectMeta(name=config), spec=more)
+    story.core.picture.config(config, other)
+    reference = story.check.spec.parameters
+    assert reference is not None
+    changed = replace(story.check.spec, parameters=replace(reference, name=config))
+    story.core.picture.check("capacity", replace(story.check, spec=changed))
+    story.settle()
+
+
+def test_another_config_that_the_check_names_replaces_a_request_that_is_open() -> None:
+    """E8."""
+    story = Story()
+    story.reserved()
+
+    named(story, "other", provisioning_class_name="rack")
+
+    first, second = story.asked
+    assert story.freed == [first.id]
+    assert (second.attempt, second.provisioning_class) == (1, "rack")
+
+
+def test_what_is_ready_stays_whatever_config_the_check_names() -> None:
+    """E8."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready")
+
+    named(story, "other", provisioning_class_name="rack")
+
+    assert len(story.asked) == 1
+    assert not story.freed
+
+
 def test_a_missing_config_ends_the_request_and_says_so() -> None:
     """E8: and when it comes back, capacity is asked for again."""
     story = Story()

@@ -53,6 +53,41 @@ def test_parameters_that_go_and_come_are_asked_about() -> None:
     assert asked(life) == [(0, "first"), (0, None), (0, "third")]
 
 
+def rename(life: Life, **spec: Any) -> None:
+    """The check names another object, or changes in this."""
+    parameters = {**REFERENCE, "name": spec.pop("name", "config")}
+    life.put("AdmissionCheck", "c", {"controllerName": "ctl-c", "parameters": parameters, **spec})
+
+
+def test_other_parameters_that_the_check_names_are_asked_about_in_the_same_cycle() -> None:
+    life = a_town()
+    life.put("ProvisioningRequestConfig", "other", {"provisioningClassName": "second"})
+    rename(life, name="other")
+    life.settle()
+    assert asked(life) == [(0, "first"), (0, "second")]
+    # And what happens to them from then on.
+    life.put("ProvisioningRequestConfig", "other", {"provisioningClassName": "third"})
+    configure(life, "of nobody")
+    life.settle()
+    assert asked(life) == [(0, "first"), (0, "second"), (0, "third")]
+
+
+def test_a_check_that_names_the_same_as_before_asks_nobody_again() -> None:
+    life = a_town()
+    rename(life, checkTimeoutSeconds=7)
+    life.settle()
+    assert asked(life) == [(0, "first")]
+
+
+def test_who_has_judged_is_not_asked_about_other_parameters_that_the_check_names() -> None:
+    life = a_town()
+    life.verdict("w", "c", "Ready")
+    life.settle()
+    rename(life, name="other")
+    life.settle()
+    assert asked(life) == [(0, "first")]
+
+
 def test_who_has_said_ready_is_not_asked_again() -> None:
     life = a_town()
     life.verdict("w", "c", "Ready")

@@ -36,6 +36,33 @@ def test_a_deletion_is_told_from_its_marker_alone() -> None:
     assert (told.kind, told.namespace, told.name, told.revision) == ("LocalQueue", "ns", "lq", 9)
 
 
+def a_check(parameters: str, **spec: object) -> bytes:
+    reference = {"apiGroup": "kueue.x-k8s.io", "kind": "K", "name": parameters}
+    return msgspec.json.encode(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "AdmissionCheck",
+            "metadata": {"name": "c"},
+            "spec": {"controllerName": "ctl", "parameters": reference, **spec},
+        }
+    )
+
+
+def test_a_check_says_whether_it_names_other_parameters_than_before() -> None:
+    """Who does not know says so, too: then checks are asked once more for nothing."""
+    controller = Controller(b"secret")
+    seen = []
+    for revision, value in enumerate(
+        (a_check("a"), a_check("a", checkTimeoutSeconds=7), a_check("b")), 1
+    ):
+        said = learn(controller, "admissioncheck.c", value, revision, {})
+        assert said is not None
+        seen.append(msgspec.json.decode(said.data, type=ObjectApplied).parameters_changed)
+    assert seen == [True, False, True]
+    ((_, said),) = statements(controller)
+    assert msgspec.json.decode(said.data, type=ObjectApplied).parameters_changed
+
+
 def test_it_is_said_under_the_same_id_by_whoever_says_it() -> None:
     one, other = Controller(b"secret"), Controller(b"secret")
     first, second = learn(one, KEY, LOCAL, 7, {}), learn(other, KEY, LOCAL, 7, {})

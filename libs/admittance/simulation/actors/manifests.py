@@ -114,8 +114,10 @@ class Manifests:
         statements = []
         for number, one in enumerate(todo, last - len(todo) + 1):
             value = one.value or b""
+            before = self._controller.objects.get(one.key)
             self._controller.keep_object(one.key, one.object, value, number)
-            statements.append(statement(self._controller, Kept(one.object, value, number)))
+            kept = Kept(one.object, value, number)
+            statements.append(statement(self._controller, kept, before=before))
             service.tell(f"applied {one.key} at {number}")
         yield from self._performing.say(statements)
         return "applied"
