@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
+AGAIN_SECONDS: Final = 5.0
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
 """Seconds between two tries while the bus is away."""
@@ -60,11 +61,11 @@ class Freeing:
     def cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
         """A request was taken back; where that is heard twice, it is freed once."""
         if self._cancellations.take(fact.id, reply):
-            self._start(self._free(fact))
+            self._start(fact.id, self._free(fact))
 
     def begin_to_dispose(self, about: dict[str, Any]) -> None:
         """`dispose`, beside what else is done."""
-        self._start(self.dispose(about))
+        self._start(about["id"], self.dispose(about))
 
     async def dispose(self, about: dict[str, Any]) -> None:
         """Frees what may have been obtained for a request that was taken back. Its delivery is
@@ -105,7 +106,14 @@ class Freeing:
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=request_id)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A bug of ours: held, it would never come again.
+            log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
+            self._cancellations.again(task.get_name(), AGAIN_SECONDS)

@@ -11,6 +11,7 @@ import hashlib
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import structlog
 
 from admittance.api.workload import Kept
 from admittance.events.codec import encode
@@ -24,6 +25,9 @@ from admittance.runtime.errors import StaleRevision
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0
 """How long it is remembered that a request was taken back: longer than anything is on its way."""
+
+
+log = structlog.get_logger()
 
 
 class Said(Kept, frozen=True, kw_only=True):
@@ -67,7 +71,12 @@ class Store:
             return Found(None, 0)
         if entry.value is None:
             return Found(None, entry.revision)
-        said = msgspec.json.decode(entry.value, type=Said)
+        try:
+            said = msgspec.json.decode(entry.value, type=Said)
+        except msgspec.MsgspecError as error:
+            # Put there by hand: it is written over.
+            log.warning("unreadable", key=entry.key, reason=str(error))
+            return Found(None, entry.revision)
         # Another id of the same hash: as good as none, and kept apart by what its id says.
         return Found(said if said.id == request_id else None, entry.revision)
 

@@ -43,10 +43,14 @@ class Troubles:
             log.info("active")
         self._tell()
 
+    @property
+    def message(self) -> str:
+        """All of them; "": there is none."""
+        return "; ".join(self._known.values())
+
     def _tell(self) -> None:
-        message = "; ".join(self._known.values())
         for provider in self._providers:
-            if message:
-                provider.inactive(message)
+            if self._known:
+                provider.inactive(self.message)
             else:
                 provider.ready()

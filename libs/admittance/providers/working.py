@@ -15,7 +15,7 @@ import structlog
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.deliveries import Deliveries
-from admittance.providers.freeing import AWAY_PAUSE_MAX, AWAY_PAUSE_MIN, Freeing
+from admittance.providers.freeing import AGAIN_SECONDS, AWAY_PAUSE_MAX, AWAY_PAUSE_MIN, Freeing
 from admittance.providers.request import Request
 from admittance.providers.saying import Speaker
 from admittance.providers.store import CANCELLED, Said, Store
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
-AGAIN_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 10.0
 """How often it is looked whether another replica has ended what was accepted here."""
 

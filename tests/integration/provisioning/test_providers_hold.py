@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from typing import Any
 
 import pytest
 
 from admittance.events.provisioning import ProvisioningStatus
+from admittance.events.subjects import PROVIDERS
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -20,8 +23,15 @@ from admittance.providers import (
 )
 from admittance.providers.saying import Speaker
 from admittance.providers.store import Said, Store
+from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
-from integration.provisioning.test_providers_obtain import CLASS, Asker, Pool, running
+from integration.provisioning.test_providers_obtain import (
+    CLASS,
+    Asker,
+    Pool,
+    running,
+    until_cancelled,
+)
 
 from servers import TestServer, until, within
 
@@ -282,6 +292,73 @@ async def test_what_was_not_freed_in_time_is_given_back_at_once_when_it_ends(
     async with running(pool.provider(), nats_server):
         # Much sooner than what nobody gave back would come again.
         await until(lambda: not pool.booked, 4.0)
+
+
+async def test_a_plain_function_is_let_end_when_its_request_is_taken_back_and_freed_after(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    provider = Provider(CLASS)
+    begun, go = threading.Event(), threading.Event()
+    story: list[str] = []
+
+    @provider.requested
+    def obtain(request: Request) -> Provisioned:
+        begun.set()
+        assert go.wait(20)
+        story.append(f"counts: {request.say_from_thread(Accepted('booting'))}")
+        time.sleep(0.1)
+        story.append("booked")
+        return Provisioned()
+
+    @provider.cancelled
+    def free(cancellation: Cancellation) -> None:
+        story.append("freed")
+
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(begun.is_set)
+        await asker.takes_back()
+        await until_cancelled(asker)
+        go.set()
+        await until_all_acknowledged(bus)
+
+    assert {*story} == {"counts: False", "booked", "freed"}
+    assert story[-1] == "freed", "perhaps before, too: nothing was to be kept"
+    assert not asker.said
+
+
+async def test_a_cancellation_that_we_stumble_over_comes_again(
+    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.providers.freeing.AGAIN_SECONDS", 0.05)
+    cancel, stumbled = Store.cancel, asyncio.Event()
+
+    async def once(self: Store, about: dict[str, Any]) -> Said | None:
+        if not stumbled.is_set():
+            stumbled.set()
+            raise LookupError("a bug")
+        return await cancel(self, about)
+
+    monkeypatch.setattr(Store, "cancel", once)
+    pool = Pool()
+    pool.booked["u/c/1/1"] = 1
+    async with running(pool.provider(), nats_server):
+        await asker.takes_back()
+        # Much sooner than what was never settled would: as long as this process lives, never.
+        await until(lambda: not pool.booked, 4.0)
+
+
+async def test_what_is_no_record_is_written_over(
+    asker: Asker, bus: Bus, nats_server: TestServer
+) -> None:
+    key = Store(bus, CLASS)._key("u/c/1/1")
+    await bus.publish(bucket.put_message(key, b"no record", expected=None, bucket=PROVIDERS))
+    pool = Pool()
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: asker.words() == ["Provisioned"])
+        await asker.takes_back()
+        await until(lambda: not pool.booked)
 
 
 class Log:
