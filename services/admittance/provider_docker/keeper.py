@@ -7,7 +7,6 @@ store; a container of which the store knows nothing is nobody's.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -45,7 +44,9 @@ from admittance.providers.store import CANCELLED, Said
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import set_within
 
 AGAIN_SECONDS: Final = 1.0
 
@@ -89,15 +90,12 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for one in self._providers.values():
-                    service = Service(one, self._bus, self._settings)
-                    tasks.create_task(service.run(self._stop), name=one.name)
-                tasks.create_task(self._compares(), name="compare")
-                tasks.create_task(self._listen(), name="events")
-        except* AdmittanceError as group:
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            for one in self._providers.values():
+                service = Service(one, self._bus, self._settings)
+                tasks.create_task(service.run(self._stop), name=one.name)
+            tasks.create_task(self._compares(), name="compare")
+            tasks.create_task(self._listen(), name="events")
 
     async def close(self) -> None:
         """Ends what was begun; workers stay."""
@@ -220,8 +218,7 @@ class Keeper:
                 self._on_healthy(str(error))
             except (AdmittanceError, Denied) as error:
                 log.warning("not_compared", reason=str(error))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._to_compare.wait(), self._ours.sweep_seconds)
+            await set_within(self._to_compare, self._ours.sweep_seconds)
 
     async def compare(self) -> None:
         """Tells whose workers are lost, and removes those that are nobody's. Raises Away."""

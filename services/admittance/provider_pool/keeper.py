@@ -30,8 +30,9 @@ from admittance.providers.service import Service
 from admittance.runtime import clock
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import set_within
 
 SERVICE: Final = "provider-pool"
 PATTERN: Final = f"{token(f'{KIND.lower()}.{GROUP}')}.>"
@@ -65,13 +66,10 @@ class Keeper:
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
         await self._ledger.restore()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch(), name="pools")
-                tasks.create_task(self._expire(), name="expiry")
-                tasks.create_task(self._serve(tasks), name="classes")
-        except* AdmittanceError as group:
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="pools")
+            tasks.create_task(self._expire(), name="expiry")
+            tasks.create_task(self._serve(tasks), name="classes")
 
     async def close(self) -> None:
         """Ends what was begun; bookings stay."""
@@ -128,11 +126,7 @@ class Keeper:
         if wait > 0:
             with self._endings.watched(request.id) as gone:
                 await request.say(Accepted(f"booting, ready at {found.booking.ready_at:%H:%M:%SZ}"))
-                try:
-                    await asyncio.wait_for(gone.wait(), wait)
-                except TimeoutError:
-                    pass
-                else:
+                if await set_within(gone, wait):
                     return Failed(f"machines of pool {found.pool} were taken away")
         return _provisioned(found)
 

@@ -28,9 +28,10 @@ from admittance.provisioning_check.reading import Reading
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.consume import Bad, bury
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.parts import parts
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import set_before
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [
@@ -75,16 +76,13 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts, and Superseded."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._reading.objects(), name="objects")
-                tasks.create_task(self._reading.workloads(), name="workloads")
-                tasks.create_task(self._act(), name="acting")
-                tasks.create_task(self._hear(), name="answers")
-                tasks.create_task(self._providers.run(self._reading.loaded), name="providers")
-                tasks.create_task(self._serve_checks(), name="checks")
-        except* AdmittanceError as group:
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            tasks.create_task(self._reading.objects(), name="objects")
+            tasks.create_task(self._reading.workloads(), name="workloads")
+            tasks.create_task(self._act(), name="acting")
+            tasks.create_task(self._hear(), name="answers")
+            tasks.create_task(self._providers.run(self._reading.loaded), name="providers")
+            tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
         """Ends what was begun; requests stay as they are."""
@@ -122,10 +120,7 @@ class Keeper:
             if failed:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            wake = self.core.wake()
-            seconds = None if wake is None else max(0.0, (wake - clock.now()).total_seconds())
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), seconds)
+            await set_before(self._changed, self.core.wake())
 
     async def _settled(self) -> None:
         """Waits until nothing is left to be done of what is known so far."""
@@ -133,7 +128,8 @@ class Keeper:
             self._changed.set()
             async with self._quiet:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._quiet.wait(), AGAIN_SECONDS)
+                    async with asyncio.timeout(AGAIN_SECONDS):
+                        await self._quiet.wait()
 
     # What providers say. ------------------------------------------------------------
 

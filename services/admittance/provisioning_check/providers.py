@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -28,6 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import set_within
 
 BEAT_MAX: Final = 64 * 1024
 """Bytes of a heartbeat that are read."""
@@ -93,8 +93,7 @@ class Providers:
                 now = clock.monotonic()
                 loss = self._providing.next_loss(now)
                 seconds = None if loss is None else max(0.05, loss - now)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), seconds)
+                await set_within(self._wake, seconds)
                 if seconds is not None and clock.monotonic() > now + seconds + OVERSLEPT_SECONDS:
                     self._on_reconnected()
         finally:

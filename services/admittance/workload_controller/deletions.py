@@ -8,13 +8,13 @@ workload holds its quota. Applying it again takes the mark off.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from admittance.runtime.ending import end
 from admittance.runtime.errors import AdmittanceError, Superseded
+from admittance.runtime.waiting import set_within
 from admittance.workload_controller.marks import unneeded
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class Deletions:
         # A predecessor may have died in the middle of it.
         self.look()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._dirty.wait(), TIDY_SECONDS)
+            await set_within(self._dirty, TIDY_SECONDS)
             self._dirty.clear()
             try:
                 await self._remove()
