@@ -113,7 +113,7 @@ class Keeper:
         """Books it in the first pool of its class that has room, and waits until it is there."""
         await self._loaded.wait()
         await self._endings.ended(request.id)
-        found = self._ledger.of(request.id)
+        found = await self._ledger.kept(request.id)
         if found is None:
             wanted = [Pods(one.count, one.requests, one.node_selector) for one in request.pod_sets]
             outcome = await self._ledger.book(request, wanted, clock.now())

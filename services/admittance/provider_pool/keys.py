@@ -11,6 +11,8 @@ from typing import Final
 from admittance.events.names import plain, token
 
 BOOKED: Final = "_pool"
+LED: Final = "_pool_led"
+"""Written by whoever begins to keep the pools: what one before him still has in hand is refused."""
 
 
 def key_of(pool: str, request_id: str) -> str:

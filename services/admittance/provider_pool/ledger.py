@@ -2,7 +2,8 @@
 keeps the pools next finds it.
 
 A booking is in memory first, so that nobody else gets its machines, and told only when the bucket
-has it; freed, it goes from the bucket first, or it would come back.
+has it; freed, it goes from the bucket first, or it would come back. Who was paused while somebody
+took over writes nothing any more: he would book what is taken, and free what others count on.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from admittance.events.codec import encode
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
-from admittance.provider_pool.keys import key_of, pattern_of, pool_of_key
+from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
 from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
 from admittance.runtime import bucket
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import EXPECTED, FENCE, Bus
+
+log = structlog.get_logger()
 
 
 class Kept(NamedTuple):
@@ -40,12 +44,23 @@ class Ledger:
         """Bookings of pools that were not read yet, that nobody can read, or that are no more."""
         self._unread: set[str] = set()
         """Pools whose manifests nobody can read."""
+        self._unkept: set[str] = set()
+        """Requests whose bookings the bucket may not have."""
+        self._fence: dict[str, str] = {}
 
     async def restore(self) -> None:
-        """Reads what is booked."""
+        """Takes over, and reads what is booked."""
+        led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
+        revision = await self._bus.publish(led)
+        self._fence = {EXPECTED: str(revision), FENCE: led.subject}
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted ones are left out"
-            booking = msgspec.json.decode(entry.value, type=Booking)
+            try:
+                booking = msgspec.json.decode(entry.value, type=Booking)
+            except msgspec.MsgspecError as error:
+                # Written by hand.
+                log.error("bad_booking", key=entry.key, reason=str(error))
+                continue
             self._apart.setdefault(pool_of_key(entry.key), []).append(booking)
 
     # Pools. -------------------------------------------------------------------------------
@@ -103,6 +118,13 @@ class Ledger:
                     return Kept(name, one)
         return None
 
+    async def kept(self, request_id: str) -> Kept | None:
+        """The same, and the bucket has it."""
+        found = self.of(request_id)
+        if found is not None and request_id in self._unkept:
+            await self._keep(found)
+        return found
+
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
     ) -> Kept | list[NoRoom]:
@@ -131,6 +153,7 @@ class Ledger:
 
     def release(self, kept: Kept) -> None:
         """Its machines are free; the bucket has it still."""
+        self._unkept.discard(kept.booking.id)
         if kept.pool in self.pools:
             self.pools[kept.pool].free(kept.booking.id)
         apart = self._apart.pop(kept.pool, [])
@@ -141,10 +164,16 @@ class Ledger:
     async def forget(self, kept: Kept) -> None:
         """The bucket has it no more."""
         key = key_of(kept.pool, kept.booking.id)
-        gone = bucket.delete_message(key, expected=None, ttl_seconds=60.0, bucket=PROVIDERS)
+        gone = bucket.delete_message(
+            key, expected=None, headers=self._fence, ttl_seconds=60.0, bucket=PROVIDERS
+        )
         await self._bus.publish(gone)
 
     async def _keep(self, kept: Kept) -> None:
         key = key_of(kept.pool, kept.booking.id)
-        put = bucket.put_message(key, encode(kept.booking), expected=None, bucket=PROVIDERS)
+        put = bucket.put_message(
+            key, encode(kept.booking), expected=None, headers=self._fence, bucket=PROVIDERS
+        )
+        self._unkept.add(kept.booking.id)
         await self._bus.publish(put)
+        self._unkept.discard(kept.booking.id)

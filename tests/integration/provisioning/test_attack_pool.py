@@ -1,0 +1,82 @@
+"""A pool tells of nothing that it has not kept, and who kept it before changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from admittance.events.provisioning import ProvisioningRequested
+from admittance.events.shapes import PodSetToProvision
+from admittance.events.subjects import PROVIDERS
+from admittance.provider_pool.keeper import Keeper
+from admittance.providers import Cancellation, Provisioned, Request
+from admittance.runtime.bucket import put_message
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+from integration.provisioning.test_pool_keeper import a_pool, booked, kept
+from integration.provisioning.test_providers_obtain import CLASS, pods
+
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+
+def a_request(request_id: str) -> Request:
+    fact = ProvisioningRequested(
+        namespace="ns",
+        name="w",
+        uid="u",
+        provisioning_class=CLASS,
+        id=request_id,
+        check="c",
+        cycle=1,
+        attempt=1,
+        pod_sets=msgspec.convert(pods(1)["pod_sets"], tuple[PodSetToProvision, ...]),
+    )
+    return Request(fact)
+
+
+async def free(keeper: Keeper, request_id: str) -> None:
+    await keeper.free(Cancellation(id=request_id, namespace="ns", name="w"))
+
+
+async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    await a_pool(bus)
+    async with kept(bus) as keeper:
+        own = await Bus.connect(nats_server.url, name="broken")
+        keeper._ledger._bus = own
+        await own.close()
+        with pytest.raises(Unavailable):
+            await keeper.obtain(a_request("u/c/1/1"))
+        keeper._ledger._bus = bus
+        answer = await keeper.obtain(a_request("u/c/1/1"))
+
+    assert isinstance(answer, Provisioned)
+    assert await booked(bus) == {"u/c/1/1"}
+
+
+async def test_who_was_paused_while_somebody_took_over_books_and_frees_nothing(bus: Bus) -> None:
+    await a_pool(bus, 2)
+    async with kept(bus) as old:
+        await old.obtain(a_request("u/c/1/1"))
+        async with kept(bus) as new:
+            # What it had heard before it was paused.
+            with pytest.raises(Refused):
+                await old.obtain(a_request("v/c/1/1"))
+            with pytest.raises(Refused):
+                await free(old, "u/c/1/1")
+            assert await booked(bus) == {"u/c/1/1"}
+            await free(new, "u/c/1/1")
+            assert await booked(bus) == set()
+            assert isinstance(await new.obtain(a_request("w/c/1/1")), Provisioned)
+
+
+async def test_what_is_no_booking_keeps_nobody_from_machines(bus: Bus) -> None:
+    await a_pool(bus)
+    await bus.publish(put_message("_pool.rack.x", b"{}", expected=None, bucket=PROVIDERS))
+    async with kept(bus) as keeper:
+        answer = await within(keeper.obtain(a_request("u/c/1/1")))
+
+    assert isinstance(answer, Provisioned)
