@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from yaml import YAMLError
 
+from admittance.provider_kubernetes.answers import (
+    Away,
+    Exists,
+    Missing,
+    Right,
+    event,
+    trouble,
+)
 from admittance.provider_kubernetes.objects import API
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
@@ -21,8 +29,10 @@ from admittance.runtime.errors import SetupError
 if TYPE_CHECKING:
     import httpx2 as httpx
 
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 REQUESTS: Final = "provisioningrequests"
 TEMPLATES: Final = "podtemplates"
+_GROUP: Final = {REQUESTS: API.partition("/")[0], TEMPLATES: ""}
 _PREFIX: Final = {REQUESTS: f"/apis/{API}", TEMPLATES: "/api/v1"}
 PAGE: Final = 500
 CALLS: Final = 16
@@ -32,35 +42,6 @@ WATCH_SECONDS: Final = 60
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
-
-
-class Away(Exception):
-    """No answer, or one that tells to try again. ``after``: seconds, as the server wishes."""
-
-    def __init__(self, message: str, after: float | None = None) -> None:
-        super().__init__(message)
-        self.after = after
-
-
-class Denied(Exception):
-    """The server said no, and will again. The message is the server's. ``code``: of HTTP."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.reason = reason
-
-
-class Exists(Denied):
-    """There is one of that name."""
-
-
-class Missing(Denied):
-    """There is none of that name, or of that kind."""
-
-
-class Outdated(Denied):
-    """What a watch was to go on from is forgotten: list again."""
 
 
 class Cluster:
@@ -77,17 +58,21 @@ class Cluster:
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """Raises Missing, Denied, Away; so do the others."""
-        return await self._call("GET", _path(kind, namespace, name))
+        right = Right("get", kind, namespace)
+        return await self._call("GET", _path(kind, namespace, name), right)
 
     async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Raises Exists, too."""
-        return await self._call("POST", _path(kind, body["metadata"]["namespace"]), body=body)
+        namespace = body["metadata"]["namespace"]
+        right = Right("create", kind, namespace)
+        return await self._call("POST", _path(kind, namespace), right, body=body)
 
     async def merge(
         self, kind: str, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Changes the fields that body has."""
-        return await self._call("PATCH", _path(kind, namespace, name), body=body)
+        right = Right("patch", kind, namespace)
+        return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Deletes that very object; gone already, or another of its name, is as good."""
@@ -98,7 +83,8 @@ class Cluster:
             "preconditions": {"uid": uid},
         }
         try:
-            await self._call("DELETE", _path(kind, namespace, name), body=options)
+            right = Right("delete", kind, namespace)
+            await self._call("DELETE", _path(kind, namespace, name), right, body=options)
         except (Missing, Exists):
             return
 
@@ -112,12 +98,29 @@ class Cluster:
             params = {"labelSelector": selector, "limit": str(PAGE)}
             if more:
                 params["continue"] = more
-            page = await self._call("GET", _path(kind, namespace), params=params)
+            right = Right("list", kind, namespace or "")
+            page = await self._call("GET", _path(kind, namespace), right, params=params)
             found += page.get("items") or ()
             metadata = page.get("metadata") or {}
             more = metadata.get("continue") or ""
             if not more:
                 return found, str(metadata.get("resourceVersion", ""))
+
+    async def has(self, right: Right) -> bool:
+        """Whether the server would let us. Raises Denied when it does not tell."""
+        attributes = {
+            "verb": right.verb,
+            "group": _GROUP[right.kind],
+            "resource": right.kind,
+            "namespace": right.namespace,
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        told = await self._call("POST", REVIEWS, right, body=body)
+        return bool((told.get("status") or {}).get("allowed"))
 
     async def watch(
         self, kind: str, namespace: str | None, selector: str, version: str
@@ -139,10 +142,10 @@ class Cluster:
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
-                    raise _trouble(response)
+                    raise trouble(response, Right("watch", kind, namespace or ""))
                 async for line in response.aiter_lines():
                     if line.strip():
-                        yield _event(line)
+                        yield event(line)
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Away(f"{self.server}: {_told(error)}") from error
 
@@ -150,6 +153,7 @@ class Cluster:
         self,
         method: str,
         path: str,
+        right: Right,
         *,
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -169,7 +173,7 @@ class Cluster:
             except httpx.TransportError as error:
                 raise Away(f"{self.server}: {_told(error)}") from error
         if not 200 <= response.status_code < 300:
-            raise _trouble(response)
+            raise trouble(response, right)
         try:
             found = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
@@ -213,41 +217,6 @@ def connect(settings: KubeSettings) -> Cluster:
 def _path(kind: str, namespace: str | None, name: str = "") -> str:
     place = f"/namespaces/{namespace}" if namespace is not None else ""
     return f"{_PREFIX[kind]}{place}/{kind}" + (f"/{name}" if name else "")
-
-
-def _event(line: str) -> tuple[str, dict[str, Any]]:
-    try:
-        event = msgspec.json.decode(line, type=dict[str, Any])
-        kind, about = str(event["type"]), event["object"]
-    except (msgspec.MsgspecError, KeyError) as error:
-        raise Away(f"a watch told what is no event: {error}") from None
-    if kind != "ERROR":
-        return kind, about
-    code = about.get("code", 0)
-    message = str(about.get("message", ""))
-    if code == 410 or about.get("reason") in ("Expired", "Gone"):
-        raise Outdated(410, "Expired", message)
-    raise Away(message)
-
-
-def _trouble(response: httpx.Response) -> Exception:
-    """What an answer that is none means."""
-    code = response.status_code
-    reason, message = "", response.text.strip()[:1000]
-    try:
-        status = msgspec.json.decode(response.content, type=dict[str, Any])
-        reason, message = str(status.get("reason", "")), str(status.get("message", message))
-    except msgspec.MsgspecError:
-        pass
-    message = message or f"HTTP {code}"
-    if code == 410:
-        return Outdated(code, reason, message)
-    # 401: a token that is renewed; 408, 425: as they say.
-    if code >= 500 or code in (401, 408, 425, 429):
-        after = response.headers.get("Retry-After", "")
-        return Away(f"HTTP {code}: {message}", float(after) if after.isdigit() else None)
-    kind = {404: Missing, 409: Exists}.get(code, Denied)
-    return kind(code, reason, message)
 
 
 def _told(error: Exception) -> str:

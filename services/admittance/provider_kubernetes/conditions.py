@@ -121,13 +121,3 @@ def afterwards(seen: Seen) -> BookingExpired | CapacityRevoked | None:
     if (expired := seen.true("BookingExpired")) is not None:
         return BookingExpired(expired.text or "the booking has expired")
     return None
-
-
-def is_orphan(status: str | None) -> bool:
-    """Nobody asks for the object, if nobody works on it here. ``status``: what was last said of its
-    request; None: nothing.
-
-    Before an object is made it is said that it will be, so one of which nothing was said belongs to
-    what was forgotten.
-    """
-    return status is None or status in ("", "cancelled")

@@ -14,7 +14,8 @@ from typing import Final
 
 import structlog
 
-from admittance.provider_kubernetes.cluster import REQUESTS, Away, Cluster, Denied, Outdated
+from admittance.provider_kubernetes.answers import Away, Denied, Outdated, Unauthorized
+from admittance.provider_kubernetes.cluster import REQUESTS, Cluster
 from admittance.provider_kubernetes.conditions import Seen, seen_of
 
 PAUSE_MIN: Final = 0.2
@@ -83,7 +84,8 @@ class Follower:
                 self._at = None
                 await self._wait(PAUSE_MIN)
             except Away as error:
-                await self._troubled(str(error), self._away_seconds, error.after)
+                patience = 0.0 if isinstance(error, Unauthorized) else self._away_seconds
+                await self._troubled(str(error), patience, error.after)
             except Denied as error:
                 # A right that is lacking, a kind that is not installed: somebody has to mend it.
                 await self._troubled(f"{self._cluster.server}: {error}", 0.0, None)

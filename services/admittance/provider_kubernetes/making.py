@@ -9,32 +9,20 @@ a crash left without an owner is found by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import structlog
 
-from admittance.peers.whole import whole
 from admittance.provider_kubernetes import objects
-from admittance.provider_kubernetes.cluster import (
-    REQUESTS,
-    TEMPLATES,
-    Away,
-    Cluster,
-    Denied,
-    Exists,
-    Missing,
-)
+from admittance.provider_kubernetes.answers import Denied, Exists, Missing, NotNow
+from admittance.provider_kubernetes.cluster import REQUESTS, TEMPLATES, Cluster
 from admittance.provider_kubernetes.conditions import Seen, seen_of
 from admittance.provider_kubernetes.objects import Asked
-from admittance.providers import Failed, Request
+from admittance.provider_kubernetes.rights import Rights, Told
+from admittance.providers import Accepted, Failed, Request
 
-PAUSE_MIN: Final = 0.2
-PAUSE_MAX: Final = 10.0
 DELETING_SECONDS: Final = 0.5
 
-P = ParamSpec("P")
-T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -45,24 +33,30 @@ class Foreign(Exception):
 class Maker:
     """The objects of this installation."""
 
-    def __init__(self, cluster: Cluster, installation: str) -> None:
+    def __init__(self, cluster: Cluster, installation: str, rights: Rights) -> None:
         self._cluster = cluster
         self._installation = installation
+        self._rights = rights
 
     async def make(self, asked: Asked, request: Request) -> Seen | Failed:
         """The request as it is in the cluster, with all that belongs to it; or why it never will
         be. Raises Missing when the cluster does not know that kind."""
+
+        async def told(reason: str) -> None:
+            await request.say(Accepted(f"waits for a right in the cluster: {reason}"))
+
         try:
             for one in request.pod_sets:
                 template = objects.template_body(asked, one.name, one.manifest)
-                await self._create(TEMPLATES, template, asked)
+                await self._create(TEMPLATES, template, asked, told)
             counts = [(one.name, one.count) for one in request.pod_sets]
             body = objects.request_body(asked, counts, request.parameters)
-            made = await self._create(REQUESTS, body, asked)
+            made = await self._create(REQUESTS, body, asked, told)
+            self._rights.serves(asked.namespace)
             adoption = objects.adoption(asked.name, made["metadata"]["uid"])
             for one in request.pod_sets:
-                await self._adopt(asked, one.name, adoption)
-        except Foreign as error:
+                await self._adopt(asked, one.name, adoption, told)
+        except (Foreign, NotNow) as error:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
@@ -71,17 +65,19 @@ class Maker:
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"the cluster's own {asked.name} tells nothing of us")
 
-    async def _create(self, kind: str, body: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    async def _create(
+        self, kind: str, body: dict[str, Any], asked: Asked, told: Told
+    ) -> dict[str, Any]:
         """The object, made now or before. Raises Foreign when it is somebody else's."""
         metadata = body["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
             try:
-                return await patiently(self._cluster.create, kind, body)
+                return await self._rights.patiently(self._cluster.create, kind, body, told=told)
             except Exists:
                 pass
             try:
-                found = await patiently(self._cluster.get, kind, namespace, name)
+                found = await self._rights.patiently(self._cluster.get, kind, namespace, name)
             except Missing:
                 continue
             if not _is_ours(found, asked):
@@ -91,17 +87,22 @@ class Maker:
                 return found
             await asyncio.sleep(DELETING_SECONDS)
 
-    async def _adopt(self, asked: Asked, pod_set: str, adoption: dict[str, Any]) -> None:
-        name = objects.template_name(asked.name, pod_set)
+    async def _adopt(
+        self, asked: Asked, pod_set: str, adoption: dict[str, Any], told: Told
+    ) -> None:
+        place = asked.namespace, objects.template_name(asked.name, pod_set)
         try:
-            await patiently(self._cluster.merge, TEMPLATES, asked.namespace, name, adoption)
+            merge = self._cluster.merge
+            await self._rights.patiently(merge, TEMPLATES, *place, adoption, told=told)
         except Missing:
-            log.warning("template_gone", name=name)
+            log.warning("template_gone", name=place[1])
 
     async def is_there(self, seen: Seen) -> bool:
         """That very object is still there."""
         try:
-            found = await patiently(self._cluster.get, REQUESTS, seen.namespace, seen.name)
+            found = await self._rights.patiently(
+                self._cluster.get, REQUESTS, seen.namespace, seen.name
+            )
         except Missing:
             return False
         return bool(found["metadata"]["uid"] == seen.uid)
@@ -110,25 +111,13 @@ class Maker:
         """Nothing is left of that request there. Raises Denied."""
         wanted = objects.selector(self._installation, request_id)
         for kind in (REQUESTS, TEMPLATES):
-            found, _ = await patiently(self._cluster.list, kind, namespace, wanted)
+            found, _ = await self._rights.patiently(self._cluster.list, kind, namespace, wanted)
             for manifest in found:
                 metadata = manifest["metadata"]
                 if (metadata.get("annotations") or {}).get(objects.REQUEST) == request_id:
                     name, uid = metadata["name"], metadata["uid"]
-                    await patiently(self._cluster.delete, kind, namespace, name, uid)
-
-
-async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
-    """What the cluster answers, however long it is away. Raises Denied."""
-    pause = PAUSE_MIN
-    while True:
-        try:
-            return await whole(call(*arguments, **named))
-        except Away as error:
-            wait = error.after if error.after is not None else pause
-            log.warning("asked_again", reason=str(error), seconds=wait)
-            await asyncio.sleep(wait)
-        pause = min(2 * pause, PAUSE_MAX)
+                    delete = self._cluster.delete
+                    await self._rights.patiently(delete, kind, namespace, name, uid)
 
 
 def _is_ours(found: dict[str, Any], asked: Asked) -> bool:

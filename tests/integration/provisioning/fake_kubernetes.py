@@ -21,9 +21,12 @@ PATHS = re.compile(
     r"\A/(?:apis/autoscaling\.x-k8s\.io/v1|api/v1)(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<kind>provisioningrequests|podtemplates)(?:/(?P<name>[^/]+))?\Z"
 )
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+GROUPS = {"provisioningrequests": "autoscaling.x-k8s.io", "podtemplates": ""}
 SUBDOMAIN = re.compile(r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 LABEL = re.compile(r"\A([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
 NAMES = {"provisioningrequests": "ProvisioningRequest", "podtemplates": "PodTemplate"}
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 BOOKMARK_SECONDS = 0.3
 
 
@@ -45,7 +48,7 @@ class Kubernetes:
     """``calls``: method, kind and status code of every answer. ``on_create``: what the autoscaler
     does with each new request, by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.lock = threading.Condition()
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.namespaces: set[str] | None = None
@@ -53,21 +56,26 @@ class Kubernetes:
         self.on_create: Callable[[Manifest], None] | None = None
         self.injected: list[dict[str, Any]] = []
         self.token = "secret"
+        self.forbidden: set[tuple[str, str]] = set()
+        """Verbs that are forbidden, each in a namespace, or in all of them: ``*``."""
         self._version = 0
         self._history: list[tuple[int, str, str, Manifest]] = []
         self._oldest = 0
         self._era = 0
         self.away = False
+        self.page = 2
+        """Objects that a page of a listing has at most."""
         self.slow_seconds = 0.0
         """How long it takes until something is made that somebody asked for."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer((host, 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     def kubeconfig(self, folder: Path) -> Path:
         path = folder / "kubeconfig"
@@ -112,6 +120,26 @@ class Kubernetes:
                 "headers": headers or {},
             }
         )
+
+    def is_forbidden(self, verb: str, namespace: str) -> bool:
+        return not {(verb, namespace), (verb, "*")}.isdisjoint(self.forbidden)
+
+    def review(self, body: Any) -> Manifest:
+        """A SelfSubjectAccessReview."""
+        about = body["spec"]["resourceAttributes"]
+        allowed = not self.is_forbidden(about["verb"], about["namespace"])
+        return {**body, "status": {"allowed": allowed}}
+
+    def check(self, verb: str, kind: str, namespace: str) -> None:
+        """Raises Refusal where a role lacks the right."""
+        if self.is_forbidden(verb, namespace):
+            group = GROUPS[kind]
+            raise Refusal(
+                403,
+                "Forbidden",
+                f'{kind}.{group} is forbidden: User "tester" cannot {verb} resource "{kind}" in '
+                f'API group "{group}" in the namespace "{namespace}"',
+            )
 
     def end_watches(self) -> None:
         """All watches end, as they do every few minutes."""
@@ -246,7 +274,7 @@ class Kubernetes:
                 for key, one in self.objects.items()
                 if key[0] == kind and namespace in ("", key[1]) and selected(one, query)
             )
-            limit = min(int(query.get("limit", 500)), 2)
+            limit = min(int(query.get("limit", 500)), self.page)
             after = query.get("continue", "")
             found = [(key, one) for key, one in found if "/".join(key) > after]
             page, more = found[:limit], found[limit:]
@@ -327,6 +355,12 @@ class Kubernetes:
                 length = int(self.headers.get("Content-Length", 0))
                 body = json.loads(self.rfile.read(length)) if length else None
                 match = PATHS.match(url.path)
+                authorized = self.headers.get("Authorization") == f"Bearer {kubernetes.token}"
+                if url.path == REVIEWS:
+                    code = 201 if authorized else 401
+                    kubernetes.calls.append(("POST", "selfsubjectaccessreviews", code))
+                    self.reply(code, kubernetes.review(body) if authorized else {})
+                    return
                 if match is None:
                     self.send_response(404)
                     self.send_header("Content-Length", "18")
@@ -337,8 +371,12 @@ class Kubernetes:
                 namespace = match["namespace"] or ""
                 method, headers = self.command, {}
                 try:
-                    if self.headers.get("Authorization") != f"Bearer {kubernetes.token}":
+                    if not authorized:
                         raise Refusal(401, "Unauthorized", "Unauthorized")
+                    watches = query.get("watch") == "true"
+                    reading = "get" if name else "watch" if watches else "list"
+                    verb = VERBS.get(method, reading)
+                    kubernetes.check(verb, kind, namespace)
                     for after in (False, True):
                         found = kubernetes.injection(method, kind, after=after)
                         if found is not None:
@@ -347,7 +385,8 @@ class Kubernetes:
                             headers = found["headers"]
                             raise found["refusal"]
                     if method == "GET" and not name:
-                        if query.get("watch") == "true":
+                        if watches:
+                            kubernetes.calls.append(("WATCH", kind, 200))
                             self.send_response(200)
                             self.send_header("Transfer-Encoding", "chunked")
                             self.end_headers()

@@ -16,8 +16,10 @@ from admittance.provider_kubernetes.cluster import Cluster, connect
 from admittance.provider_kubernetes.follow import Follower
 from admittance.provider_kubernetes.making import Maker
 from admittance.provider_kubernetes.objects import Asked, selector
+from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
+from admittance.providers.troubles import Troubles
 from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
 
 from servers import until
@@ -68,6 +70,10 @@ async def following(cluster: Cluster) -> AsyncIterator[Following]:
         await task
 
 
+def a_maker(cluster: Cluster, installation: str = "ours") -> Maker:
+    return Maker(cluster, installation, Rights(cluster, Troubles(()), look_seconds=1.0))
+
+
 def asked(number: int = 1, installation: str = "ours") -> Asked:
     return Asked(
         id=f"u/c/1/{number}",
@@ -99,8 +105,8 @@ async def test_a_listing_of_many_pages_is_complete_and_leaves_out_other_peoples(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
     for number in range(1, 6):
-        await Maker(cluster, "ours").make(asked(number), a_request(number))
-    await Maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
+        await a_maker(cluster).make(asked(number), a_request(number))
+    await a_maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
 
     found = Following(cluster)
     task = asyncio.create_task(found.follower.run())
@@ -114,12 +120,12 @@ async def test_bookmarks_spare_a_watch_that_saw_nothing_for_long_a_new_listing(
     kubernetes: Kubernetes, cluster: Cluster, following: Following
 ) -> None:
     await until(lambda: following.listings == 1)
-    await Maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
+    await a_maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
     await asyncio.sleep(4 * BOOKMARK_SECONDS)
     kubernetes.compact()
     kubernetes.end_watches()
 
-    await Maker(cluster, "ours").make(asked(), a_request())
+    await a_maker(cluster).make(asked(), a_request())
     await until(lambda: "u/c/1/1" in following.follower.seen)
 
     assert following.listings == 1
@@ -129,7 +135,7 @@ async def test_a_place_that_is_forgotten_is_listed_anew_with_what_went_meanwhile
     kubernetes: Kubernetes, cluster: Cluster, following: Following
 ) -> None:
     for number in (1, 2):
-        await Maker(cluster, "ours").make(asked(number), a_request(number))
+        await a_maker(cluster).make(asked(number), a_request(number))
     await until(lambda: len(following.follower.seen) == 2)
     kubernetes.go_away()
     kubernetes.delete_by_hand(asked(1).name)
@@ -169,7 +175,7 @@ async def test_what_is_made_is_made_to_its_end_though_nobody_waits_for_it_any_mo
 ) -> None:
     """Else it would come to be after everything was deleted."""
     kubernetes.slow_seconds = 0.3
-    maker = Maker(cluster, "ours")
+    maker = a_maker(cluster)
     making = asyncio.create_task(maker.make(asked(), a_request()))
     await asyncio.sleep(0.1)
     making.cancel()
@@ -183,7 +189,7 @@ async def test_what_is_made_is_made_to_its_end_though_nobody_waits_for_it_any_mo
 
 
 async def test_making_twice_makes_once(kubernetes: Kubernetes, cluster: Cluster) -> None:
-    maker = Maker(cluster, "ours")
+    maker = a_maker(cluster)
     first = await maker.make(asked(), a_request())
     again = await maker.make(asked(), a_request())
 
@@ -205,7 +211,7 @@ async def test_making_twice_makes_once(kubernetes: Kubernetes, cluster: Cluster)
 async def test_what_the_schema_forbids_fails_for_good_with_its_words(
     kubernetes: Kubernetes, cluster: Cluster, more: dict[str, Any], words: str
 ) -> None:
-    found = await Maker(cluster, "ours").make(asked(), a_request(**more))
+    found = await a_maker(cluster).make(asked(), a_request(**more))
 
     assert isinstance(found, Failed)
     assert not found.retryable
@@ -217,15 +223,38 @@ async def test_a_namespace_that_is_not_there_fails_for_good(
 ) -> None:
     kubernetes.namespaces = {"other"}
 
-    found = await Maker(cluster, "ours").make(asked(), a_request())
+    found = await a_maker(cluster).make(asked(), a_request())
 
     assert found == Failed('namespaces "prod" not found', retryable=False)
+
+
+FULL = 'podtemplates "w" is forbidden: exceeded quota: batch, requested: count/podtemplates=1'
+GOES = "unable to create new content in namespace prod because it is being terminated"
+HOOK = 'admission webhook "size.example.com" denied the request: no more than 8 pods'
+
+
+@pytest.mark.parametrize(
+    ("message", "retryable"),
+    [
+        pytest.param(FULL, True, id="a quota that others have used up"),
+        pytest.param(GOES, True, id="a namespace that is on its way out"),
+        pytest.param(HOOK, False, id="what a webhook does not want"),
+    ],
+)
+async def test_what_is_refused_now_may_be_allowed_another_time(
+    kubernetes: Kubernetes, cluster: Cluster, message: str, retryable: bool
+) -> None:
+    kubernetes.fail(403, reason="Forbidden", message=message)
+
+    found = await a_maker(cluster).make(asked(), a_request())
+
+    assert found == Failed(message, retryable=retryable)
 
 
 async def test_only_the_objects_of_that_request_are_deleted(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
-    maker = Maker(cluster, "ours")
+    maker = a_maker(cluster)
     for number in (1, 2):
         await maker.make(asked(number), a_request(number))
 

@@ -255,13 +255,13 @@ async def test_what_the_server_refuses_for_good_rejects_the_job_with_its_words(
     world: World,
 ) -> None:
     await world.provider()
-    world.kubernetes.fail(403, reason="Forbidden", message="no right to create that")
+    world.kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
     await world.begin(config=a_config(9))
 
     await until_phase(world.bus, Phase.REJECTED)
 
     found = await row_message(world)
-    assert "no right to create that" in found
+    assert "a webhook does not want that" in found
     await world.until_nothing_is_left()
 
 

@@ -58,16 +58,9 @@ class Asker:
         self.said.append(fact)
 
     async def asks(self, request_id: str = "u/c/1/1", **fields: Any) -> None:
+        about = {"namespace": "ns", "name": "w", "uid": "u", "provisioning_class": CLASS}
         fact = ProvisioningRequested(
-            namespace="ns",
-            name="w",
-            uid="u",
-            provisioning_class=CLASS,
-            id=request_id,
-            check="c",
-            cycle=1,
-            attempt=1,
-            **fields,
+            id=request_id, check="c", cycle=1, attempt=1, **{**about, **fields}
         )
         await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.shapes import PodSetUpdate
-from admittance.provider_kubernetes.conditions import afterwards, answer, is_orphan, seen_of
+from admittance.provider_kubernetes.conditions import afterwards, answer, seen_of
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -116,17 +116,3 @@ def test_capacity_that_is_still_there_is_not_over() -> None:
     seen = seen_of(an_object(ACCEPTED, PROVISIONED))
     assert seen is not None
     assert afterwards(seen) is None
-
-
-@pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        pytest.param(None, True, id="of which nothing was ever said"),
-        pytest.param("cancelled", True, id="that was taken back"),
-        pytest.param("accepted", False, id="that is worked on, perhaps elsewhere"),
-        pytest.param("provisioned", False, id="that is in use"),
-        pytest.param("failed", False, id="whose cancellation is on its way"),
-    ],
-)
-def test_an_object_is_an_orphan(status: str | None, wanted: bool) -> None:
-    assert is_orphan(status) is wanted

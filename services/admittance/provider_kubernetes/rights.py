@@ -1,0 +1,136 @@
+"""What the cluster lets us do. Where it does not know us, or we lack a right, nobody's request is
+at fault: whoever has asked waits until it is mended, and the classes are inactive meanwhile.
+
+Unless it is a matter of one namespace: as long as objects can be made in another one, only those
+wait who need that one. What cannot be deleted is everybody's matter: who cannot free makes no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from admittance.peers.whole import whole
+from admittance.provider_kubernetes.answers import Away, Denied, Forbidden, Right, Unauthorized
+from admittance.provider_kubernetes.cluster import Cluster
+from admittance.providers.troubles import Troubles
+
+PAUSE_MIN: Final = 0.2
+PAUSE_MAX: Final = 10.0
+RIGHTS: Final = "rights"
+LOGIN: Final = "login"
+
+T = TypeVar("T")
+Told = Callable[[str], Awaitable[object]]
+log = structlog.get_logger()
+
+
+class Rights:
+    """``look_seconds``: how often it is asked whether a right that is lacking is there again."""
+
+    def __init__(self, cluster: Cluster, troubles: Troubles, *, look_seconds: float) -> None:
+        self._cluster = cluster
+        self._troubles = troubles
+        self._look_seconds = look_seconds
+        self._lacking: dict[Right, str] = {}
+        self._waiting: Counter[Right] = Counter()
+        self._served: set[str] = set()
+        """Namespaces where something was made, and nothing was forbidden since."""
+        self._wrong = asyncio.Event()
+
+    async def run(self) -> None:
+        """Asks for what is lacking, for ever: nobody may be waiting for it any more."""
+        while True:
+            await self._wrong.wait()
+            await asyncio.sleep(self._look_seconds)
+            try:
+                await self._look()
+            except Away as error:
+                log.warning("rights_unknown", reason=str(error))
+
+    async def patiently(
+        self, call: Callable[..., Awaitable[T]], *arguments: Any, told: Told | None = None
+    ) -> T:
+        """What the cluster answers, however long it is away, or lets us not. ``told``: hears why
+        it takes longer than it should. Raises Denied."""
+        pause = PAUSE_MIN
+        refused: dict[Right, None] = {}
+        try:
+            while True:
+                try:
+                    answer = await whole(call(*arguments))
+                except Away as error:
+                    wait = error.after if error.after is not None else pause
+                    reason = str(error)
+                    if isinstance(error, Unauthorized):
+                        self._is_nobody(reason)
+                except Forbidden as error:
+                    wait, reason = pause, str(error)
+                    if error.right not in refused:
+                        refused[error.right] = None
+                        self._waiting[error.right] += 1
+                    self._lacks(error.right, reason)
+                else:
+                    for right in refused:
+                        self._has(right)
+                    return answer
+                log.warning("asked_again", reason=reason, seconds=wait)
+                if refused and told is not None:
+                    await told(reason)
+                    told = None
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, PAUSE_MAX)
+        finally:
+            self._waiting -= Counter(list(refused))
+
+    def serves(self, namespace: str) -> None:
+        """Something could be made there."""
+        self._served.add(namespace)
+        if self._lacking:
+            self._tell()
+
+    def _is_nobody(self, reason: str) -> None:
+        self._troubles.begin(LOGIN, f"{self._cluster.server}: {reason}")
+        self._wrong.set()
+
+    def _lacks(self, right: Right, reason: str) -> None:
+        self._lacking[right] = reason
+        if right.verb == "create":
+            self._served.discard(right.namespace)
+        self._wrong.set()
+        self._tell()
+
+    def _has(self, right: Right) -> None:
+        self._lacking.pop(right, None)
+        self._tell()
+
+    def _tell(self) -> None:
+        for right, reason in self._lacking.items():
+            if right.verb != "create" or not self._served:
+                self._troubles.begin(RIGHTS, f"{self._cluster.server}: {reason}")
+                return
+        self._troubles.end(RIGHTS)
+
+    async def _look(self) -> None:
+        for right in list(self._lacking):
+            try:
+                has = await self._cluster.has(right)
+            except Denied:
+                # It does not tell: who waits finds out, and where nobody does, the next one.
+                has = not self._waiting[right]
+            if has:
+                self._has(right)
+        if LOGIN in self._troubles:
+            try:
+                await self._cluster.has(Right("get", "provisioningrequests", ""))
+            except Unauthorized:
+                return
+            except Denied:
+                pass
+            self._troubles.end(LOGIN)
+        if not self._lacking:
+            self._wrong.clear()
