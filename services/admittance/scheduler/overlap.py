@@ -119,12 +119,7 @@ class Overlap:
         was, now = self._offs.get(cell, 0), total - largest
         if now != was:
             cell.charge(was - now)
-            if now:
-                if self._offs is _NOTHING:
-                    self._offs = {}
-                self._offs[cell] = now
-            else:
-                del self._offs[cell]
+            self._offs = _noted(self._offs, cell, now)
         if self.shares:
             self._weigh(cell)
 
@@ -239,18 +234,24 @@ class Overlap:
         was = self._spares.get(cell, 0)
         if spare != was:
             cell.lighten(spare - was)
-            if spare:
-                if self._spares is _NOTHING:
-                    self._spares = {}
-                self._spares[cell] = spare
-            else:
-                del self._spares[cell]
+            self._spares = _noted(self._spares, cell, spare)
 
 
 def held_for(member: Member) -> Overlap | None:
     """What the member's family has, so that it need not ask for it; None: nothing, or it has no
     family."""
     return member.family.held if member.family is not None else None
+
+
+def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
+    """The notes, of which this one has changed; of nothing there is none."""
+    if not amount:
+        del notes[cell]
+        return notes
+    if notes is _NOTHING:
+        notes = {}
+    notes[cell] = amount
+    return notes
 
 
 def _holds(charge: Charge, fr: FlavorResource) -> bool:
