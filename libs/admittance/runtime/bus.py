@@ -136,7 +136,8 @@ class Bus:
         """Waits for the connection. Raises Unavailable."""
         if not self._up.is_set():
             try:
-                await asyncio.wait_for(self._up.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._up.wait()
             except TimeoutError:
                 raise Unavailable("no connection to the bus") from None
 
@@ -282,7 +283,9 @@ class Bus:
         try:
             if blobs:
                 await self.nc.send(b"".join(blobs))
-            await asyncio.wait_for(gathering.done, max(0.0, deadline - clock.monotonic()))
+            # `wait_for` of Python 3.11 drops a cancellation that comes with the last answer.
+            async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
+                await gathering.done
         except TimeoutError:
             raise Unavailable("the bus did not acknowledge in time") from None
         except nats.errors.Error as error:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from admittance.runtime import bucket, lease_io
-from admittance.runtime.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _Gathering
 from admittance.runtime.errors import (
     Fenced,
     Refused,
@@ -145,6 +145,22 @@ async def test_a_batch_begun_before_the_takeover_is_refused_at_its_commit(bus: B
         await bus.publish(Outgoing(DECISION, b"{}", commit))
     info = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": DECISION})
     assert not info["state"].get("subjects")
+
+
+async def test_a_cancellation_that_comes_with_the_last_acknowledgement_is_not_lost(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a service of which another part has failed would wait for ever, and lead all the while."""
+    settle = _Gathering.settle
+
+    def settled(gathering: _Gathering, index: int, outcome: int | Refused) -> None:
+        settle(gathering, index, outcome)
+        publishing.cancel()
+
+    monkeypatch.setattr(_Gathering, "settle", settled)
+    publishing = asyncio.create_task(bus.publish_all([submitted("one")]))
+    with pytest.raises(asyncio.CancelledError):
+        await within(publishing)
 
 
 async def test_messages_with_an_id_are_sent_again_after_a_restart(
