@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from testcontainers.compose import DockerCompose
 ROOT = Path(__file__).parents[2]
 ADMIT = Path(sys.executable).parent / "admit"
 BASE = "admittance-test-base"
-HEALTHY_SECONDS = 90.0
+HEALTHY_SECONDS = 180.0
 
 
 class Standalone(DockerCompose):
@@ -79,13 +79,37 @@ def base_image(folder: Path) -> str:
     return base
 
 
+def images(base: str) -> dict[str, str]:
+    """The variables of compose.yaml with the images that it stands on."""
+    return {
+        "ADMIT_BASE_IMAGE": base,
+        "ADMIT_NATS_BASE_IMAGE": os.environ.get("ADMIT_NATS_BASE_IMAGE", base),
+        "ADMIT_PROMETHEUS_IMAGE": os.environ.get("ADMIT_PROMETHEUS_IMAGE", base),
+    }
+
+
+def build(base: str) -> None:
+    """The images of compose.yaml as the tree is now."""
+    command = compose_command() or ""
+    built = subprocess.run(
+        [*command.split(), "build"],
+        cwd=ROOT,
+        env={**os.environ, **images(base)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout[-5000:] + built.stderr[-5000:]
+
+
 class Deployment:
     """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
-    compose.yaml takes them from."""
+    compose.yaml takes them from. ``profiles``: with which it was started."""
 
-    def __init__(self, project: str, ports: dict[str, int]) -> None:
+    def __init__(self, project: str, ports: dict[str, int], profiles: Sequence[str]) -> None:
         self.project = project
         self.ports = ports
+        self.profiles = profiles
         self.url = f"nats://127.0.0.1:{ports['ADMIT_PORT']}"
 
     def containers(self, shown: str = "{{.Names}}") -> list[str]:
@@ -105,7 +129,8 @@ class Deployment:
     def await_health(self) -> None:
         """Waits until every container that can says that it is healthy, and the others run; fails
         with their last words."""
-        healthy = sum("healthcheck" in service for service in services().values())
+        wanted = [one for profile in ("", *self.profiles) for one in services(profile).values()]
+        healthy = sum("healthcheck" in service for service in wanted)
         deadline = time.monotonic() + HEALTHY_SECONDS
         while True:
             states = self.containers("{{.Names}} {{.Status}}")
@@ -133,17 +158,21 @@ class Deployment:
 
 
 @contextmanager
-def deployed(base: str, folder: Path, profiles: Sequence[str] = ()) -> Iterator[Deployment]:
+def deployed(
+    base: str,
+    folder: Path,
+    profiles: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
+) -> Iterator[Deployment]:
     """compose.yaml with these profiles, up and healthy on free ports, under a name that keeps these
-    containers and volumes apart from any others."""
+    containers and volumes apart from any others. ``more``: variables that it is told."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"
     names = ("ADMIT_PORT", "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
     ports = {name: free_port() for name in names}
     variables = {
         **{name: str(port) for name, port in ports.items()},
-        "ADMIT_BASE_IMAGE": base,
-        "ADMIT_NATS_BASE_IMAGE": os.environ.get("ADMIT_NATS_BASE_IMAGE", base),
-        "ADMIT_PROMETHEUS_IMAGE": os.environ.get("ADMIT_PROMETHEUS_IMAGE", base),
+        **images(base),
+        **(more or {}),
         "COMPOSE_PROJECT_NAME": project,
     }
     settings = folder / f"{project}.env"
@@ -152,13 +181,12 @@ def deployed(base: str, folder: Path, profiles: Sequence[str] = ()) -> Iterator[
     compose = kind(
         context=str(ROOT),
         env_file=str(settings),
-        build=True,
         wait=False,
         profiles=list(profiles) or None,
     )
     try:
         compose.start()
-        deployment = Deployment(project, ports)
+        deployment = Deployment(project, ports, profiles)
         deployment.await_health()
         yield deployment
     finally:

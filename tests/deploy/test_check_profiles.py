@@ -11,7 +11,8 @@ from containers import ROOT, Deployment
 
 pytestmark = pytest.mark.deploy
 
-PROFILES = ("budget", "approval", "shell")
+PROFILES = ("budget", "approval", "backoff", "shell")
+PROBED, NOBODY = "http://capacity.example.com/free", "http://nats:1/free"
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 
 
@@ -20,7 +21,8 @@ def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """compose.yaml with the profiles of all samples at once."""
     with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as found:
         for sample in PROFILES:
-            found.admit("apply", "-f", str(CHECKS / sample / "manifests.yaml"))
+            manifests = (CHECKS / sample / "manifests.yaml").read_text()
+            found.admit("apply", "-f", "-", text=manifests.replace(PROBED, NOBODY))
         yield found
 
 
@@ -51,3 +53,16 @@ def test_who_spends_too_much_is_stopped(deployment: Deployment) -> None:
     url = f"http://127.0.0.1:{port}/spend?namespace=default&amount=150"
     urlopen(Request(url, method="POST"), timeout=10).close()
     admit("wait", "workload", "spender", "--for", "Backoff", "--timeout", "60")
+
+
+def test_what_has_no_capacity_is_put_off_and_runs_where_there_is_some(
+    deployment: Deployment,
+) -> None:
+    admit = deployment.admit
+    admit("submit", "-q", "probed", "--name", "patient", "--", "true")
+    admit("wait", "workload", "patient", "--for", "Backoff", "--timeout", "60")
+    assert "attempt 1, next in 30 s" in admit("describe", "workload", "patient")
+    manifests = (CHECKS / "backoff" / "manifests.yaml").read_text()
+    admit("apply", "-f", "-", text=manifests.replace(PROBED, "http://spending:9108/metrics"))
+    admit("submit", "-q", "probed", "--name", "lucky", "--", "true")
+    admit("wait", "workload", "lucky", "--for", "Finished", "--timeout", "60")

@@ -279,7 +279,7 @@ async def test_an_engine_that_is_away_takes_nothing_from_anybody_and_makes_the_c
     await world.until_phase(Phase.ADMITTED, "a")
 
     await wire.cut()
-    await until(lambda: '"engine_away"' in provider.log)
+    await until(lambda: '"inactive"' in provider.log)
     check = world.fleet.processes[0]
     await until(lambda: "ProviderDown" in check.log)
     await world.begin("b")

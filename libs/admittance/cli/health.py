@@ -1,7 +1,7 @@
 """Whether this machine's instance of a service is ready: the health check of a container.
 
 ``python -m admittance.cli.health scheduler`` ends with 0 when it is, else with 1 and a line that
-says why. `admit doctor` looks at the whole deployment; this asks one process, within two seconds.
+says why. `admit doctor` looks at the whole deployment; this asks one process.
 
 It is started anew every few seconds, beside every service: what it imports is most of its cost.
 """
@@ -23,7 +23,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.opening import open_connection
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
-PATIENCE: Final = 2.0
+PATIENCE: Final = 5.0
 SUBJECT: Final = "admit.api.health"
 
 _health = msgspec.json.Decoder(HealthReply)

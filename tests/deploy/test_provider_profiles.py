@@ -1,0 +1,223 @@
+"""The providers of capacity in containers, each with the profile of its name: capacity is asked for
+and there before a job starts, and who loses it is stopped. Behind them stand this machine's engine,
+an EC2 and an API server of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import containers
+import pytest
+from containers import ROOT, Deployment, docker
+
+from ec2_server import Ec2Server
+from integration.provisioning.fake_kubernetes import Kubernetes
+
+from servers import until
+
+pytestmark = pytest.mark.deploy
+
+PROFILES = ("pool", "aws", "kubernetes", "docker")
+SAMPLES = ROOT / "deploy" / "samples"
+WORKERS = "label=admittance.dev/provisioning-class=docker.admittance.dev"
+SOMEBODY = 65533
+"""Whose kubeconfig it is: nobody else may read it."""
+
+
+@pytest.fixture(scope="module")
+def ec2(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Server]:
+    server = Ec2Server(tmp_path_factory.mktemp("ec2"), gateway).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(gateway: str) -> Iterator[Kubernetes]:
+    """Whose autoscaler has whatever it is asked for."""
+    server = Kubernetes(gateway)
+
+    def provision(made: dict[str, Any]) -> None:
+        server.condition(made["metadata"]["name"], "Provisioned", "there is room")
+
+    server.on_create = provision
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    base: str, ec2: Ec2Server, cluster: Kubernetes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """compose.yaml with the profiles of all providers at once, as their pages say."""
+    folder = tmp_path_factory.mktemp("compose")
+    kubeconfig = cluster.kubeconfig(folder)
+    kubeconfig.chmod(0o600)
+    if os.getuid() == 0:
+        os.chown(kubeconfig, SOMEBODY, SOMEBODY)
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+    if not Path(engine).is_socket():
+        pytest.skip(f"the engine has no socket on this machine: {engine}")
+    keys = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    more = {
+        **{name: ec2.env[name] for name in keys},
+        "ADMIT_AWS_POLL_SECONDS": "0.5",
+        "ADMIT_KUBE_CONFIG": str(kubeconfig),
+        "ADMIT_KUBE_USER": str(kubeconfig.stat().st_uid),
+        "ADMIT_DOCKER_SOCKET": engine,
+        "ADMIT_DOCKER_GROUP": str(Path(engine).stat().st_gid),
+        "ADMIT_DOCKER_IMAGE": base,
+    }
+    with containers.deployed(base, folder, PROFILES, more) as found:
+        for name in ("aws", "kubernetes", "docker"):
+            found.admit("apply", "-f", str(SAMPLES / "providers" / name / "manifests.yaml"))
+        yield found
+
+
+def runs(deployment: Deployment, name: str) -> None:
+    deployment.admit("wait", "workload", name, "--for", "Running", "--timeout", "60")
+
+
+def stops(deployment: Deployment, name: str) -> str:
+    """It is rejected; what is said of it."""
+    deployment.admit("wait", "workload", name, "--for", "Rejected", "--timeout", "60")
+    return deployment.admit("describe", "workload", name)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_provider_is_not_root_and_writes_nowhere(deployment: Deployment, profile: str) -> None:
+    name = deployment.container(f"provider-{profile}")
+    uid = docker(
+        "exec", name, "sh", "-c", "while read -r k v w; do echo $k $v; done </proc/1/status"
+    )
+    assert "Uid: 0" not in uid
+    told = docker(
+        "inspect", "--format", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", name
+    )
+    assert told.strip() == "true [ALL]"
+
+
+def test_a_pool_s_machines_are_booked_and_who_loses_them_is_stopped(
+    deployment: Deployment,
+) -> None:
+    story = SAMPLES / "provisioning"
+    admit = deployment.admit
+    admit("apply", "-f", str(story / "machines.yaml"), "-f", str(story / "story.yaml"))
+    admit("wait", "workload", "other-on-spot", "--for", "Running", "--timeout", "60")
+    admit("apply", "-f", str(story / "burst.yaml"))
+    runs(deployment, "burst")
+    told = admit("events", "--workload", "burst")
+    assert told.index("capacity failed") < told.index("capacity there") < told.index("admitted")
+    admit("apply", "-f", str(story / "gone.yaml"))
+    assert "machines of pool spot-rack were taken away" in stops(deployment, "burst")
+
+
+def test_workers_of_the_engine_run_and_whose_worker_is_removed_is_stopped(
+    deployment: Deployment,
+) -> None:
+    deployment.admit("submit", "-q", "docker", "--name", "worked", "--", "sleep", "600")
+    runs(deployment, "worked")
+    [worker] = docker("ps", "--filter", WORKERS, "--format", "{{.Names}}").splitlines()
+    docker("rm", "--force", worker)
+    assert worker in stops(deployment, "worked")
+
+
+async def test_ec2_reserves_and_whose_reservation_expires_is_stopped(
+    deployment: Deployment, ec2: Ec2Server
+) -> None:
+    admit = deployment.admit
+    many = ("--cpu", "3", "--count", "2")
+    admit("submit", "-q", "ec2", "--name", "trained", *many, "--", "sleep", "600")
+    runs(deployment, "trained")
+    [reservation] = ec2.alive()
+    assert reservation["total"] == 2
+    ec2.becomes(reservation["id"], state="expired")
+    assert reservation["id"] in stops(deployment, "trained")
+    admit("submit", "-q", "ec2", "--name", "again", *many, "--", "sleep", "600")
+    runs(deployment, "again")
+    admit("delete", "workload", "again")
+    await until(lambda: not ec2.alive(), 60.0)
+
+
+async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sentence(
+    deployment: Deployment, ec2: Ec2Server
+) -> None:
+    health = (
+        *("docker", "exec", deployment.container("provider-aws")),
+        *("python", "-m", "admittance.cli.health", "provider-aws"),
+    )
+
+    def told() -> str:
+        return subprocess.run(health, capture_output=True, text=True, check=False).stderr.strip()
+
+    assert told() == ""
+    ec2.refuse("DescribeCapacityReservations", "AuthFailure", status=401)
+    try:
+        # Where nothing is booked EC2 is looked at less often.
+        deployment.admit(
+            *("submit", "-q", "ec2", "--name", "waits", "--cpu", "3", "--count", "2"),
+            *("--", "sleep", "600"),
+        )
+        await until(lambda: "AuthFailure" in told(), 60.0)
+    finally:
+        ec2.allow()
+    runs(deployment, "waits")
+    deployment.admit("delete", "workload", "waits")
+    assert told() == ""
+
+
+def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
+    deployment: Deployment, cluster: Kubernetes
+) -> None:
+    deployment.admit(
+        *("submit", "-q", "kubernetes", "--name", "clustered", "--image", "busybox"),
+        *("--", "sleep", "600"),
+    )
+    runs(deployment, "clustered")
+    [request] = cluster.all()
+    cluster.condition(request["metadata"]["name"], "CapacityRevoked", "the node is gone")
+    assert "the node is gone" in stops(deployment, "clustered")
+
+
+@pytest.mark.parametrize(
+    ("module", "env", "said"),
+    [
+        pytest.param(
+            "provider_aws",
+            {},
+            "EC2: You must specify a region. (boto3 reads AWS_DEFAULT_REGION)",
+            id="of EC2 the region",
+        ),
+        pytest.param(
+            "provider_kubernetes",
+            {"ADMIT_KUBE_CONFIG": "/kubeconfig"},
+            "the kubeconfig is of no use: Configuration file /kubeconfig not found",
+            id="of a cluster the kubeconfig",
+        ),
+        pytest.param(
+            "provider_docker",
+            {},
+            "ADMIT_DOCKER_IMAGE is not set: the image that workers are made of",
+            id="of an engine the image of workers",
+        ),
+    ],
+)
+def test_what_is_missing_is_one_sentence(
+    deployment: Deployment, module: str, env: dict[str, str], said: str
+) -> None:
+    given = {"ADMIT_NATS_URL": "nats://nats:4222", **env}
+    ended = subprocess.run(
+        [
+            *("docker", "run", "--rm", "--network", f"{deployment.project}_default"),
+            *(word for name, value in given.items() for word in ("--env", f"{name}={value}")),
+            *("--entrypoint", "python", "admittance", "-m", f"admittance.{module}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr.strip()) == (1, said)
