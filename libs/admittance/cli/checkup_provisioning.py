@@ -58,7 +58,7 @@ async def standings(bus: Link) -> list[Standing]:
             if record is not None:
                 records.setdefault(record.spec.provisioning_class_name, []).append(record)
     names = sorted(durables.keys() | configs.keys() | records.keys())
-    answers = {name: await _answers(bus, name) for name in names}
+    answers = {name: await answers_for(bus, name) for name in names}
     now = clock.now()
     return [
         standing(
@@ -73,9 +73,9 @@ async def standings(bus: Link) -> list[Standing]:
     ]
 
 
-async def _answers(bus: Link, provisioning_class: str) -> bool:
+async def answers_for(bus: Link, provisioning_class: str) -> bool:
     """Somebody answers questions about requests of that class."""
-    question = encode(ProviderQuery(id="admit doctor"))
+    question = encode(ProviderQuery(id="is anybody there"))
     try:
         await bus.bus.request(
             f"admit.api.provider.{token(provisioning_class)}", question, ANSWER_SECONDS

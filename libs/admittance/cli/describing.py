@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -60,14 +60,16 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             family = await _family(bus, found)
             events = await _events(bus, found)
             asked = await requests_for_capacity.of_kin(bus, found, family)
-            _tell_workload(found, events, clock.now(), family, asked)
+            silent = await requests_for_capacity.silent_classes(bus, asked)
+            _tell_workload(found, events, clock.now(), family, asked, silent)
+            return
+        record = record_of(found) if kind is kinds.REQUEST else None
+        if record is not None:
+            silent = await requests_for_capacity.silent_classes(bus, [record])
+            _tell_request(record, clock.now(), silent)
             return
         counters = await reading.live_counters(bus, kind, [found])
         [found] = await pools.with_bookings(bus, kind, [found], clock.now())
-    record = record_of(found) if kind is kinds.REQUEST else None
-    if record is not None:
-        _tell_request(record, clock.now())
-        return
     _tell_object(kind, found, counters, clock.now())
 
 
@@ -96,6 +98,7 @@ def _tell_workload(
     now: datetime,
     family: Family | None,
     asked: Sequence[Record] = (),
+    silent: Collection[str] = (),
 ) -> None:
     workload = found.workload()
     plain = found.plain()
@@ -133,7 +136,7 @@ def _tell_workload(
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
     for record in asked:
-        requests_for_capacity.tell(record, now)
+        requests_for_capacity.tell(record, now, silent)
     _section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
@@ -141,14 +144,14 @@ def _tell_workload(
             output.say(f"  {output.clean(event.line())}")
 
 
-def _tell_request(record: Record, now: datetime) -> None:
+def _tell_request(record: Record, now: datetime, silent: Collection[str]) -> None:
     meta = record.metadata
     _facts(
         [
             ("Name", meta.name),
             ("Namespace", meta.namespace),
             ("Created", _moment(meta.creation_timestamp, now)),
-            *requests_for_capacity.facts_of(record, now),
+            *requests_for_capacity.facts_of(record, now, silent),
         ]
     )
     _section("Asked for", requests_for_capacity.pod_set_table(record))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from admittance.api.quantity import render
 from admittance.cli import kinds, output, tables
+from admittance.cli.checkup_provisioning import answers_for
 from admittance.cli.families import Family, is_parent
 from admittance.cli.link import Link
 from admittance.cli.objects import Found
@@ -19,6 +21,7 @@ from admittance.providers.request import PodSet
 from admittance.provisioning.records import Record, State
 
 WAITING = (State.REQUESTED, State.ACCEPTED)
+SILENT: Final = "nobody answers for this class: is there one? `admit doctor` tells more"
 
 
 async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
@@ -45,8 +48,18 @@ async def of_kin(bus: Link, found: Found, family: Family | None) -> list[Record]
     return await of_workloads(bus, found.namespace, names)
 
 
-def facts_of(record: Record, now: datetime) -> list[tuple[str, str]]:
-    """Title and text of all that is known of it."""
+async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]:
+    """The classes of the requests that have no answer at all, and that nobody answers for."""
+    waiting = {
+        one.spec.provisioning_class_name
+        for one in records
+        if one.status.state is State.REQUESTED and not one.status.cancelled
+    }
+    return frozenset([one for one in sorted(waiting) if not await answers_for(bus, one)])
+
+
+def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Title and text of all that is known of it. ``silent``: classes that nobody answers for."""
     spec, status = record.spec, record.status
     ended = f"{state_of(record)} ({status.cancelled})" if status.cancelled else state_of(record)
     retry = ""
@@ -58,6 +71,7 @@ def facts_of(record: Record, now: datetime) -> list[tuple[str, str]]:
         ("Workload", spec.workload),
         ("Check", spec.check),
         ("Class", spec.provisioning_class_name),
+        ("Provider", SILENT if spec.provisioning_class_name in silent else ""),
         ("Attempt", f"{spec.attempt} (cycle {spec.cycle})"),
         ("Id", spec.id),
         ("State", ended),
@@ -71,7 +85,7 @@ def facts_of(record: Record, now: datetime) -> list[tuple[str, str]]:
 
 def _deadline(record: Record, now: datetime) -> str:
     deadline = record.spec.deadline
-    if deadline is None or record.status.state not in WAITING:
+    if deadline is None or record.status.state not in WAITING or record.status.cancelled:
         return ""
     left = (deadline - now).total_seconds()
     return f"{stamp(deadline)} ({f'in {span(left)}' if left > 0 else 'over'})"
@@ -104,10 +118,10 @@ def notes_of(record: Record) -> list[str]:
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 
-def tell(record: Record, now: datetime) -> None:
+def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
     """Everything, indented: beneath the check that asked."""
     output.say(f"\nRequest for capacity {record.metadata.name}")
-    shown = [(title, text) for title, text in facts_of(record, now) if text][1:]
+    shown = [(title, text) for title, text in facts_of(record, now, silent) if text][1:]
     width = max(len(title) for title, _ in shown) + 1
     for title, text in shown:
         output.say(f"  {(title + ':').ljust(width)} {output.clean(text)}")

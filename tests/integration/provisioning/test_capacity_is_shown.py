@@ -121,6 +121,8 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
     assert "the provider of class, asked" in waits
     assert "which has not answered, at most until" in waits
     assert "nobody answers for it" in await admit(nats_server, "doctor")
+    for what in ("workload/w", "pr/w-capacity-1"):
+        assert "nobody answers for this class" in await admit(nats_server, "describe", what)
 
     await provider.says(asked, facts.Provisioned, id="foreign/capacity/1/1")
     await provider.says(asked, facts.ProvisioningFailed, provisioning_class="stranger")
@@ -139,6 +141,7 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
         assert part in told, told
     listed = await admit(nats_server, "get", "pr")
     assert "w-capacity-1" in listed
+    assert "nobody answers for this class" not in told
     letters = await past(bus, ["admit.deadletter.provisioning-check"])
     assert len(letters) == 1
     history = await admit(nats_server, "events", "--workload", "w")

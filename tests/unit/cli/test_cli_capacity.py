@@ -79,6 +79,15 @@ def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixt
         assert part in told
 
 
+def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_deadline() -> None:
+    record = a_record()
+    told = dict(requests_for_capacity.facts_of(record, NOON, {"rack"}))
+    assert "is there one?" in told["Provider"]
+    assert not dict(requests_for_capacity.facts_of(record, NOON))["Provider"]
+    ended = dict(requests_for_capacity.facts_of(a_record(cancelled="Preempted"), NOON))
+    assert (ended["State"], ended["Deadline"]) == ("Cancelled (Preempted)", "")
+
+
 def test_who_waits_is_told_for_whom() -> None:
     (line,) = requests_for_capacity.waits_for([a_record(message="booting")], NOON)
     assert line.startswith(
