@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.validate_status import UpdateOf, check_updates
 from admittance.events.bounds import too_long
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import Record, State
@@ -54,8 +57,8 @@ def answer(
         return Answer("Retry", f"Retrying after {why}: {text}", after)
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
-        if why := too_long("podSetUpdates", updates):
-            # The same details for every pod set: the check could not be told.
+        if why := too_long("podSetUpdates", updates) or _unfit(updates, _names(record)):
+            # The check would not be heard, and the workload would wait for ever.
             return Answer("Rejected", f"the capacity is there, and its pods cannot be told: {why}")
         return Answer("Ready", status.message, updates=updates, missing=missing)
     if status.state is State.ACCEPTED:
@@ -94,6 +97,15 @@ def updates_of(
             )
         )
     return tuple(found), tuple(missing)
+
+
+def _unfit(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
+    """Why no pod can be told this, such as a detail that is no value of a label; "": it can."""
+    try:
+        read = msgspec.convert(msgspec.to_builtins(updates), tuple[UpdateOf, ...])
+    except msgspec.ValidationError as error:
+        return f"podSetUpdates: {error}"
+    return next(map(str, check_updates(read, names, "podSetUpdates")), "")
 
 
 def _names(record: Record) -> Sequence[str]:

@@ -148,6 +148,22 @@ def test_capacity_whose_pods_could_not_be_told_is_given_back() -> None:
     assert "podSetUpdates: 240," in found.message
 
 
+def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
+    """What the check says of it would not be heard, and the workload would wait for ever."""
+    selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="rack")
+    updates = ProvisioningPodSetUpdates(node_selector=(selector,))
+    record = said(a_record(), facts.Provisioned, details={"rack": "row 7!"})
+
+    found = answer(record, config(pod_set_updates=updates), admitted=False)
+
+    assert found is not None
+    assert found.state == "Rejected"
+    assert found.message.startswith(
+        "the capacity is there, and its pods cannot be told: "
+        "podSetUpdates[0].nodeSelector: the value of 'rack': 'row 7!' is no label value"
+    )
+
+
 @pytest.mark.parametrize(
     ("attempt", "limit", "wanted"),
     [
