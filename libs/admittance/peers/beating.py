@@ -10,6 +10,7 @@ from typing import Final
 
 from admittance.peers.bounds import sayable
 from admittance.runtime.bus import Bus
+from admittance.runtime.waiting import set_within
 
 PAUSE_SECONDS: Final = 1.0
 """However often something changes, once a second is enough."""
@@ -57,8 +58,7 @@ async def beat(
             if bus.nc.is_connected:
                 await bus.tell((subject, now()))
             await asyncio.sleep(pause)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), seconds - pause)
+            await set_within(changed, seconds - pause)
 
 
 def shortened(message: str) -> str:

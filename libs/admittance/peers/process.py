@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +18,7 @@ from admittance.runtime.errors import SetupError
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
 from admittance.runtime.supervise import stop_on_signals
+from admittance.runtime.waiting import set_within
 
 CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
@@ -67,8 +67,7 @@ async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus
             )
         except SetupError as error:
             log.warning("not_connected_yet", **{peer.field: peer.name}, reason=str(error))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+        await set_within(stop, pause)
         pause = min(pause * 2, CONNECT_PAUSE_MAX)
     return None
 

@@ -45,6 +45,7 @@ from admittance.runtime import clock
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "provider-aws"
@@ -83,14 +84,11 @@ class Keeper:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow(), name="statuses")
-                await self._loaded.wait()
-                tasks.create_task(self._look(), name="reservations")
-                tasks.create_task(self._service.run(self._stop), name="requests")
-        except* AdmittanceError as group:
-            raise group.exceptions[0] from None
+        async with parts() as tasks:
+            tasks.create_task(self._follow(), name="statuses")
+            await self._loaded.wait()
+            tasks.create_task(self._look(), name="reservations")
+            tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
         """Ends what was begun; reservations stay."""
