@@ -1,4 +1,4 @@
-"""The one that leads: starts workers for who asks, removes them, and tells when some are lost.
+"""The one that leads: starts workers for who asks, and removes them.
 
 Before a worker is started it is said that it will be, so whoever has a container has a word in the
 store; a container of which the store knows nothing is nobody's.
@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import msgspec
 import structlog
 
-from admittance.events.names import token
-from admittance.events.subjects import PROVIDERS
+from admittance.provider_docker.comparing import ENGINE, Comparer
 from admittance.provider_docker.engine import Away, Denied, Engine
-from admittance.provider_docker.listening import Listening
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import (
     Found,
@@ -32,7 +29,6 @@ from admittance.provider_docker.workers import (
 from admittance.providers import (
     Accepted,
     Cancellation,
-    CapacityRevoked,
     Failed,
     Provider,
     Provisioned,
@@ -40,15 +36,13 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.service import Service
-from admittance.providers.store import CANCELLED, Said
-from admittance.runtime import bucket
+from admittance.providers.troubles import Troubles
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
-from admittance.runtime.waiting import set_within
 
-AGAIN_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 1.0
+"""At the end: nothing is under way but calls, which come to their end in any case, and waiting."""
 
 log = structlog.get_logger()
 
@@ -73,20 +67,27 @@ class Keeper:
         self._booking = asyncio.Lock()
         """Whoever looks for room takes it before the next one looks."""
         self._open: set[str] = set()
-        self._to_compare = asyncio.Event()
+        self._troubles = Troubles(self._providers.values())
+        self._comparer = Comparer(
+            bus, ours, engine, installation, self._providers, self._open, self._troubles
+        )
         self._stop = asyncio.Event()
-        self.ready = False
 
     def _provider(self, name: str) -> Provider:
-        provider = Provider(name)
+        provider = Provider(name, grace_seconds=GRACE_SECONDS)
         provider.requested(self.obtain)
         provider.cancelled(self.free)
         return provider
 
     @property
+    def ready(self) -> bool:
+        """What runs was compared with what is booked."""
+        return self._comparer.ready
+
+    @property
     def trouble(self) -> str:
-        """Why a class is not provided at the moment; "": all are."""
-        return next((one.message for one in self._providers.values() if not one.active), "")
+        """Why no class is provided at the moment; "": all are."""
+        return self._troubles.message
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
@@ -94,12 +95,12 @@ class Keeper:
             for one in self._providers.values():
                 service = Service(one, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=one.name)
-            tasks.create_task(self._compares(), name="compare")
-            tasks.create_task(self._listen(), name="events")
+            tasks.create_task(self._comparer.run(), name="compare")
+            tasks.create_task(self._comparer.listen(), name="events")
 
     async def close(self) -> None:
         """Ends what was begun; workers stay."""
-        self.ready = False
+        self._comparer.ready = False
         self._stop.set()
 
     # Obtaining and freeing. ---------------------------------------------------------------
@@ -119,8 +120,9 @@ class Keeper:
                 try:
                     return await self._book(request, workers)
                 except Away as error:
-                    self._on_healthy(str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+                    self._troubles.begin(ENGINE, str(error))
+                # Whoever compares finds out when it is back, for all.
+                await self._comparer.compared()
         finally:
             self._open.discard(request.id)
 
@@ -182,79 +184,3 @@ class Keeper:
 
     async def _remove(self, found: list[Found]) -> None:
         await asyncio.gather(*(self._engine.remove(one.container) for one in found))
-
-    # What has become of it. ---------------------------------------------------------------
-
-    def _on_healthy(self, wrong: str) -> None:
-        # Told when it changes: it is tried every second.
-        if wrong and wrong != self.trouble:
-            log.warning("engine_away", reason=wrong)
-        elif not wrong and self.trouble:
-            log.info("engine_back")
-        for provider in self._providers.values():
-            if wrong and provider.message != wrong:
-                provider.inactive(wrong)
-            elif not wrong and not provider.active:
-                provider.ready()
-
-    async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            ended = loop.create_future()
-            Listening(self._engine, self._installation, loop, self._to_compare.set, ended).start()
-            reason = await ended
-            log.debug("events_ended", reason=reason)
-            self._to_compare.set()
-            await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _compares(self) -> None:
-        while True:
-            self._to_compare.clear()
-            try:
-                await self.compare()
-                self.ready = True
-                self._on_healthy("")
-            except Away as error:
-                self._on_healthy(str(error))
-            except (AdmittanceError, Denied) as error:
-                log.warning("not_compared", reason=str(error))
-            await set_within(self._to_compare, self._ours.sweep_seconds)
-
-    async def compare(self) -> None:
-        """Tells whose workers are lost, and removes those that are nobody's. Raises Away."""
-        before = await self._said()
-        there = [
-            one
-            for one in await self._engine.workers()
-            if one.installation == self._installation and one.provisioning_class in self._providers
-        ]
-        for said, name in before.values():
-            # What had been provisioned before it was looked for is lost if it is not there now.
-            gone = lost(said.details, there) if said.status == "provisioned" else ()
-            if gone:
-                await self._revoke(name, said, told_of(gone, there, said.details["host"]))
-        # And what is there has had a word before, unless nobody asks for it.
-        after = await self._said()
-        for one in there:
-            known = after.get(one.request_id)
-            orphan = known is None or known[0].status in ("", CANCELLED)
-            if orphan and one.request_id not in self._open:
-                log.info("orphan", id=one.request_id, container=one.name)
-                await self._engine.remove(one.container)
-
-    async def _revoke(self, name: str, said: Said, told: str) -> None:
-        log.warning("revoked", id=said.id, reason=told)
-        try:
-            await self._providers[name].report(said.id, CapacityRevoked(told, said.details))
-        except RuntimeError:
-            # Not running yet: the next comparison finds it again.
-            return
-
-    async def _said(self) -> dict[str, tuple[Said, str]]:
-        found: dict[str, tuple[Said, str]] = {}
-        for name in self._providers:
-            entries = await bucket.read_all(self._bus, f"{token(name)}.>", bucket=PROVIDERS)
-            for entry in entries:
-                said = msgspec.json.decode(entry.value or b"", type=Said)
-                found[said.id] = said, name
-        return found

@@ -133,6 +133,11 @@ def adoption(request: str, uid: str) -> dict[str, Any]:
     return {"metadata": {"ownerReferences": [owner]}}
 
 
+def selector_of_others(installation: str) -> str:
+    """The label selector of what other installations of Admittance have made."""
+    return f"{INSTALLATION},{INSTALLATION}!={installation}"
+
+
 def selector(installation: str, request_id: str | None = None) -> str:
     """The label selector of all our objects, or of those of one request."""
     found = f"{MANAGED}=true,{INSTALLATION}={installation}"

@@ -6,6 +6,7 @@ One listing of each kind for all of them, however many there are.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -59,6 +60,7 @@ class Sweeper:
         self._beside: set[asyncio.Task[None]] = set()
         self._due = asyncio.Event()
         self._began = False
+        self._told = False
 
     def begin(self) -> None:
         """What there is was listed anew."""
@@ -74,6 +76,8 @@ class Sweeper:
                 continue
             try:
                 await self._sweep()
+                if not self._told:
+                    await self._tell_of_others()
             except (AdmittanceError, Away, Denied) as error:
                 log.warning("not_swept", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -136,6 +140,16 @@ class Sweeper:
             await self._maker.delete(request_id, namespace)
         except Denied as error:
             log.error("not_deleted", id=request_id, reason=str(error))
+
+    async def _tell_of_others(self) -> None:
+        """What another installation made is left alone: it may be at work. One whose bus was lost
+        is not, and only a person knows that."""
+        wanted = objects.selector_of_others(self._installation)
+        found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
+        self._told = True
+        others = Counter(one["metadata"]["labels"][objects.INSTALLATION] for one in found)
+        if others:
+            log.info("objects_of_others", ours=self._installation, others=dict(others))
 
     async def _find_gone(self, seen: Collection[Seen], there: Collection[str]) -> None:
         """Notes what went before a watch could tell of it. ``seen``: before ``there`` was listed,

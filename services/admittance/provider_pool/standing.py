@@ -1,7 +1,7 @@
-"""How a pool stands: which of its machines somebody has, and which of these are not there yet. Pure.
+"""How a pool stands: which of its machines somebody has, and which of these are not there yet.
 
-It follows from the manifest and from what is kept of bookings, so it is so also while nobody keeps
-the pool.
+Pure. It follows from the manifest and from what is kept of bookings, so it is so also while nobody
+keeps the pool.
 """
 
 from __future__ import annotations

@@ -417,8 +417,17 @@ class Kubernetes:
 
 def selected(manifest: Manifest, query: dict[str, str]) -> bool:
     labels = manifest["metadata"].get("labels", {})
-    pairs = (one.partition("=") for one in query.get("labelSelector", "").split(",") if one)
-    return all(labels.get(name) == value for name, _, value in pairs)
+    terms = [one for one in query.get("labelSelector", "").split(",") if one]
+    return all(term_holds(labels, one) for one in terms)
+
+
+def term_holds(labels: dict[str, str], term: str) -> bool:
+    """``name``, ``name=value`` or ``name!=value``."""
+    if "!=" in term:
+        name, _, value = term.partition("!=")
+        return labels.get(name) != value
+    name, equals, value = term.partition("=")
+    return labels.get(name) == value if equals else name in labels
 
 
 def merge(into: Any, patch: Any) -> None:

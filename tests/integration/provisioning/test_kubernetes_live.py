@@ -215,7 +215,7 @@ async def test_nothing_leaks_when_the_workload_goes_while_the_provider_is_dead(
 async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is_not(
     world: World,
 ) -> None:
-    await world.provider()
+    provider = await world.provider()
     await world.begin()
     made = await world.request()
     ours = {**made["metadata"]["labels"], "admittance.dev/request": digest("u/c/9/9")}
@@ -228,6 +228,10 @@ async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is
     await until(lambda: "forgotten" not in names(world))
 
     assert "others" in names(world)
+    # A person has to know whether that installation is still at work.
+    await provider.kill()
+    again = await world.provider(ADMIT_INSTANCE="again")
+    await until(lambda: '"others":{"another":1}' in again.log)
 
 
 async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(

@@ -1,0 +1,177 @@
+"""How often the provider of worker containers asks its engine, and what it makes of one that is
+away. The engine is a stand-in that counts; a real one is tried in tests/deploy."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from admittance.provider_docker import workers as names
+from admittance.provider_docker.engine import Away, Engine
+from admittance.provider_docker.keeper import Keeper
+from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.workers import Found, Room, Worker
+from admittance.runtime.bus import Bus
+from admittance.runtime.settings import Settings
+from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+
+from servers import until
+
+pytestmark = pytest.mark.bus
+
+
+class CountingEngine(Engine):
+    """Containers in memory. ``calls``: by name."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, Found] = {}
+        self.calls: Counter[str] = Counter()
+        self.away = False
+        self.heard: Callable[[], None] = lambda: None
+        self.listened = False
+        self.ended = threading.Event()
+
+    def _count(self, name: str) -> None:
+        self.calls[name] += 1
+        if self.away:
+            raise Away("nobody listens")
+
+    async def room(self) -> Room:
+        self._count("room")
+        return Room("here", 10**9, 2**60)
+
+    async def workers(self, request_id: str | None = None) -> list[Found]:
+        self._count("workers" if request_id is None else "workers of one")
+        return [one for one in self.there.values() if request_id in (None, one.request_id)]
+
+    async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
+        self._count("start")
+        self.there[worker.name] = Found(
+            container=worker.name,
+            name=worker.name,
+            installation=labels[names.INSTALLATION],
+            request_id=labels[names.REQUEST],
+            provisioning_class=labels[names.CLASS],
+            state="running",
+        )
+
+    async def remove(self, container: str) -> None:
+        self._count("remove")
+        self.there.pop(container, None)
+        self.heard()
+
+    async def last_words(self, container: str) -> str:
+        return ""
+
+    def listen(self, installation: str, heard: Callable[[], None]) -> None:
+        self.heard = heard
+        self.listened = True
+        self.ended.wait()  # in a thread of its own
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+@pytest.fixture
+async def engine() -> CountingEngine:
+    return CountingEngine()
+
+
+@pytest.fixture
+async def keeper(bus: Bus, engine: CountingEngine) -> AsyncIterator[Keeper]:
+    ours = DockerSettings(
+        image="any", classes=(CLASS,), settle_seconds=0.05, sweep_seconds=60.0, workers_max=999
+    )
+    settings = Settings(service="provider-docker", instance="a", url="")
+    keeper = Keeper(bus, settings, ours, engine, "ours")
+    task = asyncio.create_task(keeper.run())
+    await until(lambda: keeper.ready and engine.listened)
+    yield keeper
+    engine.ended.set()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await keeper.close()
+
+
+def said(asker: Asker, word: str) -> set[str]:
+    return {one.id for one in asker.said if type(one).__name__ == word}
+
+
+async def books(asker: Asker, count: int) -> set[str]:
+    ids = {f"u{number}/c/1/1" for number in range(count)}
+    for request_id in ids:
+        await asker.asks(request_id, **pods(2))
+    await until(lambda: said(asker, "Provisioned") == ids)
+    return ids
+
+
+@pytest.mark.parametrize("count", [5, 40])
+async def test_calls_are_as_many_as_requests_and_no_more(
+    keeper: Keeper, engine: CountingEngine, asker: Asker, count: int
+) -> None:
+    before = engine.calls["workers"]
+    ids = await books(asker, count)
+    assert engine.calls["start"] == 2 * count
+    assert engine.calls["room"] == count
+    assert engine.calls["workers"] - before <= count + 1
+    assert engine.calls["workers of one"] == count
+
+    # Whatever ends at once is looked at once; an event each is not a look each.
+    engine.calls.clear()
+    for request_id in ids:
+        await asker.takes_back(request_id)
+    await until(lambda: not engine.there)
+    assert engine.calls["remove"] == 2 * count
+    assert engine.calls["workers of one"] == count
+    assert engine.calls["workers"] <= 6
+
+
+async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
+    keeper: Keeper, engine: CountingEngine, asker: Asker
+) -> None:
+    ids = await books(asker, 30)
+    engine.calls.clear()
+    for worker in list(engine.there)[::2]:
+        del engine.there[worker]
+        engine.heard()
+    await until(lambda: said(asker, "CapacityRevoked") == ids)
+    assert engine.calls["workers"] <= 2
+
+
+async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
+    keeper: Keeper, engine: CountingEngine, asker: Asker
+) -> None:
+    engine.away = True
+    for number in range(20):
+        await asker.asks(f"u{number}/c/1/1", **pods(1))
+    await until(lambda: "nobody listens" in keeper.trouble)
+    await until(lambda: engine.calls["room"] == 20)
+    engine.calls.clear()
+    await until(lambda: engine.calls["workers"] == 2)
+    assert engine.calls["room"] == 0
+
+    engine.away = False
+    await until(lambda: len(said(asker, "Provisioned")) == 20)
+    assert not keeper.trouble
+
+
+async def test_containers_of_another_installation_are_left_alone(
+    keeper: Keeper, engine: CountingEngine, asker: Asker
+) -> None:
+    about: dict[str, Any] = {"provisioning_class": CLASS, "state": "running"}
+    for name, installation in (("orphan", "ours"), ("theirs", "another")):
+        engine.there[name] = Found(
+            container=name, name=name, installation=installation, request_id="z/c/1/1", **about
+        )
+    engine.heard()
+    await until(lambda: "orphan" not in engine.there)
+    assert "theirs" in engine.there
