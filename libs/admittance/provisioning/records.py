@@ -21,6 +21,9 @@ from admittance.provisioning.strategy import DELAYS
 
 DETAILS_MAX: Final = 64
 """Details of a class that a provider may tell."""
+ASKED_MAX: Final = 800_000
+"""Bytes of a record before anything was answered. The door takes workloads of half a MiB, and
+limits are asked for as requests, too."""
 RECORD_MAX: Final = 1_000_000
 """Bytes of a record with what was answered: the bus takes no message of much more."""
 NOTES_MAX: Final = 10
@@ -115,6 +118,14 @@ class Taken(NamedTuple):
     record: Record
     ignored: str = ""
     contradicts: bool = False
+
+
+def too_large(record: Record) -> str:
+    """Why nobody can be asked for that, a sentence; "": one can be."""
+    size = len(msgspec.json.encode(record))
+    if size <= ASKED_MAX:
+        return ""
+    return f"the request for its capacity has {size:,} bytes, {ASKED_MAX:,} are allowed"
 
 
 def noted(record: Record, text: str, now: datetime) -> Record:

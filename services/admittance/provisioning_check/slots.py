@@ -13,7 +13,7 @@ from admittance.api.workload import CheckState
 from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
 from admittance.provisioning.asking import Unanswerable, asked, parameters_of, too_much, uses
-from admittance.provisioning.records import Record, State
+from admittance.provisioning.records import Record, State, too_large
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.making import Making
@@ -210,6 +210,9 @@ class Slots:
             # It would be so at every attempt.
             return self._tell(look, Answer("Rejected", wrong))
         record = self._making.record(slot, work, look.row, before, config, wanted, look.now)
+        wrong = too_large(record)
+        if wrong:
+            return self._tell(look, Answer("Rejected", wrong))
         expected = self._picture.expected(slot, record.metadata.name)
         if before is not None:
             if before.record.metadata.name != record.metadata.name:

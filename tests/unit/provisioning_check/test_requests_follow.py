@@ -523,6 +523,27 @@ def test_only_so_many_notes_are_kept() -> None:
     assert len(notes(story)) == NOTES_MAX
 
 
+def test_what_fits_into_no_message_rejects_and_nothing_is_asked() -> None:
+    """Limits are asked for as requests, too: what the door let in may get twice as long."""
+    story = Story()
+    story.reserved()
+    assert story.work is not None
+    limits = {f"example.com/{'x' * 200}-{number}": "1" for number in range(2300)}
+    containers = [{"name": "c", "resources": {"limits": limits}}]
+    pods = [{"count": 2, "template": {"spec": {"containers": containers}}}]
+    spec = msgspec.Raw(msgspec.json.encode({"podSets": pods}))
+    assert len(spec) < 512 * 1024
+    work, story = story.work, Story()
+
+    story.becomes(replace(work, spec=spec))
+
+    assert not story.asked
+    assert not story.bucket
+    state, message, _ = story.last
+    assert state == "Rejected"
+    assert "bytes" in message
+
+
 @pytest.mark.parametrize(
     ("annotations", "told"),
     [
