@@ -99,6 +99,7 @@ class Endings:
         booking = kept.booking
         while True:
             try:
+                await self._ledger.confirm()
                 if only_provisioned and not await self._is_provisioned(kept):
                     status = None
                 # What was booked before bookings had a class is nobody's to tell of.

@@ -23,6 +23,7 @@ from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
 from admittance.runtime import bucket
 from admittance.runtime.bus import EXPECTED, FENCE, Bus
+from admittance.runtime.errors import Superseded
 
 log = structlog.get_logger()
 
@@ -46,13 +47,21 @@ class Ledger:
         """Pools whose manifests nobody can read."""
         self._unkept: set[str] = set()
         """Requests whose bookings the bucket may not have."""
+        self._led = 0
         self._fence: dict[str, str] = {}
+
+    async def confirm(self) -> None:
+        """What is known here is all there is. Raises Superseded where somebody else has taken over:
+        he may have booked, or freed, what nobody here knows of."""
+        found = await bucket.get(self._bus, LED, bucket=PROVIDERS)
+        if found is None or found.revision != self._led:
+            raise Superseded("somebody else keeps the pools")
 
     async def restore(self) -> None:
         """Takes over, and reads what is booked."""
         led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
-        revision = await self._bus.publish(led)
-        self._fence = {EXPECTED: str(revision), FENCE: led.subject}
+        self._led = await self._bus.publish(led)
+        self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted ones are left out"
             try:
@@ -140,12 +149,14 @@ class Ledger:
                 await self._keep(Kept(name, outcome))
                 return Kept(name, outcome)
             refusals.append(outcome)
+        await self.confirm()
         return refusals
 
     async def free(self, request_id: str) -> str | None:
         """Nothing is booked for the request any more; the pool where something was."""
         found = self.of(request_id)
         if found is None:
+            await self.confirm()
             return None
         await self.forget(found)
         self.release(found)

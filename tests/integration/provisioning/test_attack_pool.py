@@ -12,7 +12,7 @@ from admittance.provider_pool.keeper import Keeper
 from admittance.providers import Cancellation, Provisioned, Request
 from admittance.runtime.bucket import put_message
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, Superseded, Unavailable
 from integration.provisioning.test_pool_keeper import a_pool, booked, kept
 from integration.provisioning.test_providers_obtain import CLASS, pods
 
@@ -21,7 +21,7 @@ from servers import TestServer, within
 pytestmark = pytest.mark.bus
 
 
-def a_request(request_id: str) -> Request:
+def a_request(request_id: str, count: int = 1) -> Request:
     fact = ProvisioningRequested(
         namespace="ns",
         name="w",
@@ -31,7 +31,7 @@ def a_request(request_id: str) -> Request:
         check="c",
         cycle=1,
         attempt=1,
-        pod_sets=msgspec.convert(pods(1)["pod_sets"], tuple[PodSetToProvision, ...]),
+        pod_sets=msgspec.convert(pods(count)["pod_sets"], tuple[PodSetToProvision, ...]),
     )
     return Request(fact)
 
@@ -67,7 +67,13 @@ async def test_who_was_paused_while_somebody_took_over_books_and_frees_nothing(b
                 await old.obtain(a_request("v/c/1/1"))
             with pytest.raises(Refused):
                 await free(old, "u/c/1/1")
-            assert await booked(bus) == {"u/c/1/1"}
+            await new.obtain(a_request("x/c/1/1"))
+            with pytest.raises(Superseded):
+                await free(old, "x/c/1/1")
+            with pytest.raises(Superseded):
+                await old.obtain(a_request("y/c/1/1", 3))
+            assert await booked(bus) == {"u/c/1/1", "x/c/1/1"}
+            await free(new, "x/c/1/1")
             await free(new, "u/c/1/1")
             assert await booked(bus) == set()
             assert isinstance(await new.obtain(a_request("w/c/1/1")), Provisioned)
