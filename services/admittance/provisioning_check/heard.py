@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.provisioning import answers
@@ -10,9 +11,11 @@ from admittance.provisioning.records import Record, State, noted, take
 from admittance.provisioning_check.acts import Slot, Step, Write
 from admittance.provisioning_check.memory import Memory
 from admittance.provisioning_check.picture import Kept, Picture
+from admittance.provisioning_check.standing import runs
 
-BUSY = "busy"
+BUSY: Final = "busy"
 """A step of its slot is under way: it is to be said again."""
+RUNS: Final = "it runs, and only CapacityRevoked ends that"
 
 
 def is_foreign(picture: Picture, fact: ProvisioningStatus) -> bool:
@@ -52,6 +55,8 @@ def heard(
     if config is not None and record.status.state is State.PROVISIONED:
         for name in answers.updates_of(record, config)[1]:
             record = noted(record, f"the provider told no detail {name!r}: left out", now)
+    if record.status.state is State.FAILED and _runs(picture, slot):
+        record = noted(record, _uncounted(fact, RUNS), now)
     return _keeps(memory, slot, kept, record), ""
 
 
@@ -61,9 +66,17 @@ def _note(
     """What does not count is noted where people look for it, once."""
     if slot in memory.flying:
         return None, BUSY
-    said = f"{type(fact).__name__} of class {fact.provisioning_class} does not count: {why}"
-    record = noted(kept.record, said, now)
+    record = noted(kept.record, _uncounted(fact, why), now)
     return (None if record is kept.record else _keeps(memory, slot, kept, record)), why
+
+
+def _uncounted(fact: ProvisioningStatus, why: str) -> str:
+    return f"{type(fact).__name__} of class {fact.provisioning_class} does not count: {why}"
+
+
+def _runs(picture: Picture, slot: Slot) -> bool:
+    work = picture.works.get((slot.namespace, slot.workload))
+    return work is not None and runs(work)
 
 
 def _keeps(memory: Memory, slot: Slot, kept: Kept, record: Record) -> Step:

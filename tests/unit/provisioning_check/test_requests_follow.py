@@ -502,6 +502,37 @@ def test_a_status_that_contradicts_an_earlier_one_is_noted_and_one_that_is_late_
     assert "Provisioned of class class does not count: the request is Failed already" in note
 
 
+def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready", conditions=("Admitted",))
+    told = len(story.told)
+
+    story.says(facts.ProvisioningFailed, message="none")
+
+    (note,) = notes(story)
+    assert note == (
+        "ProvisioningFailed of class class does not count: it runs, and only CapacityRevoked ends "
+        "that"
+    )
+    assert len(story.told) == told
+    story.says(facts.CapacityRevoked)
+    assert story.last[0] == "Rejected"
+
+
+def test_a_booking_that_ends_under_a_running_job_is_nothing_to_note() -> None:
+    """E6."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Provisioned)
+    story.reserved(state="Ready", conditions=("Admitted",))
+
+    story.says(facts.BookingExpired)
+
+    assert notes(story) == []
+
+
 def test_a_detail_that_was_not_told_is_left_out_and_noted() -> None:
     """E2."""
     selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="Rack")
