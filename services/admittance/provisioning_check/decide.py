@@ -15,7 +15,7 @@ from admittance.provisioning.records import Record
 from admittance.provisioning_check import heard
 from admittance.provisioning_check.acts import Slot, Step
 from admittance.provisioning_check.memory import Memory, Said
-from admittance.provisioning_check.picture import Picture
+from admittance.provisioning_check.picture import Name, Picture
 from admittance.provisioning_check.slots import Slots
 
 
@@ -94,6 +94,12 @@ class Capacity:
         nothing, and then perhaps a step that notes that. Nobody's answers are kept while a step of
         their slot is under way: then the reason is "busy", and it is to be said again."""
         return heard.heard(self.picture, self._memory, fact, now)
+
+    def unread(
+        self, workload: Name, provisioning_class: str, why: str, now: datetime
+    ) -> Step | None:
+        """What leads to a note that nobody can read what the class said of that workload."""
+        return heard.unread(self.picture, self._memory, workload, provisioning_class, why, now)
 
     def is_foreign(self, fact: ProvisioningStatus) -> bool:
         """It is about no request that we can have made: not merely late."""

@@ -10,7 +10,7 @@ from admittance.provisioning import answers
 from admittance.provisioning.records import Record, State, noted, take
 from admittance.provisioning_check.acts import Slot, Step, Write
 from admittance.provisioning_check.memory import Memory
-from admittance.provisioning_check.picture import Kept, Picture
+from admittance.provisioning_check.picture import Kept, Name, Picture
 from admittance.provisioning_check.standing import runs
 
 BUSY: Final = "busy"
@@ -58,6 +58,27 @@ def heard(
     if record.status.state is State.FAILED and _runs(picture, slot):
         record = noted(record, _uncounted(fact, RUNS), now)
     return _keeps(memory, slot, kept, record), ""
+
+
+def unread(
+    picture: Picture,
+    memory: Memory,
+    workload: Name,
+    provisioning_class: str,
+    why: str,
+    now: datetime,
+) -> Step | None:
+    """A step that notes that nobody can read what the class said of that workload; None: it was
+    asked nothing there, it is noted, or there is a step under way."""
+    for slot in picture.slots_of(workload):
+        kept = picture.records[slot]
+        if kept.record.spec.provisioning_class_name != provisioning_class or slot in memory.flying:
+            continue
+        text = f"an answer of class {provisioning_class} is not understood: {why}"
+        record = noted(kept.record, text, now)
+        if record is not kept.record:
+            return _keeps(memory, slot, kept, record)
+    return None
 
 
 def _note(

@@ -16,8 +16,9 @@ import structlog
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.service import Service
 from admittance.events.codec import Undecodable, decode
+from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
-from admittance.events.subjects import ASKED, PROVISIONING_FACTS
+from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
 from admittance.provisioning_check.acts import Slot, Step
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.heard import BUSY
@@ -147,12 +148,26 @@ class Keeper:
                     bad.append(Bad(delivery, found))
                 else:
                     good.append((delivery, found))
+            await self._note(bad)
             whys = await self.take([fact for _, fact in good])
             bad += [Bad(one, why) for (one, _), why in zip(good, whys, strict=True) if why]
             await bury(self._bus, SERVICE, bad)
             await self._settled()
             self._puller.note(batch[-1])
             self._are_all_heard()
+
+    async def _note(self, unread: Sequence[Bad]) -> None:
+        """Notes what nobody can read beside the request that it may be about, too: there people
+        look, and as far as that succeeds; all of it is a dead letter."""
+        steps = []
+        for one in unread:
+            with suppress(BadToken):
+                of = address_of(one.delivery.subject)
+                workload = of.namespace, of.name
+                step = self.core.unread(workload, of.detail, one.reason, clock.now())
+                if step is not None:
+                    steps.append(step)
+        await self._performing.perform(steps)
 
     def _are_all_heard(self) -> None:
         """Answers that were given in time, while nobody led, count although the deadline has passed

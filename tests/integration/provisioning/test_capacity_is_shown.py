@@ -16,7 +16,7 @@ import yaml
 from admittance.api.checks import AdmissionCheck
 from admittance.events import provisioning as facts
 from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
@@ -126,6 +126,8 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
 
     await provider.says(asked, facts.Provisioned, id="foreign/capacity/1/1")
     await provider.says(asked, facts.ProvisioningFailed, provisioning_class="stranger")
+    odd = b'{"namespace": "ns", "name": "w", "id": "x", "details": {"row": 7}}'
+    await bus.publish(Outgoing("admit.provisioning.provisioned.class.ns.w", odd))
     await provider.says(asked, facts.Provisioned, message="here", details={"row": "7"})
     await provider.says(asked, facts.Accepted, message="late")
     await until_phase(bus, Phase.ADMITTED)
@@ -137,13 +139,14 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
         "no request foreign/capacity/1/1 of ns/w is open",
         "of class stranger does not count: ",
         "the provider told no detail 'rack': left out",
+        "an answer of class class is not understood: no Provisioned: Expected `str`, got `int`",
     ):
         assert part in told, told
     listed = await admit(nats_server, "get", "pr")
     assert "w-capacity-1" in listed
     assert "nobody answers for this class" not in told
     letters = await past(bus, ["admit.deadletter.provisioning-check"])
-    assert len(letters) == 1
+    assert len(letters) == 2
     history = await admit(nats_server, "events", "--workload", "w")
     assert "capacity asked    ns/w  class: attempt 1 of check capacity" in history
     assert "capacity there    ns/w  class: here" in history

@@ -502,6 +502,27 @@ def test_a_status_that_contradicts_an_earlier_one_is_noted_and_one_that_is_late_
     assert "Provisioned of class class does not count: the request is Failed already" in note
 
 
+def test_an_answer_that_nobody_can_read_is_noted_where_it_was_asked() -> None:
+    story = Story()
+    story.reserved()
+
+    def unread(provisioning_class: str, name: str = "train") -> bool:
+        step = story.core.unread(("ns", name), provisioning_class, "no Provisioned: odd", NOON)
+        if step is not None:
+            assert step.write is not None
+            assert step.write.record is not None
+            story.revision += 1
+            story.bucket[step.write.name] = step.write.record, story.revision
+            story.core.done(step, story.revision)
+        return step is not None
+
+    assert unread("class")
+    assert not unread("class")
+    assert not unread("stranger")
+    assert not unread("class", "other")
+    assert notes(story) == ["an answer of class class is not understood: no Provisioned: odd"]
+
+
 def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
     story = Story()
     story.reserved()
