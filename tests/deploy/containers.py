@@ -23,6 +23,11 @@ from testcontainers.compose import DockerCompose
 ROOT = Path(__file__).parents[2]
 ADMIT = Path(sys.executable).parent / "admit"
 BASE = "admittance-test-base"
+NOTHING = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: nothing}
+"""
 HEALTHY_SECONDS = 180.0
 
 
@@ -104,12 +109,11 @@ def build(base: str) -> None:
 
 class Deployment:
     """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
-    compose.yaml takes them from. ``profiles``: with which it was started."""
+    compose.yaml takes them from."""
 
-    def __init__(self, project: str, ports: dict[str, int], profiles: Sequence[str]) -> None:
+    def __init__(self, project: str, ports: dict[str, int]) -> None:
         self.project = project
         self.ports = ports
-        self.profiles = profiles
         self.url = f"nats://127.0.0.1:{ports['ADMIT_PORT']}"
 
     def containers(self, shown: str = "{{.Names}}") -> list[str]:
@@ -126,11 +130,23 @@ class Deployment:
         ).split()
         return name
 
+    def await_answer(self) -> None:
+        """Waits until somebody can be asked; what others still do not hear waits for them."""
+        deadline = time.monotonic() + HEALTHY_SECONDS
+        while True:
+            try:
+                self.admit("apply", "-f", "-", text=NOTHING)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                threading.Event().wait(1.0)
+            else:
+                return
+
     def await_health(self) -> None:
         """Waits until every container that can says that it is healthy, and the others run; fails
         with their last words."""
-        wanted = [one for profile in ("", *self.profiles) for one in services(profile).values()]
-        healthy = sum("healthcheck" in service for service in wanted)
+        healthy = sum("healthcheck" in service for service in services().values())
         deadline = time.monotonic() + HEALTHY_SECONDS
         while True:
             states = self.containers("{{.Names}} {{.Status}}")
@@ -164,8 +180,8 @@ def deployed(
     profiles: Sequence[str] = (),
     more: Mapping[str, str] | None = None,
 ) -> Iterator[Deployment]:
-    """compose.yaml with these profiles, up and healthy on free ports, under a name that keeps these
-    containers and volumes apart from any others. ``more``: variables that it is told."""
+    """compose.yaml with these profiles, up and answering on free ports, under a name that keeps
+    these containers and volumes apart from any others. ``more``: variables that it is told."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"
     names = ("ADMIT_PORT", "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
     ports = {name: free_port() for name in names}
@@ -186,8 +202,8 @@ def deployed(
     )
     try:
         compose.start()
-        deployment = Deployment(project, ports, profiles)
-        deployment.await_health()
+        deployment = Deployment(project, ports)
+        deployment.await_answer()
         yield deployment
     finally:
         compose.stop(down=True)

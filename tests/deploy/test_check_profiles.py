@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from urllib.request import Request, urlopen
 
@@ -26,9 +28,18 @@ def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield found
 
 
+def await_word(container: str, word: str) -> None:
+    deadline = time.monotonic() + containers.HEALTHY_SECONDS
+    while word not in containers.docker("logs", container):
+        assert time.monotonic() < deadline, containers.docker("logs", container)
+        threading.Event().wait(0.5)
+
+
 def test_what_bash_lets_through_runs(deployment: Deployment) -> None:
     admit = deployment.admit
     freezer = deployment.container("freeze-check")
+    # It hears what is asked while it listens.
+    await_word(freezer, "listens at")
     containers.docker("exec", freezer, "touch", "/tmp/freeze")
     admit("submit", "-q", "freezable", "--name", "frozen", "--", "true")
     admit("wait", "workload", "frozen", "--for", "Backoff", "--timeout", "60")

@@ -37,6 +37,7 @@ spec:
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """compose.yaml without a profile."""
     with containers.deployed(base, tmp_path_factory.mktemp("compose")) as found:
+        found.await_health()
         yield found
 
 

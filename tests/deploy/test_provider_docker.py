@@ -16,8 +16,10 @@ from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.clock import now
 from admittance.workload.phase import Phase
-from integration.provisioning.test_provisioning_live import CHECK, a_config, row, until_phase
+from admittance.workload.phase import phase as phase_of
+from integration.provisioning.test_provisioning_live import CHECK, a_config, row
 
 from builders import a_manifest
 from processes import Fleet, ServiceProcess, apply, eventually, queues, submit, workload
@@ -76,7 +78,12 @@ class World:
         return self.workers()
 
     async def until_phase(self, phase: Phase, name: str = "w") -> None:
-        await until_phase(self.bus, phase, name)
+        async def there() -> bool:
+            found = await workload(self.bus, name)
+            return found is not None and phase_of(found, now()) is phase
+
+        # Engines take their time.
+        await eventually(there, 60.0)
 
     async def finish(self, name: str = "w") -> None:
         fact = Finished(namespace="ns", name=name)

@@ -91,14 +91,30 @@ def stops(deployment: Deployment, name: str) -> str:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_provider_is_not_root_and_writes_nowhere(deployment: Deployment, profile: str) -> None:
     name = deployment.container(f"provider-{profile}")
-    uid = docker(
-        "exec", name, "sh", "-c", "while read -r k v w; do echo $k $v; done </proc/1/status"
-    )
-    assert "Uid: 0" not in uid
+    status = docker("exec", name, "cat", "/proc/1/status")
+    assert "Uid:\t" in status
+    assert "Uid:\t0" not in status
     told = docker(
         "inspect", "--format", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", name
     )
     assert told.strip() == "true [ALL]"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_a_provider_that_works_is_well(deployment: Deployment, profile: str) -> None:
+    await until(lambda: ill(deployment, f"provider-{profile}") == "", 60.0)
+
+
+def ill(deployment: Deployment, service: str) -> str:
+    """What the health check of its container says."""
+    check = containers.services(service.removeprefix("provider-"))[service]["healthcheck"]["test"]
+    told = subprocess.run(
+        ["docker", "exec", deployment.container(service), *check[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stderr.strip()
 
 
 def test_a_pool_s_machines_are_booked_and_who_loses_them_is_stopped(
@@ -146,15 +162,7 @@ async def test_ec2_reserves_and_whose_reservation_expires_is_stopped(
 async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sentence(
     deployment: Deployment, ec2: Ec2Server
 ) -> None:
-    health = (
-        *("docker", "exec", deployment.container("provider-aws")),
-        *("python", "-m", "admittance.cli.health", "provider-aws"),
-    )
-
-    def told() -> str:
-        return subprocess.run(health, capture_output=True, text=True, check=False).stderr.strip()
-
-    assert told() == ""
+    assert ill(deployment, "provider-aws") == ""
     ec2.refuse("DescribeCapacityReservations", "AuthFailure", status=401)
     try:
         # Where nothing is booked EC2 is looked at less often.
@@ -162,12 +170,12 @@ async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sent
             *("submit", "-q", "ec2", "--name", "waits", "--cpu", "3", "--count", "2"),
             *("--", "sleep", "600"),
         )
-        await until(lambda: "AuthFailure" in told(), 60.0)
+        await until(lambda: "AuthFailure" in ill(deployment, "provider-aws"), 60.0)
     finally:
         ec2.allow()
     runs(deployment, "waits")
     deployment.admit("delete", "workload", "waits")
-    assert told() == ""
+    assert ill(deployment, "provider-aws") == ""
 
 
 def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
