@@ -92,11 +92,13 @@ class ProviderAlive(Message, frozen=True, kw_only=True):
     """``admit.alive.provisioning.<class>``, every 10 s: somebody provides capacity of that class.
     Nothing of it is required; an empty message is a heartbeat, too.
 
+    ``since``: when that process began; one that begins anew is asked what became of its requests.
     ``parameters``: those that it understands; none named: whatever it is given.
     """
 
     time: datetime | None = None
     instance: str = ""
+    since: datetime | None = None
     program: str = ""
     active: bool = True
     reason: str = ""

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 async def beat(bus: Bus, provider: Provider, *, instance: str, seconds: float) -> None:
     """Says so often, and whenever it changes, how the provider is; for ever."""
+    since = clock.now()
 
     def now() -> bytes:
         active, message = provider.activity
         fact = ProviderAlive(
             time=clock.now(),
             instance=instance,
+            since=since,
             active=active,
             message=beating.shortened(message),
             parameters=provider.understands,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Any, Final
 
@@ -17,10 +18,13 @@ from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock
 from admittance.runtime.bus import Outgoing
-from admittance.runtime.errors import StaleRevision
+from admittance.runtime.errors import Refused, StaleRevision, TooBig
 
 OVER: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
 """Statuses after which nothing counts any more, but for a revocation of what has expired."""
+REFUSED_PAUSE_MIN: Final = 0.5
+REFUSED_PAUSE_MAX: Final = 10.0
+"""Seconds between two tries while the log refuses a status, as a full one does."""
 
 log = structlog.get_logger()
 
@@ -63,9 +67,23 @@ class Speaker:
             except StaleRevision:
                 # Taken back meanwhile, or said by another replica: look again.
                 continue
-            await self._outbox.put(self._message(said))
+            await self._until_said(said)
             log.info("said", id=said.id, status=said.status, message=said.message)
             return True
+
+    async def _until_said(self, said: Said) -> None:
+        """It is kept, and so nobody would say it again: for as long as the log refuses it."""
+        pause = REFUSED_PAUSE_MIN
+        while True:
+            try:
+                await self.repeat(said)
+                return
+            except TooBig:
+                raise
+            except Refused as error:
+                log.warning("not_said_yet", id=said.id, status=said.status, reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, REFUSED_PAUSE_MAX)
 
     async def repeat(self, said: Said) -> None:
         """Says again what was said of a request that is heard again: perhaps nobody heard it."""

@@ -18,7 +18,7 @@ from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.reading import Reading
 from admittance.provisioning_check.saying import reference_of, stated, verdict_of, written
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, TooBig, Unavailable
 
 log = structlog.get_logger()
 
@@ -99,6 +99,8 @@ class Performing:
                 failed.add(i)  # The checks are not served yet, or the bus is away.
             elif isinstance(outcome, Refused):
                 log.error("verdict_refused", workload=todo[i].slot.workload, error=str(outcome))
+                if not isinstance(outcome, TooBig):
+                    failed.add(i)  # The log is full: somebody will make room.
             elif outcome is not None:
                 raise outcome
         return failed

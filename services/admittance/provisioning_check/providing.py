@@ -6,11 +6,14 @@ did counts as served. Times are monotonic seconds.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from admittance.events.system import ProviderAlive
 
 MISSING: Final = 3
+INSTANCES_MAX: Final = 1000
+"""Replicas of one class whose beginnings are told apart."""
 
 
 class Providing:
@@ -20,15 +23,23 @@ class Providing:
         self._patience = MISSING * every_seconds
         self._last: dict[str, float] = {}
         self._said: dict[str, ProviderAlive] = {}
+        self._began: dict[str, dict[str, datetime]] = {}
 
     def expect(self, provisioning_class: str, now: float) -> None:
         """It was known to send heartbeats before we listened: it gets the time of one."""
         self._last.setdefault(provisioning_class, now)
 
     def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
-        """Notes a heartbeat. True: it was not there before, so that it may have lost something."""
+        """Notes a heartbeat. True: it was not there before, so that it may have lost something, or
+        may not have said what it had to say when it ended."""
         back = self.trouble(provisioning_class, now) is not None
         back |= provisioning_class not in self._said
+        began = self._began.setdefault(provisioning_class, {})
+        if beat.since is not None and began.get(beat.instance) != beat.since:
+            back = True
+            if len(began) >= INSTANCES_MAX:
+                began.clear()
+            began[beat.instance] = beat.since
         self._last[provisioning_class] = now
         self._said[provisioning_class] = beat
         return back

@@ -1,0 +1,91 @@
+"""What a provider has to say, and what the check has to say of it, gets through in the end: a
+provider may die between keeping a word and saying it, and a full log takes nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from admittance.events import provisioning as facts
+from admittance.events.subjects import STREAM
+from admittance.providers import Provider, Provisioned, Request
+from admittance.providers.store import Store
+from admittance.runtime.bus import Bus
+from admittance.workload.phase import Phase
+from integration.provisioning.bare_provider import BareProvider
+from integration.provisioning.test_providers_obtain import running
+from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, queues, submit
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture
+async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
+
+
+async def test_a_revocation_that_was_kept_and_not_said_is_heard_of_when_the_provider_is_back(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADMIT_INSTANCE", "the-same-as-before")
+    ids: list[str] = []
+
+    def a_provider() -> Provider:
+        provider = Provider("class")
+
+        @provider.requested
+        async def book(request: Request) -> Provisioned:
+            ids.append(request.id)
+            return Provisioned("here")
+
+        return provider
+
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    async with running(a_provider(), nats_server):
+        await submit(bus, [a_manifest("w", queue="lq-cq")])
+        await until_phase(bus, Phase.ADMITTED)
+
+    store = Store(bus, "class")
+    found = await store.get(ids[0])
+    assert found.said is not None
+    said = replace(found.said, status="capacity_revoked", seq=found.said.seq + 1, message="sold")
+    await store.put(said, found.revision)
+    async with running(a_provider(), nats_server):
+        await until_phase(bus, Phase.REJECTED)
+
+
+async def test_a_verdict_that_a_full_log_refused_is_said_once_there_is_room(
+    fleet: Fleet, bus: Bus
+) -> None:
+    provider = await BareProvider(bus).start()
+    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    request = await provider.until_asked()
+    check = fleet.processes[-1]
+    check.pause()
+    await provider.says(request, facts.Provisioned)
+    info = await bus.api(f"STREAM.INFO.{STREAM}")
+    full = {**info["config"], "max_msgs": info["state"]["messages"]}
+    await bus.api(f"STREAM.UPDATE.{STREAM}", full)
+    check.resume()
+
+    async def refused() -> bool:
+        return "verdict_refused" in check.log
+
+    await eventually(refused)
+    await bus.api(f"STREAM.UPDATE.{STREAM}", info["config"])
+
+    await until_phase(bus, Phase.ADMITTED)
