@@ -330,6 +330,12 @@ class World:
                 there = [key for key, (one, _) in self.bucket.items() if one is not None]
                 if there:
                     self.put(rng.choice(sorted(there)), None, by_hand=True)
+            case 18 if rng.random() < 0.5:
+                kept = [one for one, _ in self.bucket.values() if one is not None]
+                if kept:
+                    one = rng.choice(sorted(kept, key=lambda each: each.metadata.name))
+                    meta = replace(one.metadata, deletion_timestamp=self.now)
+                    self.put(one.metadata.name, replace(one, metadata=meta))
             case 17 if self.booth.asked:
                 lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
                 self.core.unheard(Slot("ns", lost.name, lost.check), lost.id)
@@ -373,6 +379,7 @@ class World:
         live = {key: one for key, (one, _) in self.bucket.items() if one is not None}
         held: set[str] = set()
         for key, record in live.items():
+            assert record.metadata.deletion_timestamp is None, f"{key} is to go"
             if not record.status.cancelled:
                 held.add(record.spec.id)
             work = self.works.get(record.spec.workload)

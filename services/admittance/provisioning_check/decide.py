@@ -68,7 +68,10 @@ class Capacity:
     def failed(self, step: Step) -> None:
         """Somebody else wrote, or nobody knows what became of it: the slot is looked at again, once
         the bucket has told."""
-        self._memory.flying.pop(step.slot, None)
+        memory = self._memory
+        memory.flying.pop(step.slot, None)
+        if step.tell is not None and step.slot in memory.told:
+            memory.told[step.slot] = memory.told[step.slot]._replace(last=False)
         self.picture.dirty[step.slot] = None
 
     def due(self, now: datetime) -> None:

@@ -15,11 +15,12 @@ from admittance.provisioning_check.acts import Slot, Step, Tell
 
 class Said(NamedTuple):
     """What a check was told, and the row that showed something else then: a row that is made anew
-    is told anew."""
+    is told anew. ``last`` False: something else may have been told since."""
 
     tell: Tell
     state: str
     since: datetime | None
+    last: bool = True
 
 
 class Past(NamedTuple):

@@ -256,6 +256,25 @@ def test_a_failure_asks_for_a_retry_and_frees_what_was_asked() -> None:
     assert story.last[0] == "Ready"
 
 
+def test_what_was_told_before_something_of_unknown_fate_is_told_again() -> None:
+    """The row may show what nobody knows to be there."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Accepted, message="soon")
+    ((name, (record, revision)),) = story.bucket.items()
+    later = replace(record, status=replace(record.status, message="later"))
+    story.core.picture.record(("ns", name), later, revision + 1)
+    (step,) = story.core.steps(story.now)
+    assert step.tell is not None
+    story.core.failed(step)  # It was told, but nobody knows.
+
+    story.core.picture.record(("ns", name), record, revision + 2)
+    story.reserved(message="later")
+
+    assert story.last == ("Pending", "soon", None)
+    assert len(story.told) == 2
+
+
 def test_the_last_failure_rejects() -> None:
     """E4."""
     story = Story()
