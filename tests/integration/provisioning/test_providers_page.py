@@ -47,6 +47,7 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for number in range(2):
         (folder / f"node-{number}").touch()
+    (folder / ".gone").mkdir()  # Another one of these programs has kept this rack before.
     monkeypatch.setenv("RACK", str(folder))
     return folder
 

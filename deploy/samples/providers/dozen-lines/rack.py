@@ -7,7 +7,7 @@ from pathlib import Path
 from admittance.providers import Failed, Provider, Provisioned
 
 rack = Provider("rack.example.com")
-machines = sorted(Path(os.environ.get("RACK", "/tmp/rack")).iterdir())
+machines = sorted(filter(Path.is_file, Path(os.environ.get("RACK", "/tmp/rack")).iterdir()))
 
 
 @rack.requested
