@@ -192,22 +192,22 @@ def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
 
 
 @pytest.mark.parametrize(
-    ("module", "env", "said"),
+    ("service", "env", "said"),
     [
         pytest.param(
-            "provider_aws",
+            "provider-aws",
             {},
             "EC2: You must specify a region. (boto3 reads AWS_DEFAULT_REGION)",
             id="of EC2 the region",
         ),
         pytest.param(
-            "provider_kubernetes",
+            "provider-kubernetes",
             {"ADMIT_KUBE_CONFIG": "/kubeconfig"},
             "the kubeconfig is of no use: Configuration file /kubeconfig not found",
             id="of a cluster the kubeconfig",
         ),
         pytest.param(
-            "provider_docker",
+            "provider-docker",
             {},
             "ADMIT_DOCKER_IMAGE is not set: the image that workers are made of",
             id="of an engine the image of workers",
@@ -215,17 +215,17 @@ def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
     ],
 )
 def test_what_is_missing_is_one_sentence(
-    deployment: Deployment, module: str, env: dict[str, str], said: str
+    deployment: Deployment, service: str, env: dict[str, str], said: str
 ) -> None:
     given = {"ADMIT_NATS_URL": "nats://nats:4222", **env}
     ended = subprocess.run(
         [
             *("docker", "run", "--rm", "--network", f"{deployment.project}_default"),
             *(word for name, value in given.items() for word in ("--env", f"{name}={value}")),
-            *("--entrypoint", "python", "admittance", "-m", f"admittance.{module}"),
+            *("admittance", "serve", service),
         ],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ended.returncode, ended.stderr.strip()) == (1, said)
+    assert (ended.returncode, ended.stderr.strip()) == (1, f"error: {said}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,15 @@ from admittance.cli import services
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 IN_IMAGE = "/opt/admittance/checks/"
-PYTHON_M = ["python", "-m"]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())[
     "services"
 ]
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
-    """Programs of people; what is ours is told by the name of its service, or is a module."""
+    """Programs of people; what is ours is told by the name of its service."""
     return {
-        name: one
-        for name, one in SERVICES.items()
-        if "profiles" in one and "entrypoint" in one and name not in of_modules()
-    }
-
-
-def of_modules() -> dict[str, dict[str, Any]]:
-    """Providers that need more than a server, where they are started without `admit serve`."""
-    return {
-        name: one for name, one in SERVICES.items() if one.get("entrypoint", [])[:2] == PYTHON_M
+        name: one for name, one in SERVICES.items() if "profiles" in one and "entrypoint" in one
     }
 
 
@@ -48,19 +37,33 @@ def test_our_services_go_by_the_names_that_the_command_knows(name: str) -> None:
 
 
 def test_every_service_of_ours_is_there_and_those_that_not_everybody_wants_have_a_profile() -> None:
-    assert set(services.SERVICES) <= {*of_ours(), *of_modules()}
-    assert "profiles" not in of_ours()["provisioning-check"]
-    assert of_ours()["provider-pool"]["profiles"] == ["pool"]
+    assert set(services.SERVICES) == set(of_ours())
+    for name, one in of_ours().items():
+        _, provider, profile = name.partition("provider-")
+        assert one.get("profiles", []) == ([profile] if provider else []), name
 
 
-@pytest.mark.parametrize("name", sorted(of_modules()))
-def test_a_provider_that_is_a_module_is_there_and_has_a_profile(name: str) -> None:
-    one = of_modules()[name]
-    module = importlib.import_module(f"{one['entrypoint'][2]}.shell")
-    assert module.SERVICE == name == one["healthcheck"]["test"][-1]
-    assert one["profiles"] == [name.removeprefix("provider-")]
-    assert one["read_only"]
-    assert one["cap_drop"] == ["ALL"]
+def test_nothing_of_ours_has_rights_that_it_needs_not() -> None:
+    for name, one in of_ours().items():
+        assert one["read_only"], name
+        assert one["cap_drop"] == ["ALL"], name
+        assert one["security_opt"] == ["no-new-privileges:true"], name
+
+
+@pytest.mark.parametrize("name", ["aws", "kubernetes", "docker"])
+def test_a_container_is_told_every_variable_of_its_provider_s_page(name: str) -> None:
+    page = (ROOT / "deploy" / "samples" / "providers" / name / "README.md").read_text()
+    told = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `ADMIT_")]
+    wanted = {one for cell in told for one in re.findall(r"ADMIT_[A-Z_]+", cell)}
+    assert wanted
+    assert wanted <= set(SERVICES[f"provider-{name}"]["environment"])
+
+
+def test_the_image_of_all_is_built_by_one() -> None:
+    built = [name for name, one in SERVICES.items() if one["image"] == "admittance"]
+    assert [name for name in built if "build" in SERVICES[name]] == ["workload-controller"]
+    for name in set(built) - {"workload-controller"}:
+        assert "workload-controller" in SERVICES[name]["depends_on"], name
 
 
 def test_every_sample_has_the_profile_of_its_name() -> None:
