@@ -21,6 +21,7 @@ decide() { # of $namespace, $name, $check, $retry_count and the whole $payload: 
 }
 
 # --- What follows is the protocol. ----------------------------------------------------------------
+# Some of it stands in every sample in shell: each is one file, to be copied alone.
 
 token() { # $1 as one token of a subject: a dot is _, anything else but A-Z a-z 0-9 - is =XX
   local out= char i

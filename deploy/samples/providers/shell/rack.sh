@@ -33,6 +33,7 @@ free() { # what $id has, if anything
 machine_of() { grep -lxF -- "$1" "$rack"/*; }
 
 # --- What follows is the protocol. ----------------------------------------------------------------
+# Some of it stands in every sample in shell: each is one file, to be copied alone.
 
 token() { # $1 as one token of a subject: a dot is _, anything else but A-Z a-z 0-9 - is =XX
   local out= char i
