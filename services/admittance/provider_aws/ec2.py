@@ -59,7 +59,9 @@ class Ec2:
             **more,
         )
         try:
-            making, looking = (boto3.client("ec2", config=config) for _ in range(2))
+            # Not the session that a process has anyway: it keeps what it has found for ever.
+            session = boto3.session.Session()
+            making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
             raise SetupError(f"EC2: {error} (boto3 reads AWS_DEFAULT_REGION)") from None
         return cls(making, looking, provisioning_class)

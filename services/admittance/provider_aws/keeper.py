@@ -49,6 +49,8 @@ from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "provider-aws"
+GRACE_SECONDS: Final = 1.0
+"""At the end: nothing is under way but calls, which come to their end in any case, and waiting."""
 
 log = structlog.get_logger()
 
@@ -60,7 +62,9 @@ class Keeper:
         self._bus = bus
         self._aws = aws
         self._ec2 = ec2
-        self._provider = provider = Provider(aws.provisioning_class, parameters=Parameters)
+        self._provider = provider = Provider(
+            aws.provisioning_class, parameters=Parameters, grace_seconds=GRACE_SECONDS
+        )
         provider.requested(self.obtain)
         provider.cancelled(self.free)
         self._service = Service(provider, bus, settings)

@@ -1,0 +1,423 @@
+"""EC2 capacity reservations against moto's server: obtained, refused, waited for, lost sight of,
+taken away, and kills at the worst moment. With the provider alone; beside all services it is in
+test_aws_live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.provisioning import Accepted, ProvisioningFailed
+from admittance.provider_aws.ec2 import Ec2
+from admittance.provider_aws.keeper import Keeper
+from admittance.provider_aws.settings import AwsSettings
+from admittance.runtime.bus import Bus
+from admittance.runtime.settings import Settings
+from ec2_server import ZONE, Ec2Server
+from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+
+from processes import Fleet, ServiceProcess, eventually, health
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+CREATE = "CreateCapacityReservation"
+DESCRIBE = "DescribeCapacityReservations"
+LARGE = {"InstanceType": "m5.large", "AvailabilityZone": ZONE}
+"""Two vCPUs and 8 GiB."""
+ONE = "u/c/1/1"
+SETTINGS = AwsSettings(
+    provisioning_class=CLASS, poll_seconds=0.1, sweep_seconds=0.3, unseen_seconds=2.0
+)
+
+
+@pytest.fixture
+async def asker(bus: Bus) -> Asker:
+    return await Asker(bus).start()
+
+
+async def asks(asker: Asker, *ids: str, count: int = 1, **parameters: str) -> None:
+    """Pods that need half a cpu each."""
+    for request_id in ids or (ONE,):
+        await asker.asks(
+            request_id, name=request_id[0], parameters={**LARGE, **parameters}, **pods(count)
+        )
+
+
+def said(asker: Asker, word: str) -> set[str]:
+    return {one.id for one in asker.said if type(one).__name__ == word}
+
+
+def why(asker: Asker, request_id: str = ONE) -> str:
+    """What was said last of a request."""
+    return [one.message for one in asker.said if one.id == request_id][-1]
+
+
+async def until_provisioned(asker: Asker, *ids: str) -> None:
+    await until(lambda: said(asker, "Provisioned") >= set(ids or (ONE,)))
+
+
+async def so(claim: Callable[[], bool]) -> None:
+    async def holds() -> bool:
+        return await asyncio.to_thread(claim)
+
+    await eventually(holds)
+
+
+class Running:
+    """A keeper in this process, which may end and begin anew. ``trouble``: what it tells of."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.keeper: Keeper | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        ec2 = await asyncio.to_thread(Ec2.connect, CLASS)
+        settings = Settings(service="provider-aws", instance="a", url="")
+        keeper = self.keeper = Keeper(self._bus, settings, SETTINGS, ec2)
+        task = self._task = asyncio.create_task(keeper.run())
+        await until(lambda: keeper.ready or task.done())
+
+    async def stop(self) -> None:
+        assert self.keeper is not None
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await self.keeper.close()
+
+    @property
+    def trouble(self) -> str:
+        assert self.keeper is not None
+        return self.keeper.trouble
+
+
+@pytest.fixture
+async def running(
+    bus: Bus, asker: Asker, ec2: Ec2Server, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Running]:
+    for name, value in ec2.env.items():
+        monkeypatch.setenv(name, value)
+    running = Running(bus)
+    await running.start()
+    yield running
+    await asyncio.to_thread(ec2.allow)
+    await running.stop()
+
+
+@pytest.fixture
+async def fleet(nats_server: TestServer, asker: Asker, tmp_path: Path) -> AsyncIterator[Fleet]:
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    yield fleet
+    await fleet.stop()
+
+
+async def a_process(fleet: Fleet, ec2: Ec2Server) -> ServiceProcess:
+    """The provider as a process of its own, that can be killed."""
+    env = {
+        **ec2.env,
+        "ADMIT_AWS_CLASS": CLASS,
+        "ADMIT_AWS_POLL_SECONDS": "0.1",
+        "ADMIT_AWS_SWEEP_SECONDS": "0.3",
+        "ADMIT_AWS_UNSEEN_SECONDS": "2",
+    }
+    return await fleet.start("provider-aws", **env)
+
+
+# Obtaining. ----------------------------------------------------------------------------------
+
+
+async def test_what_is_not_active_yet_nor_listed_nor_answered_is_waited_for(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    ec2.set(pending=0.8, hidden=0.5)
+    ec2.refuse(CREATE, "RequestLimitExceeded", status=503, times=2)
+    ec2.refuse(DESCRIBE, "RequestLimitExceeded", status=503, times=2)
+    await asks(asker)
+    await until_provisioned(asker)
+
+    assert len(ec2.reservations()) == 1
+    assert asker.words() == ["Accepted", "Accepted", "Provisioned"]
+    throttled, pending, _ = asker.said
+    assert isinstance(throttled, Accepted)
+    assert "RequestLimitExceeded" in throttled.message
+    assert "not yet active" in pending.message
+
+
+async def test_without_capacity_it_fails_and_may_be_had_another_time(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    ec2.set(capacity=0)
+    await asks(asker)
+    await until(lambda: asker.words() == ["ProvisioningFailed"])
+    failed = asker.said[0]
+    assert isinstance(failed, ProvisioningFailed)
+    assert failed.retryable
+    assert "InsufficientInstanceCapacity" in failed.message
+
+    ec2.set(capacity=1)
+    await asks(asker, "u/c/2/2")
+    await until_provisioned(asker, "u/c/2/2")
+    (made,) = ec2.reservations()
+    assert made["tags"]["admittance.dev/request-id"] == "u/c/2/2"
+
+
+@pytest.mark.parametrize(
+    ("reason", "parameters"),
+    [
+        pytest.param("InvalidInstanceType", {"InstanceType": "m5.nope"}, id="no such type"),
+        pytest.param(
+            "InvalidParameterValue",
+            {"AvailabilityZone": "mars-1a", "InstanceCount": "1"},
+            id="no such zone",
+        ),
+        pytest.param("wrong parameters", {"Tenancy": "mine"}, id="no such word"),
+        pytest.param("a pod of main needs", {"InstanceType": "t2.nano"}, id="too small a type"),
+    ],
+)
+async def test_what_can_never_be_had_fails_for_good(
+    running: Running, asker: Asker, ec2: Ec2Server, reason: str, parameters: dict[str, str]
+) -> None:
+    containers = [{"name": "c", "resources": {"requests": {"memory": "4Gi"}}}]
+    main = {"name": "main", "count": 1, "template": {"spec": {"containers": containers}}}
+    await asker.asks(ONE, parameters={**LARGE, **parameters}, **pod_sets(main))
+    await until(lambda: bool(said(asker, "ProvisioningFailed")))
+
+    (failed,) = (one for one in asker.said if isinstance(one, ProvisioningFailed))
+    assert not failed.retryable
+    assert reason in failed.message
+    assert ec2.reservations() == []
+
+
+def pod_sets(*sets: dict[str, Any]) -> dict[str, Any]:
+    found = pods(1)
+    (one,) = found["pod_sets"]
+    return {
+        "pod_sets": tuple(
+            {**one, **given, "template": msgspec.Raw(msgspec.json.encode(given["template"]))}
+            for given in sets
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param("", id="by the token, which EC2 knows"),
+        pytest.param("IdempotentParameterMismatch", id="by its tag, when we count otherwise now"),
+    ],
+)
+async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again(
+    fleet: Fleet, bus: Bus, asker: Asker, ec2: Ec2Server, refused: str
+) -> None:
+    ec2.hold(CREATE)
+    first = await a_process(fleet, ec2)
+    await asks(asker)
+    await so(lambda: len(ec2.alive()) == 1)
+    # A call that hangs holds up nothing else.
+    assert "provider-aws" in {one.service for one in await health(bus)}
+    await first.kill()
+    ec2.allow()
+    if refused:
+        ec2.refuse(CREATE, refused)
+    await a_process(fleet, ec2)
+    await asks(asker)
+
+    await until_provisioned(asker)
+    assert len(ec2.reservations()) == 1
+
+
+# Freeing. ------------------------------------------------------------------------------------
+
+
+async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
+    fleet: Fleet, asker: Asker, ec2: Ec2Server
+) -> None:
+    """Also when that is later than it is looked for often."""
+    ec2.set(hidden=5)
+    ec2.hold(CREATE)
+    first = await a_process(fleet, ec2)
+    await asks(asker)
+    await so(lambda: len(ec2.alive()) == 1)
+    await first.kill()
+    ec2.allow()
+    await asker.takes_back()
+    await a_process(fleet, ec2)
+
+    await so(lambda: not ec2.alive())
+    assert len(ec2.reservations()) == 1
+
+
+async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    ec2.set(hidden=0.5)
+    ec2.hold(CREATE)
+    await asks(asker)
+    await so(lambda: len(ec2.alive()) == 1)
+    await asker.takes_back()
+    await asyncio.sleep(0.2)
+    ec2.allow()
+
+    await so(lambda: not ec2.alive())
+    assert asker.words() == []
+
+
+async def test_capacity_that_is_taken_away_is_told_also_by_one_that_has_only_heard_of_it(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    ways = {
+        "a/c/1/1": {"state": "cancelled"},
+        "b/c/1/1": {"state": "expired"},
+        "c/c/1/1": {"total": 0},
+    }
+    ec2.set(pending=0.3)
+    await asks(asker, ONE, *ways)
+    await until_provisioned(asker, ONE, *ways)
+    await running.stop()
+    await running.start()
+    for one in ec2.alive():
+        ec2.becomes(one["id"], **ways.get(one["tags"]["admittance.dev/request-id"], {}))
+
+    await until(lambda: said(asker, "CapacityRevoked") == set(ways))
+    for request_id in ways:
+        await asker.takes_back(request_id)
+    await so(lambda: len(ec2.alive()) == 1)
+    assert asker.words().count("CapacityRevoked") == len(ways)
+
+
+# Rights. -------------------------------------------------------------------------------------
+
+
+async def test_wrong_credentials_are_nobodys_fault_and_make_the_class_inactive(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    for action in (CREATE, DESCRIBE, "DescribeInstanceTypes"):
+        ec2.refuse(action, "AuthFailure", status=401)
+    await asks(asker)
+    await until(lambda: "AuthFailure" in running.trouble)
+    await until(lambda: asker.words() == ["Accepted"])
+
+    ec2.allow()
+    await until_provisioned(asker)
+    await until(lambda: not running.trouble)
+
+
+async def test_who_may_not_cancel_makes_no_more(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    await asks(asker)
+    await until_provisioned(asker)
+    ec2.refuse("CancelCapacityReservation", "UnauthorizedOperation", status=403)
+    await asker.takes_back()
+    await until(lambda: "UnauthorizedOperation" in running.trouble)
+    assert len(ec2.alive()) == 1
+
+    ec2.allow()
+    await so(lambda: not ec2.alive())
+    await until(lambda: not running.trouble)
+
+
+async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
+    running: Running, asker: Asker, ec2: Ec2Server
+) -> None:
+    """It is known by what was allowed before, and still is."""
+    await asks(asker)
+    await until_provisioned(asker)
+    ec2.refuse(CREATE, "UnauthorizedOperation", status=403, having="m5.xlarge")
+    await asks(asker, "v/c/1/1", InstanceType="m5.xlarge")
+    await until(lambda: said(asker, "ProvisioningFailed") == {"v/c/1/1"})
+
+    failed = asker.said[-1]
+    assert isinstance(failed, ProvisioningFailed)
+    assert not failed.retryable
+    assert not running.trouble
+    assert len(ec2.reservations()) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "before"),
+    [
+        pytest.param(CREATE, True, id="to reserve, which it let us before"),
+        pytest.param(CREATE, False, id="to reserve, which we never did"),
+        pytest.param("DescribeInstanceTypes", False, id="to ask what machines there are"),
+    ],
+)
+async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
+    running: Running, asker: Asker, ec2: Ec2Server, action: str, before: bool
+) -> None:
+    if before:
+        await asks(asker, "v/c/1/1")
+        await until_provisioned(asker, "v/c/1/1")
+    ec2.refuse(action, "UnauthorizedOperation", status=403)
+    await asks(asker)
+    await until(lambda: "UnauthorizedOperation" in running.trouble)
+    assert "UnauthorizedOperation" in why(asker)
+
+    ec2.allow()
+    await until_provisioned(asker)
+    await until(lambda: not running.trouble)
+    assert not said(asker, "ProvisioningFailed")
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_a_right_that_nobody_waits_for_is_missed_as_long_as_it_can_be_tried_out(
+    running: Running, asker: Asker, ec2: Ec2Server, before: bool
+) -> None:
+    """Where nothing was ever allowed, only who asks can tell whether it is."""
+    if before:
+        await asks(asker, "v/c/1/1")
+        await until_provisioned(asker, "v/c/1/1")
+    ec2.refuse(CREATE, "UnauthorizedOperation", status=403)
+    await asks(asker)
+    await until(lambda: bool(running.trouble))
+    tried = ec2.calls()[CREATE]
+
+    await asker.takes_back()
+    if before:
+        await so(lambda: ec2.calls()[CREATE] >= tried + 3)
+        assert running.trouble
+        ec2.allow()
+    await until(lambda: not running.trouble)
+
+
+# How often, and the end. ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 24])
+async def test_calls_are_as_many_as_requests_and_looks_are_for_all_of_them(
+    running: Running, asker: Asker, ec2: Ec2Server, count: int
+) -> None:
+    ec2.set(pending=60)
+    ids = [f"u{number}/c/1/1" for number in range(count)]
+    await asks(asker, *ids)
+    await until(lambda: said(asker, "Accepted") == set(ids))
+    calls = ec2.calls()
+    assert calls[CREATE] == count
+    assert calls["DescribeInstanceTypes"] <= count
+
+    before = ec2.calls()
+    await asyncio.sleep(0.5)
+    after = ec2.calls()
+    assert after.keys() == before.keys()
+    assert 1 <= after[DESCRIBE] - before[DESCRIBE] <= 6
+    assert after[CREATE] == count
+
+
+async def test_a_look_that_hangs_does_not_hold_up_the_end(fleet: Fleet, ec2: Ec2Server) -> None:
+    process = await a_process(fleet, ec2)
+    await so(lambda: ec2.calls()[DESCRIBE] > 0)
+    ec2.hold(DESCRIBE)
+    before = ec2.calls()[DESCRIBE]
+    await so(lambda: ec2.calls()[DESCRIBE] > before)
+    await within(process.stop(), 5.0)
+    assert process.status == 0
