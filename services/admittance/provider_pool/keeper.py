@@ -30,6 +30,7 @@ from admittance.providers.service import Service
 from admittance.runtime import clock
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Superseded
 from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
 from admittance.runtime.waiting import set_within
@@ -64,12 +65,18 @@ class Keeper:
         return self._ledger.pools
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts."""
+        """Works until cancelled. Raises what ends one of its parts, and Superseded."""
         await self._ledger.restore()
         async with parts() as tasks:
             tasks.create_task(self._watch(), name="pools")
             tasks.create_task(self._expire(), name="expiry")
             tasks.create_task(self._serve(tasks), name="classes")
+            tasks.create_task(self._give_way(), name="giving way")
+
+    async def _give_way(self) -> None:
+        # Also to somebody who was late and is gone again: then it is read anew what he did.
+        await self._ledger.lost.wait()
+        raise Superseded("somebody else keeps the pools")
 
     async def close(self) -> None:
         """Ends what was begun; bookings stay."""

@@ -8,6 +8,7 @@ took over writes nothing any more: he would book what is taken, and free what ot
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -22,8 +23,8 @@ from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
 from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
 from admittance.runtime import bucket
-from admittance.runtime.bus import EXPECTED, FENCE, Bus
-from admittance.runtime.errors import Superseded
+from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
+from admittance.runtime.errors import Fenced, Superseded
 
 log = structlog.get_logger()
 
@@ -47,6 +48,8 @@ class Ledger:
         """Pools whose manifests nobody can read."""
         self._unkept: set[str] = set()
         """Requests whose bookings the bucket may not have."""
+        self.lost = asyncio.Event()
+        """Somebody else has taken over: what is known here is of no use any more."""
         self._led = 0
         self._fence: dict[str, str] = {}
 
@@ -55,6 +58,7 @@ class Ledger:
         he may have booked, or freed, what nobody here knows of."""
         found = await bucket.get(self._bus, LED, bucket=PROVIDERS)
         if found is None or found.revision != self._led:
+            self.lost.set()
             raise Superseded("somebody else keeps the pools")
 
     async def restore(self) -> None:
@@ -178,7 +182,7 @@ class Ledger:
         gone = bucket.delete_message(
             key, expected=None, headers=self._fence, ttl_seconds=60.0, bucket=PROVIDERS
         )
-        await self._bus.publish(gone)
+        await self._write(gone)
 
     async def _keep(self, kept: Kept) -> None:
         key = key_of(kept.pool, kept.booking.id)
@@ -186,5 +190,12 @@ class Ledger:
             key, encode(kept.booking), expected=None, headers=self._fence, bucket=PROVIDERS
         )
         self._unkept.add(kept.booking.id)
-        await self._bus.publish(put)
+        await self._write(put)
         self._unkept.discard(kept.booking.id)
+
+    async def _write(self, message: Outgoing) -> None:
+        try:
+            await self._bus.publish(message)
+        except Fenced:
+            self.lost.set()
+            raise
