@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.cli import kinds, output
+from admittance.cli.answers_told import Answers
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.families import is_parent, rules_for, tags_of
 from admittance.cli.link import Link, link
@@ -40,9 +41,10 @@ async def events(
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
+        answers = Answers()
         kin = Kin(bus, call.namespace, workload) if workload and not all_namespaces else None
         async for entry in _entries(bus, namespace, workload, since, kin, follow=follow):
-            _show(call, entry, kin.tags if kin is not None else {})
+            _show(call, entry, kin.tags if kin is not None else {}, answers)
             shown += 1
     if shown:
         return
@@ -57,8 +59,9 @@ async def recent(bus: Link, namespace: str, workload: str, count: int) -> list[T
     """The last so many events of one workload, oldest first; of a parent with its variants'."""
     kin = Kin(bus, namespace, workload)
     entries = [entry async for entry in _entries(bus, namespace, workload, None, kin, follow=False)]
-    shown = [entry for entry in entries if not is_nudge(entry)]
-    return [told(entry, kin.tags) for entry in shown[-count:]]
+    answers = Answers()
+    shown = [told(entry, kin.tags, answers) for entry in entries if not is_nudge(entry)]
+    return shown[-count:]
 
 
 class Kin:
@@ -149,7 +152,7 @@ async def _ring_on_facts(
         await bus.bus.nc.subscribe(subject, cb=on_message)
 
 
-def _show(call: Call, entry: LogEntry, tags: Mapping[str, str]) -> None:
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Answers) -> None:
     match call.output:
         case Output.JSON:
             output.show_json_line(entry)
@@ -161,7 +164,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str]) -> None:
         case Output.TABLE | Output.WIDE:
             if call.output is Output.TABLE and is_nudge(entry):
                 return
-            line = told(entry, tags)
+            line = told(entry, tags, answers)
             if output.is_terminal():
                 _show_rich(line, numbered=call.output is Output.WIDE)
             else:

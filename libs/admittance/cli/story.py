@@ -11,6 +11,7 @@ import msgspec
 
 from admittance.api.quantity import render
 from admittance.cli import policy_words
+from admittance.cli.answers_told import Answers
 from admittance.cli.objects import field
 from admittance.cli.spans import span, stamp
 from admittance.events import codec, facts, provisioning
@@ -65,9 +66,12 @@ def is_nudge(entry: LogEntry) -> bool:
     return entry.subject.startswith("admit.workload.aggregated.")
 
 
-def told(entry: LogEntry, tags: Mapping[str, str] = NO_TAGS) -> Told:
+def told(
+    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: Answers | None = None
+) -> Told:
     """The entry in words. One that is no fact of a workload is told by its subject alone. ``tags``:
-    names of workloads that are known to be variants, and which each is."""
+    names of workloads that are known to be variants, and which each is. ``answers``: of providers,
+    where all entries of a story are told one after the other."""
     parts = entry.subject.split(".")
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
@@ -78,6 +82,9 @@ def told(entry: LogEntry, tags: Mapping[str, str] = NO_TAGS) -> Told:
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = of_variant(fact, tag) or why(fact)
+    uncounted = answers.remark(fact) if answers is not None else ""
+    if uncounted:
+        message = f"{message} (does not count: {uncounted})".lstrip()
     whose = f"{fact.namespace}/{fact.name}"
     return Told(entry.sequence, entry.time, what.replace("_", " "), whose, reason, message)
 

@@ -11,11 +11,15 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli import kinds, pools, reading, requests_for_capacity, tables
+from admittance.cli.answers_told import Answers
 from admittance.cli.checkup_provisioning import standing
 from admittance.cli.objects import Found
-from admittance.cli.story import why
+from admittance.cli.story import told, why
 from admittance.events import provisioning as facts
+from admittance.events.codec import encode
+from admittance.events.requests import LogEntry
 from admittance.events.shapes import PodSetToProvision
+from admittance.events.subjects import subject_of
 from admittance.provider_pool.booking import Booking, Held
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, noted
 
@@ -131,6 +135,54 @@ COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_
 )
 def test_the_history_tells_of_capacity_in_words(fact: facts.ProvisioningFact, words: str) -> None:
     assert why(fact) == ("rack", words)
+
+
+OTHERS = {**COMMON, "id": "v/spot/1/2"}
+ASKED = facts.ProvisioningRequested(**COMMON, check="spot", cycle=1, attempt=2)
+ENDED = facts.ProvisioningCancelled(**COMMON, check="spot", attempt=2, reason="Preempted")
+FAILED = facts.ProvisioningFailed(**COMMON, message="none")
+THERE = facts.Provisioned(**COMMON)
+
+
+@pytest.mark.parametrize(
+    ("story", "remarks"),
+    [
+        pytest.param([ASKED, THERE], ["", ""], id="what counts"),
+        pytest.param([THERE], [""], id="what was asked is not known"),
+        pytest.param([ASKED, FAILED, THERE], ["", "", "it had failed"], id="a contradiction"),
+        pytest.param(
+            [ASKED, THERE, FAILED, facts.CapacityRevoked(**COMMON)],
+            ["", "", "", ""],
+            id="a failure of what was there, and a revocation",
+        ),
+        pytest.param([ASKED, ENDED, THERE], ["", "", "it was taken back"], id="too late"),
+        pytest.param(
+            [ASKED, facts.Provisioned(**OTHERS)],
+            ["", "it is about no request of this workload"],
+            id="foreign",
+        ),
+        pytest.param(
+            [ASKED, facts.Provisioned(**{**COMMON, "provisioning_class": "x"})],
+            ["", "it was asked of rack"],
+            id="another class",
+        ),
+    ],
+)
+def test_the_history_tells_which_answers_do_not_count(
+    story: list[facts.ProvisioningFact], remarks: list[str]
+) -> None:
+    answers = Answers()
+    assert [answers.remark(one) for one in story] == remarks
+
+
+def test_the_remark_stands_beside_what_was_said() -> None:
+    answers = Answers()
+    answers.remark(ASKED)
+    fact = facts.Provisioned(**OTHERS, message="here")
+    data = msgspec.Raw(encode(fact))
+    entry = LogEntry(sequence=7, time=NOON, subject=subject_of(fact), data=data)
+    line = told(entry, answers=answers).line()
+    assert line.endswith("rack: here (does not count: it is about no request of this workload)")
 
 
 @pytest.mark.parametrize(
