@@ -255,7 +255,7 @@ async def _dead_letters(bus: Bus) -> list[Line]:
     if not total:
         return [Line(OK, "dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
-    lines = [Line(NOTE, "dead letters", f"{each}: `admit events` tells them")]
+    lines = [Line(NOTE, "dead letters", f"{each}: `admit events -A` tells them")]
     for subject in counts:
         with suppress(Refused, Unavailable, msgspec.MsgspecError):
             newest = await last(bus, subject)
