@@ -35,8 +35,6 @@ PATTERNS: Final = (
     f"{CAPACITY}.>",
 )
 
-OURS: Final = frozenset({HEADER_TAKEN_BACK, bucket.MARKER})
-"""Headers of markers that nobody set by hand: the latter are the server's, when ours expire."""
 SPACES_MAX: Final = 20
 """Namespaces that are looked through one by one."""
 
@@ -138,7 +136,7 @@ class Reading:
         found = await bucket.get(self._bus, key_of(step.slot, step.write))
         revision = found.revision if found is not None else 0
         record = _record_of(found) if found is not None else None
-        if record is None and found is not None and not found.headers.keys() & OURS:
+        if record is None and found is not None and HEADER_TAKEN_BACK not in found.headers:
             # Perhaps ours: written when we did not hear of it, and deleted before we did.
             await self._recover({name: revision})
         self._picture.record(name, record, revision)
@@ -164,7 +162,7 @@ class Reading:
         record = _record_of(entry)
         if self.loaded.is_set():
             pass  # What is deleted from now on is seen to be lost.
-        elif record is None and not entry.headers.keys() & OURS:
+        elif record is None and HEADER_TAKEN_BACK not in entry.headers:
             self._strange[name] = entry.revision
         else:
             self._strange.pop(name, None)
