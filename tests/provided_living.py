@@ -20,8 +20,8 @@ from admittance.events.provisioning import (
 )
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Step, Tell
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.scheduler.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload

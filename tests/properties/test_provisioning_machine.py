@@ -34,8 +34,8 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Slot, Step, Tell
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.provisioning_check.recovering import Recovering
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 

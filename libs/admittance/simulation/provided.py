@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from admittance.provisioning_check.picture import CONTROLLER, GROUP, KIND
+from admittance.provisioning_check.configured import CONTROLLER, GROUP, KIND
 from admittance.simulation import checked as other
 from admittance.simulation.actors.provider import CLASS
 from admittance.simulation.checked_queues import Checked

@@ -20,10 +20,10 @@ from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
 from admittance.provisioning_check.acts import Slot, Step
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.heard import BUSY
 from admittance.provisioning_check.performing import Performing
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.provisioning_check.providers import Providers
 from admittance.provisioning_check.reading import Reading
 from admittance.runtime import clock

@@ -9,20 +9,13 @@ from datetime import datetime
 from heapq import heappush
 from typing import Final, NamedTuple
 
-from admittance.api.checks import (
-    AdmissionCheck,
-    ProvisioningRequestConfig,
-    ProvisioningRequestConfigSpec,
-)
+from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.api.queues import ResourceFlavor
 from admittance.provisioning.records import Record, State
 from admittance.provisioning_check.acts import Slot
+from admittance.provisioning_check.configured import CONTROLLER, Configured
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
-
-CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
-GROUP: Final = "kueue.x-k8s.io"
-KIND: Final = "ProvisioningRequestConfig"
 
 Name = tuple[str, str]
 
@@ -47,18 +40,12 @@ class Kept(NamedTuple):
     revision: int
 
 
-class Trouble(NamedTuple):
-    """Why a check cannot be evaluated: a reason of its Active condition, and a sentence."""
-
-    reason: str
-    message: str
-
-
-class Picture:
+class Picture(Configured):
     """``works``: unfinished workloads that have checks, or requests. ``records``: by slot.
     ``dirty``: slots to be looked at, in the order in which they came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.works: dict[Name, StoredWorkload] = {}
         self.finished: dict[Name, str] = {}
         """The uids of those that have."""
@@ -66,11 +53,6 @@ class Picture:
         self.taken: dict[Name, Slot] = {}
         """Whose record stands at a name."""
         self._of: dict[Name, dict[Slot, None]] = {}
-        self.checks: dict[str, AdmissionCheck] = {}
-        self.configs: dict[str, ProvisioningRequestConfig] = {}
-        self.flavors: dict[str, ResourceFlavor] = {}
-        self.down: dict[str, str] = {}
-        """Classes whose provider is not there, and why."""
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
         self._gone: dict[Name, int] = {}
@@ -203,33 +185,7 @@ class Picture:
         """The slots of a workload that have a record, whatever their check is now."""
         return tuple(self._of.get(name, ()))
 
-    # What follows. --------------------------------------------------------------------------
-
-    def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
-        """What the check asks for; None: nobody can tell, see `trouble`."""
-        found = self.checks.get(check)
-        reference = found.spec.parameters if found is not None else None
-        if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
-            return None
-        config = self.configs.get(reference.name)
-        return config.spec if config is not None else None
-
-    def trouble(self, check: str) -> Trouble | None:
-        """Why the check cannot be evaluated; None: it can."""
-        found = self.checks.get(check)
-        if found is None:
-            return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
-        reference = found.spec.parameters
-        if reference is None:
-            return Trouble("BadParametersRef", f"{check} names no parameters: a {KIND} is wanted")
-        if (reference.api_group, reference.kind) != (GROUP, KIND):
-            told = f"{reference.kind}.{reference.api_group}"
-            return Trouble("BadParametersRef", f"parameters are a {told}: a {KIND} is wanted")
-        config = self.configs.get(reference.name)
-        if config is None:
-            return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")
-        why = self.down.get(config.spec.provisioning_class_name)
-        return Trouble("ProviderDown", why) if why is not None else None
+    # What we write. -------------------------------------------------------------------------
 
     def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
         """Our own write went through, at that revision: known before the bucket tells."""

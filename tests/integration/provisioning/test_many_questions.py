@@ -18,8 +18,8 @@ from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record, RecordSpec
 from admittance.provisioning_check.acts import Slot
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.provisioning_check.providers import AT_ONCE, Providers
 from admittance.runtime.bus import Bus
 from admittance.runtime.clock import monotonic

@@ -27,8 +27,8 @@ from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.names import ANNOTATION
 from admittance.provisioning.records import NOTES_MAX, Record, State
 from admittance.provisioning_check.acts import Slot, Tell
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON

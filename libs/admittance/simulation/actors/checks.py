@@ -16,7 +16,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
-from admittance.provisioning_check.picture import CONTROLLER
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.server import Server
 from admittance.simulation.story import Story

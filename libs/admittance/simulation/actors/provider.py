@@ -14,7 +14,7 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
 from admittance.provisioning.answers import NOT_NEEDED
-from admittance.provisioning_check.picture import CONTROLLER
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.simulation.broken import Broken
 from admittance.simulation.kernel import Kernel
 from admittance.simulation.server import Server

@@ -16,8 +16,8 @@ from admittance.events.subjects import ASKED, CAPACITY, PROVISIONING_FACTS, obje
 from admittance.lease.domains import PROVISIONING_CHECK
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Step, Write
+from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import CONTROLLER
 from admittance.simulation.actors.alone import Alone
 from admittance.simulation.actors.bucket_reader import BucketReader
 from admittance.simulation.actors.provider import PATIENCE
