@@ -1,29 +1,36 @@
-"""What the provider for Kubernetes does about rights that it lacks, and how often it asks."""
+"""The provider for Kubernetes by itself, against an API server that speaks its REST: what it makes,
+follows and leaves, what it does about rights that it lacks, and how often it asks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from admittance.events.provisioning import ProvisioningFailed
 from admittance.events.shapes import PodSetToProvision
 from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.keeper import Keeper
+from admittance.provider_kubernetes.objects import digest
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
 from integration.provisioning.test_providers_obtain import CLASS, Asker
 
-from servers import until, within
+from processes import Fleet
+from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
+ONE = "u/c/1/1"
+POSTED = ("POST", "provisioningrequests")
 TEMPLATE = msgspec.Raw(b'{"spec":{"containers":[{"name":"c","image":"busybox"}]}}')
 PODS = (PodSetToProvision(name="main", names=("main",), count=1, template=TEMPLATE),)
 
@@ -40,21 +47,44 @@ async def asker(bus: Bus) -> Asker:
     return await Asker(bus).start()
 
 
+class Running:
+    """A keeper in this process, which may end and begin anew."""
+
+    def __init__(self, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
+        self._bus = bus
+        self._kube = KubeSettings(
+            kubeconfig=str(kubernetes.kubeconfig(folder)),
+            classes=(CLASS,),
+            namespaces={"ns": "prod"},
+            sweep_seconds=0.3,
+            away_seconds=0.3,
+        )
+
+    @asynccontextmanager
+    async def __call__(self, instance: str = "a") -> AsyncIterator[Keeper]:
+        cluster = connect(self._kube)
+        settings = Settings(service="provider-kubernetes", instance=instance, url="")
+        keeper = Keeper(self._bus, settings, self._kube, cluster, "ours")
+        stop = asyncio.Event()
+        task = asyncio.create_task(keeper.run(stop))
+        await until(lambda: keeper.ready)
+        try:
+            yield keeper
+        finally:
+            stop.set()
+            await within(task)
+            await cluster.close()
+
+
 @pytest.fixture
-async def keeper(bus: Bus, kubernetes: Kubernetes, tmp_path: Path) -> AsyncIterator[Keeper]:
-    kube = KubeSettings(
-        kubeconfig=str(kubernetes.kubeconfig(tmp_path)), classes=(CLASS,), sweep_seconds=0.3
-    )
-    cluster = connect(kube)
-    settings = Settings(service="provider-kubernetes", instance="a", url="")
-    keeper = Keeper(bus, settings, kube, cluster, "ours")
-    stop = asyncio.Event()
-    task = asyncio.create_task(keeper.run(stop))
-    await until(lambda: keeper.ready)
-    yield keeper
-    stop.set()
-    await within(task)
-    await cluster.close()
+def running(bus: Bus, kubernetes: Kubernetes, asker: Asker, tmp_path: Path) -> Running:
+    return Running(bus, kubernetes, tmp_path)
+
+
+@pytest.fixture
+async def keeper(running: Running) -> AsyncIterator[Keeper]:
+    async with running() as keeper:
+        yield keeper
 
 
 async def asks(asker: Asker, *ids: str, namespace: str = "ns") -> None:
@@ -73,6 +103,252 @@ def provision(kubernetes: Kubernetes) -> None:
 
 def said(asker: Asker, word: str) -> set[str]:
     return {one.id for one in asker.said if type(one).__name__ == word}
+
+
+def names(kubernetes: Kubernetes) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in kubernetes.all())
+
+
+async def made(kubernetes: Kubernetes, count: int = 1) -> list[str]:
+    """The names of the objects, once there are so many."""
+    await until(lambda: len(kubernetes.all()) >= count)
+    return names(kubernetes)
+
+
+async def until_nothing_is_left(kubernetes: Kubernetes) -> None:
+    await until(lambda: not kubernetes.all() and not kubernetes.templates())
+
+
+# What is made, and what becomes of it. --------------------------------------------------------
+
+
+async def test_another_attempt_is_another_object(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    await asks(asker, ONE)
+    (first,) = await made(kubernetes)
+    kubernetes.condition(first, "Failed", "no room in any zone")
+    await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
+    failed = asker.said[-1]
+    assert isinstance(failed, ProvisioningFailed)
+    assert (failed.message, failed.retryable) == ("no room in any zone", True)
+
+    await asker.takes_back(ONE)
+    await asks(asker, "u/c/2/2")
+    await until(lambda: first not in names(kubernetes) and len(names(kubernetes)) == 1)
+    (second,) = kubernetes.all()
+    assert second["metadata"]["annotations"]["admittance.dev/request"] == "u/c/2/2"
+
+
+async def test_a_revocation_during_a_restart_is_told_afterwards(
+    kubernetes: Kubernetes, running: Running, asker: Asker
+) -> None:
+    provision(kubernetes)
+    async with running():
+        await asks(asker, ONE)
+        await until(lambda: said(asker, "Provisioned") == {ONE})
+    (name,) = names(kubernetes)
+    kubernetes.condition(name, "CapacityRevoked", "spot was taken back")
+
+    async with running():
+        await until(lambda: said(asker, "CapacityRevoked") == {ONE})
+
+
+async def test_a_kill_between_making_and_answering_makes_nothing_twice(
+    kubernetes: Kubernetes, asker: Asker, nats_server: TestServer, tmp_path: Path
+) -> None:
+    env = {
+        "ADMIT_KUBE_CONFIG": str(kubernetes.kubeconfig(tmp_path)),
+        "ADMIT_KUBE_CLASSES": CLASS,
+        "ADMIT_KUBE_SWEEP_SECONDS": "0.5",
+    }
+    fleet = Fleet(nats_server.url, tmp_path)
+    first = await fleet.start("provider-kubernetes", **env)
+    # Made, and never told: it is killed while it asks again.
+    kubernetes.fail(503, 1000, after=True)
+    await asks(asker, ONE)
+    (name,) = await made(kubernetes)
+    await first.kill()
+    kubernetes.injected.clear()
+
+    await fleet.start("provider-kubernetes", **env)
+    await asks(asker, ONE)
+    kubernetes.condition(name, "Provisioned")
+    await until(lambda: said(asker, "Provisioned") == {ONE})
+    assert names(kubernetes) == [name]
+    await until(lambda: "ownerReferences" in kubernetes.templates()[0]["metadata"])
+    await asker.takes_back(ONE)
+    await until_nothing_is_left(kubernetes)
+    await fleet.stop()
+
+
+async def test_nothing_leaks_of_what_was_taken_back_while_nobody_was_there(
+    kubernetes: Kubernetes, running: Running, asker: Asker
+) -> None:
+    async with running():
+        await asks(asker, ONE, "v/c/1/1")
+        first, _ = await made(kubernetes, 2)
+        await until(
+            lambda: all("ownerReferences" in one["metadata"] for one in kubernetes.templates())
+        )
+    # Of one, only the template was made yet.
+    with kubernetes.lock:
+        for template in kubernetes.templates():
+            template["metadata"].pop("ownerReferences", None)
+    kubernetes.delete_by_hand(first)
+    await asker.takes_back(ONE)
+    await asker.takes_back("v/c/1/1")
+
+    async with running():
+        await until_nothing_is_left(kubernetes)
+
+
+async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is_not(
+    kubernetes: Kubernetes, running: Running, asker: Asker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running():
+        await asks(asker, ONE)
+        await made(kubernetes)
+        (one,) = kubernetes.all()
+        ours = {**one["metadata"]["labels"], "admittance.dev/request": digest("u/c/9/9")}
+        others = {**ours, "admittance.dev/installation": "another"}
+        about = {"namespace": "prod", "annotations": {"admittance.dev/request": "u/c/9/9"}}
+        for name, labels in (("forgotten", ours), ("others", others)):
+            metadata = {**about, "name": name, "labels": labels}
+            kubernetes.put("provisioningrequests", {**one, "metadata": metadata})
+        await until(lambda: "forgotten" not in names(kubernetes))
+        assert "others" in names(kubernetes)
+
+    # A person has to know whether that installation is still at work.
+    told = ""
+    async with running():
+        while "objects_of_others" not in told:
+            await asyncio.sleep(0.02)
+            told += capsys.readouterr().out
+    assert "{'another': 1}" in told
+
+
+async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    """E9: afterwards it is not, and the job keeps running."""
+    await asks(asker, ONE)
+    (name,) = await made(kubernetes)
+    first = kubernetes.all()[0]["metadata"]["uid"]
+    kubernetes.delete_by_hand(name)
+    await until(lambda: [one["metadata"]["uid"] != first for one in kubernetes.all()] == [True])
+    kubernetes.condition(name, "Provisioned")
+    await until(lambda: said(asker, "Provisioned") == {ONE})
+
+    kubernetes.delete_by_hand(name)
+    await asks(asker, "v/c/1/1")
+
+    await made(kubernetes)
+    await asyncio.sleep(0.4)  # a sweep
+    assert name not in names(kubernetes)
+    assert not said(asker, "CapacityRevoked")
+
+
+async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
+    await asks(asker, ONE)
+    await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
+
+    failed = asker.said[-1]
+    assert isinstance(failed, ProvisioningFailed)
+    assert (failed.message, failed.retryable) == ("a webhook does not want that", False)
+    await asker.takes_back(ONE)
+    await until_nothing_is_left(kubernetes)
+
+
+async def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    provision(kubernetes)
+    kubernetes.fail(429, headers={"Retry-After": "1"}, reason="TooManyRequests")
+    kubernetes.fail(500)
+    await asks(asker, ONE)
+    await until(lambda: said(asker, "Provisioned") == {ONE})
+
+    posted = [code for method, kind, code in kubernetes.calls if (method, kind) == POSTED]
+    assert posted == [429, 500, 201]
+
+
+async def test_an_object_of_the_same_name_that_is_somebody_elses_fails_the_attempt(
+    kubernetes: Kubernetes, running: Running, asker: Asker
+) -> None:
+    async with running():
+        await asks(asker, ONE)
+        (name,) = await made(kubernetes)
+    kubernetes.delete_by_hand(name)
+    theirs = {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest"}
+    pod_sets = [{"podTemplateRef": {"name": "t"}, "count": 1}]
+    spec = {"provisioningClassName": "class", "podSets": pod_sets}
+    metadata = {"name": name, "namespace": "prod"}
+    kubernetes.put("provisioningrequests", {**theirs, "metadata": metadata, "spec": spec})
+
+    async with running():
+        await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
+        failed = asker.said[-1]
+        assert isinstance(failed, ProvisioningFailed)
+        assert failed.retryable
+        await asker.takes_back(ONE)
+        await asks(asker, "u/c/2/2")
+        await made(kubernetes, 2)
+    assert name in names(kubernetes)
+
+
+async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    ids = [f"{one}/c/1/1" for one in "uvw"]
+    await asks(asker, *ids)
+    await made(kubernetes, 3)
+    by_id = {
+        one["metadata"]["annotations"]["admittance.dev/request"]: one["metadata"]["name"]
+        for one in kubernetes.all()
+    }
+
+    kubernetes.end_watches()
+    kubernetes.condition(by_id[ids[0]], "Provisioned")
+    await until(lambda: said(asker, "Provisioned") == set(ids[:1]))
+    kubernetes.condition(by_id[ids[1]], "Provisioned")
+    kubernetes.forget()
+    await until(lambda: said(asker, "Provisioned") == set(ids[:2]))
+    kubernetes.condition(by_id[ids[2]], "Provisioned")
+    await until(lambda: said(asker, "Provisioned") == set(ids))
+
+
+async def test_names_at_the_limit_of_their_length_are_cut_and_stay_apart(
+    kubernetes: Kubernetes, keeper: Keeper, asker: Asker
+) -> None:
+    provision(kubernetes)
+    ids = {}
+    for end in ("a", "b"):
+        ids[f"{end}/c/1/1"] = {"namespace": "ns", "name": "x" * 250 + end, "uid": end}
+        await asker.asks(f"{end}/c/1/1", pod_sets=PODS, **ids[f"{end}/c/1/1"])
+    await until(lambda: said(asker, "Provisioned") == set(ids))
+    assert len(set(names(kubernetes))) == 2
+    assert all(len(name) <= 253 for name in names(kubernetes))
+
+
+async def test_two_instances_make_one_object_and_say_everything_once(
+    kubernetes: Kubernetes, running: Running, asker: Asker
+) -> None:
+    ids = {f"{one}/c/1/1" for one in "uvw"}
+    async with running("a"), running("b"):
+        await asks(asker, *ids)
+        for name in await made(kubernetes, 3):
+            kubernetes.condition(name, "Provisioned")
+        await until(lambda: said(asker, "Provisioned") == ids)
+        await asyncio.sleep(0.4)  # a sweep
+    assert asker.words().count("Provisioned") == 3
+    assert len(names(kubernetes)) == 3
+
+
+# Rights. -------------------------------------------------------------------------------------
 
 
 def lose(verb: str) -> Callable[[Kubernetes], None]:
@@ -148,7 +424,7 @@ async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
     await asks(asker, "w/c/1/1")
     await until(lambda: "w/c/1/1" in said(asker, "Provisioned"))
 
-    kubernetes.forbidden.add(("create", "ns"))
+    kubernetes.forbidden.add(("create", "prod"))
     await asks(asker, "x/c/1/1")
     await until(lambda: bool(keeper.trouble))
 
