@@ -20,7 +20,7 @@ from admittance.workload.rows import row_of
 LATER: Final = (
     "the provisioning-check takes it back as soon as it is there: `admit doctor` tells who is"
 )
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 0.05
 
 
