@@ -181,10 +181,12 @@ class Keeper:
         try:
             listed = await asyncio.shield(asking)
         except Trouble as trouble:
-            log.warning("not_listed", reason=str(trouble))
             if trouble.fault in NOT_OURS:
+                # Told when it begins, not at every look.
                 self.ready = True
                 self._rights.lack(LOOK, trouble)
+            else:
+                log.warning("not_listed", reason=str(trouble))
         except asyncio.CancelledError:
             # Cancelled once it would wait for its thread; what only looks is not waited for.
             asking.cancel()

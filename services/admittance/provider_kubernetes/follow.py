@@ -146,9 +146,11 @@ class Follower:
 
     async def _troubled(self, message: str, patience: float, after: float | None) -> None:
         silent = asyncio.get_running_loop().time() - self._last_answer
-        log.warning("cluster_away", reason=message, seconds=round(silent, 1))
         if silent >= patience:
+            # Told when it begins, not at every try.
             self._healthy(message)
+        else:
+            log.warning("cluster_away", reason=message, seconds=round(silent, 1))
         await self._wait(after if after is not None else self._pause)
         self._pause = min(2 * self._pause, PAUSE_MAX, max(self._away_seconds / 2, PAUSE_MIN))
 
