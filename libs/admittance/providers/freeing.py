@@ -18,6 +18,7 @@ from admittance.events.provisioning import ProvisioningCancelled
 from admittance.providers.deliveries import Deliveries
 from admittance.providers.request import Cancellation
 from admittance.providers.store import Store
+from admittance.runtime.ending import go_on
 from admittance.runtime.errors import AdmittanceError, Refused
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Freeing:
         """Writes down that it was taken back, however long the bus is away."""
         pause = AWAY_PAUSE_MIN
         while True:
+            go_on()
             try:
                 await self._store.cancel(about)
                 return
@@ -98,6 +100,7 @@ class Freeing:
     async def _call(self, cancellation: Cancellation) -> None:
         pause = PAUSE_MIN
         while True:
+            go_on()
             try:
                 await self._provider.free(cancellation)
                 return

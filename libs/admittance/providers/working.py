@@ -20,6 +20,7 @@ from admittance.providers.request import Request
 from admittance.providers.saying import Speaker
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock
+from admittance.runtime.ending import go_on
 from admittance.runtime.errors import AdmittanceError, StaleRevision
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Working:
         and it would be asked for again, beside this one."""
         pause = AWAY_PAUSE_MIN
         while True:
+            go_on()
             try:
                 found = await self._store.get(fact.id)
                 if found.said is not None:
@@ -153,6 +155,7 @@ class Working:
         """What the function answers, called until it does not raise."""
         pause = PAUSE_MIN
         while True:
+            go_on()
             async with self._room:
                 if fact.deadline is not None and fact.deadline <= clock.now():
                     return Failed("there was no time for it before its deadline")
@@ -168,6 +171,7 @@ class Working:
         """Says it, and acknowledges what has come to its end with it; what was taken back meanwhile
         is freed."""
         counts = await self._speaker.say(_about(fact), status)
+        go_on()
         if not counts:
             self._freeing.begin_to_dispose(_about(fact))
         elif status.ends:

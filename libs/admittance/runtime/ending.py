@@ -17,3 +17,11 @@ async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
         await asyncio.wait([task], timeout=again_seconds)
     if not task.cancelled():
         task.result()
+
+
+def go_on() -> None:
+    """Raises CancelledError where the current task was cancelled and has lost that: also the client
+    of the bus drops a cancellation, while it flushes. For loops that nothing else ends."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -74,11 +74,9 @@ def differs(record: Record, config: ProvisioningRequestConfigSpec, work: StoredW
 
 
 def runs(work: StoredWorkload) -> bool:
-    """It is admitted, or nothing keeps it from that any more."""
-    if is_true(work, Type.ADMITTED):
-        return True
-    ready = all(row.state == "Ready" for row in work.status.admission_checks)
-    return ready and work.status.pending_preemption is None
+    """It is admitted. What merely may be is not: it may wait for long, such as for a sibling that
+    has to stop before."""
+    return is_true(work, Type.ADMITTED)
 
 
 def is_late(record: Record, now: datetime) -> bool:
