@@ -104,8 +104,9 @@ class Freeing:
             try:
                 await self._provider.free(cancellation)
                 return
-            except Exception:
-                log.exception("not_freed", id=cancellation.id, again_seconds=pause)
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                log.exception("not_freed", id=cancellation.id, reason=why, again_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
 

@@ -161,8 +161,9 @@ class Working:
                     return Failed("there was no time for it before its deadline")
                 try:
                     return await self._provider.obtain(request)
-                except Exception:
-                    log.exception("not_obtained", id=fact.id, again_seconds=pause)
+                except Exception as error:
+                    why = f"{type(error).__name__}: {error}"
+                    log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
             self._open.let_wait(fact.id)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
