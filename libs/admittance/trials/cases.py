@@ -166,7 +166,11 @@ class Trial(ABC, Generic[A, T]):
             shown = quoted(self._base.said[0].data)
             self._put("answers", FAILED, f"no answer in what it said, as {shown}")
         else:
-            self._put("answers", FAILED, f"silent: nothing within {self._patience:g} s")
+            now = await self._base.deliveries()
+            why = f"silent: nothing within {self._patience:g} s"
+            if now is None or not self._base.delivered(now):
+                why += f", nor did it ask the durable of {self._base.program} for anything"
+            self._put("answers", FAILED, why)
         return False
 
     # Cases of any program. ----------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_the_command_answers_no_where_a_controller_fails(
     call = ["check-test", STRAY, "--embedded", "--timeout", "0.3", "--wait", "0.3"]
     assert invoke(call) == 1
     shown = capfd.readouterr()
-    assert "silent" in shown.out
+    assert "silent: nothing within 0.3 s, nor did it ask the durable of " in shown.out
     assert "start the controller now" in shown.err
 
 

@@ -110,7 +110,7 @@ async def test_a_provider_without_the_helper_may_do_right_too(
 @pytest.mark.parametrize(
     ("make", "case", "sentence"),
     [
-        pytest.param(strays.Mute, "answers", "silent", id="one that never answers"),
+        pytest.param(strays.Mute, "answers", "silent: nothing within", id="one that never answers"),
         pytest.param(
             strays.Promising, "answers", "said accepted", id="one that accepts and never provides"
         ),
