@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
+import structlog
+from structlog.testing import LogCapture
 
 from admittance.events.codec import decode, encode
 from admittance.events.provisioning import (
@@ -316,13 +317,15 @@ async def test_one_that_raises_is_called_again(
             raise OSError("the API is away")
 
     pool.before = twice
-    with capture_logs() as logged:
-        async with running(pool.provider(), nats_server):
-            await asker.asks()
-            await until(lambda: bool(asker.said))
+    logged = LogCapture()
+    log = structlog.wrap_logger(None, processors=[logged])
+    monkeypatch.setattr("admittance.providers.working.log", log)
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
 
     assert len(pool.calls) == 3
-    told = [one["reason"] for one in logged if one["event"] == "not_obtained"]
+    told = [one["reason"] for one in logged.entries if one["event"] == "not_obtained"]
     assert told == ["OSError: the API is away"] * 2
     assert asker.words() == ["Provisioned"]
 
