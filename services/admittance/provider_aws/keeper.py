@@ -34,10 +34,10 @@ from admittance.providers import (
     Cancellation,
     CapacityRevoked,
     Failed,
-    Provider,
     Request,
     Status,
 )
+from admittance.providers.ours import provider_of
 from admittance.providers.service import Service
 from admittance.providers.store import Said
 from admittance.providers.troubles import Troubles
@@ -49,8 +49,6 @@ from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "provider-aws"
-GRACE_SECONDS: Final = 1.0
-"""At the end: nothing is under way but calls, which come to their end in any case, and waiting."""
 
 log = structlog.get_logger()
 
@@ -62,11 +60,9 @@ class Keeper:
         self._bus = bus
         self._aws = aws
         self._ec2 = ec2
-        self._provider = provider = Provider(
-            aws.provisioning_class, parameters=Parameters, grace_seconds=GRACE_SECONDS
+        self._provider = provider = provider_of(
+            aws.provisioning_class, self.obtain, self.free, parameters=Parameters
         )
-        provider.requested(self.obtain)
-        provider.cancelled(self.free)
         self._service = Service(provider, bus, settings)
         self._looking = Threads(1)
         self._rights = Rights(ec2, self._looking, Troubles((provider,)))

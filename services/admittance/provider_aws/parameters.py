@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-REQUEST: Final = "admittance.dev/request"
-"""Tag: the token of the request, by which its reservation is found again."""
+from admittance.providers.ours import REQUEST
+
 CLASS: Final = "admittance.dev/class"
 """Tag: the class, by which all reservations of ours are found."""
 TAG_MAX: Final = 256

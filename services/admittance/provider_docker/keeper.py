@@ -7,7 +7,6 @@ store; a container of which the store knows nothing is nobody's.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import structlog
 
@@ -30,19 +29,16 @@ from admittance.providers import (
     Accepted,
     Cancellation,
     Failed,
-    Provider,
     Provisioned,
     Request,
     Status,
 )
+from admittance.providers.ours import provider_of
 from admittance.providers.service import Service
 from admittance.providers.troubles import Troubles
 from admittance.runtime.bus import Bus
 from admittance.runtime.parts import parts
 from admittance.runtime.settings import Settings
-
-GRACE_SECONDS: Final = 1.0
-"""At the end: nothing is under way but calls, which come to their end in any case, and waiting."""
 
 log = structlog.get_logger()
 
@@ -63,7 +59,7 @@ class Keeper:
         self._ours = ours
         self._engine = engine
         self._installation = installation
-        self._providers = {name: self._provider(name) for name in ours.classes}
+        self._providers = {name: provider_of(name, self.obtain, self.free) for name in ours.classes}
         self._booking = asyncio.Lock()
         """Whoever looks for room takes it before the next one looks."""
         self._open: set[str] = set()
@@ -72,12 +68,6 @@ class Keeper:
             bus, ours, engine, installation, self._providers, self._open, self._troubles
         )
         self._stop = asyncio.Event()
-
-    def _provider(self, name: str) -> Provider:
-        provider = Provider(name, grace_seconds=GRACE_SECONDS)
-        provider.requested(self.obtain)
-        provider.cancelled(self.free)
-        return provider
 
     @property
     def ready(self) -> bool:

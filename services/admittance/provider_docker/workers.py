@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+
 MANAGED: Final = "admittance.dev/managed"
-INSTALLATION: Final = "admittance.dev/installation"
-REQUEST: Final = "admittance.dev/request"
-CLASS: Final = "admittance.dev/provisioning-class"
 CPU: Final = "admittance.dev/cpu-milli"
 MEMORY: Final = "admittance.dev/memory"
 HOST_DETAIL: Final = "host"

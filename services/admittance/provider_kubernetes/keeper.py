@@ -20,15 +20,14 @@ from admittance.provider_kubernetes.objects import Asked
 from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.provider_kubernetes.sweeping import Sweeper
-from admittance.providers import Accepted, Cancellation, Failed, Provider, Request, Status
+from admittance.providers import Accepted, Cancellation, Failed, Request, Status
+from admittance.providers.ours import provider_of
 from admittance.providers.service import Service
 from admittance.providers.troubles import Troubles
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
 
 WATCH: Final = "watch"
-GRACE_SECONDS: Final = 1.0
-"""At the end: nothing is under way but calls, which come to their end in any case, and waiting."""
 RIGHTS_SECONDS: Final = 5.0
 
 log = structlog.get_logger()
@@ -44,7 +43,7 @@ class Keeper:
         self._settings = settings
         self._kube = kube
         self._installation = installation
-        self._providers = {name: self._provider(name) for name in kube.classes}
+        self._providers = {name: provider_of(name, self.obtain, self.free) for name in kube.classes}
         self._troubles = Troubles(self._providers.values())
         self._rights = Rights(
             cluster, self._troubles, look_seconds=min(RIGHTS_SECONDS, kube.sweep_seconds)
@@ -72,12 +71,6 @@ class Keeper:
             self._open,
         )
         self.ready = False
-
-    def _provider(self, name: str) -> Provider:
-        provider = Provider(name, grace_seconds=GRACE_SECONDS)
-        provider.requested(self.obtain)
-        provider.cancelled(self.free)
-        return provider
 
     @property
     def trouble(self) -> str:

@@ -14,14 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+
 NAME_MAX: Final = 253
 API: Final = "autoscaling.x-k8s.io/v1"
 KIND: Final = "ProvisioningRequest"
 MANAGED: Final = "kueue.x-k8s.io/managed"
-INSTALLATION: Final = "admittance.dev/installation"
-REQUEST: Final = "admittance.dev/request"
-"""Label: the hash of the id. Annotation: the id."""
-CLASS: Final = "admittance.dev/provisioning-class"
 WORKLOAD: Final = "admittance.dev/workload"
 
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")

@@ -26,6 +26,7 @@ from admittance.providers import (
     Request,
     Status,
 )
+from admittance.providers.ours import provider_of
 from admittance.providers.service import Service
 from admittance.runtime import clock
 from admittance.runtime.bucket import BucketReader, Entry
@@ -38,8 +39,6 @@ from admittance.runtime.waiting import set_within
 SERVICE: Final = "provider-pool"
 PATTERN: Final = f"{token(f'{KIND.lower()}.{GROUP}')}.>"
 TICK_SECONDS: Final = 1.0
-GRACE_SECONDS: Final = 1.0
-"""At the end: nothing is under way but waiting, which the next one does as well."""
 
 log = structlog.get_logger()
 
@@ -167,9 +166,7 @@ class Keeper:
         while True:
             wanted = self._ledger.classes() | self._endings.classes()
             for name in sorted(wanted - self._providers.keys()):
-                provider = self._providers[name] = Provider(name, grace_seconds=GRACE_SECONDS)
-                provider.requested(self.obtain)
-                provider.cancelled(self.free)
+                provider = self._providers[name] = provider_of(name, self.obtain, self.free)
                 service = Service(provider, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=name)
             self._changed.clear()

@@ -17,6 +17,7 @@ from admittance.events.provisioning import Accepted, ProvisioningFailed
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.keeper import Keeper
 from admittance.provider_aws.settings import AwsSettings
+from admittance.providers.store import CANCELLED, Store
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
 from ec2_server import ZONE, Ec2Server
@@ -52,11 +53,6 @@ async def asks(asker: Asker, *ids: str, count: int = 1, **parameters: str) -> No
 
 def said(asker: Asker, word: str) -> set[str]:
     return {one.id for one in asker.said if type(one).__name__ == word}
-
-
-def why(asker: Asker, request_id: str = ONE) -> str:
-    """What was said last of a request."""
-    return [one.message for one in asker.said if one.id == request_id][-1]
 
 
 async def until_provisioned(asker: Asker, *ids: str) -> None:
@@ -258,14 +254,18 @@ async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
 
 
 async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, bus: Bus, asker: Asker, ec2: Ec2Server
 ) -> None:
+    async def heard() -> bool:
+        found = (await Store(bus, CLASS).get(ONE)).said
+        return found is not None and found.status == CANCELLED
+
     ec2.set(hidden=0.5)
     ec2.hold(CREATE)
     await asks(asker)
     await so(lambda: len(ec2.alive()) == 1)
     await asker.takes_back()
-    await asyncio.sleep(0.2)
+    await eventually(heard)
     ec2.allow()
 
     await so(lambda: not ec2.alive())
@@ -361,7 +361,7 @@ async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
     ec2.refuse(action, "UnauthorizedOperation", status=403)
     await asks(asker)
     await until(lambda: "UnauthorizedOperation" in running.trouble)
-    assert "UnauthorizedOperation" in why(asker)
+    await until(lambda: any("UnauthorizedOperation" in one.message for one in asker.said))
 
     ec2.allow()
     await until_provisioned(asker)
@@ -405,11 +405,12 @@ async def test_calls_are_as_many_as_requests_and_looks_are_for_all_of_them(
     assert calls[CREATE] == count
     assert calls["DescribeInstanceTypes"] <= count
 
-    before = ec2.calls()
-    await asyncio.sleep(0.5)
+    now = asyncio.get_running_loop().time
+    before, began = ec2.calls(), now()
+    await so(lambda: ec2.calls()[DESCRIBE] >= before[DESCRIBE] + 3)
     after = ec2.calls()
     assert after.keys() == before.keys()
-    assert 1 <= after[DESCRIBE] - before[DESCRIBE] <= 6
+    assert after[DESCRIBE] - before[DESCRIBE] <= 2 + (now() - began) / SETTINGS.poll_seconds
     assert after[CREATE] == count
 
 
