@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
+from admittance.api.meta import ObjectMeta
+from admittance.api.validate_checks import check_admission_check
+from admittance.api.validate_meta import object_name
 from admittance.check_test.report import TITLES, Report
 from admittance.check_test.run import Wanted, try_out
 from admittance.cli import trials
@@ -39,8 +43,11 @@ async def check_test(call: Call, options: Options) -> int:
 
 
 def _wanted(options: Options) -> Wanted:
-    check_name("CONTROLLER", options.controller)
-    check_name("--check", options.check)
+    as_named = AdmissionCheck(
+        metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=options.controller)
+    )
+    check_name("CONTROLLER", options.controller, check_admission_check(as_named))
+    check_name("--check", options.check, object_name(options.check, "metadata.name"))
     return Wanted(
         controller=options.controller,
         check=options.check,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from admittance.api.quantity import BadQuantity, amount
+from admittance.api.validate_meta import object_name
 from admittance.cli import trials
 from admittance.cli.errors import BadInput
 from admittance.cli.options import Call
@@ -49,7 +50,8 @@ async def provider_test(call: Call, options: Options) -> int:
 
 
 def _wanted(options: Options) -> Wanted:
-    check_name("CLASS", options.provisioning_class)
+    name = options.provisioning_class
+    check_name("CLASS", name, object_name(name, "spec.provisioningClassName"))
     requests = _pairs("--request", options.requests) or {"cpu": "1"}
     for resource, quantity in requests.items():
         try:

@@ -5,7 +5,7 @@ was typed.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import yaml
 
+from admittance.api.problems import Problem
 from admittance.cli import output
 from admittance.cli.errors import BadInput
 from admittance.cli.link import check_url
 from admittance.cli.options import Call, Output, UrlFrom
 from admittance.cli.output import Column, Progress, Table
-from admittance.events.names import token
 from admittance.runtime import logs
 from admittance.runtime.bus import Bus
 from admittance.trials.program import OwnServer, embedded
@@ -143,11 +143,13 @@ def how(options: Options, known: Collection[str]) -> dict[str, Any]:
     }
 
 
-def check_name(what: str, name: str) -> None:
-    """Raises BadInput, or BadToken, for a name that is none."""
+def check_name(what: str, name: str, problems: Iterable[Problem]) -> None:
+    """Raises BadInput for a name that no manifest could name: an empty one, and one with
+    ``problems``."""
     if not name:
         raise BadInput(f"{what} is empty")
-    token(name)
+    for one in problems:
+        raise BadInput(f"{what}: {one.message}")
 
 
 def parameters_of(path: Path | None) -> Any:

@@ -23,6 +23,7 @@ KITS = [
         pytest.param(["a", "--parameters", "/nowhere"], "/nowhere", id="no file of parameters"),
         pytest.param(["a", "--case", "b"], '"b"', id="a case that there is not"),
         pytest.param(["", "--embedded"], "{name} is empty", id="no name"),
+        pytest.param(["a" * 254], "{name}: has ", id="a name that is too long"),
     ],
 )
 def test_what_is_typed_wrong_for_any_trial_is_told(
@@ -30,6 +31,32 @@ def test_what_is_typed_wrong_for_any_trial_is_told(
 ) -> None:
     assert invoke([kit, *arguments]) == 2
     assert sentence.format(name=name) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(
+            ["provider-test", "Bad Class"],
+            "CLASS: 'Bad Class' is no name",
+            id="a class nobody can name",
+        ),
+        pytest.param(
+            ["check-test", "a", "--check", "Bad Check"],
+            "--check: 'Bad Check' is no name",
+            id="a check nobody can name",
+        ),
+        pytest.param(
+            ["check-test", "/" * 84], "CONTROLLER: has more than 249", id="too long on the bus"
+        ),
+    ],
+)
+def test_what_no_manifest_could_name_is_not_tried(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert invoke([*arguments, "--nats", "nats://127.0.0.1:1"]) == 2
+    [line] = capfd.readouterr().err.splitlines()
+    assert sentence in line
 
 
 @pytest.mark.parametrize(
