@@ -130,6 +130,10 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
             message = "has more than 255 characters"
             found.append(Problem(f"spec.parameters[{key}]", message, TOO_LONG))
     found += at_most(len(spec.managed_resources), 100, "spec.managedResources", "resources")
+    for i, name in enumerate(spec.managed_resources):
+        if complaint := qualified(name):
+            # It would match no pod, and nothing would ever be asked for.
+            found.append(Problem(f"spec.managedResources[{i}]", f"names no resource: {complaint}"))
     for i in repeated(spec.managed_resources):
         message = f"{shown(spec.managed_resources[i])} is there twice"
         found.append(Problem(f"spec.managedResources[{i}]", message, DUPLICATE))

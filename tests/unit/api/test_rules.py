@@ -273,6 +273,12 @@ def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
             "p": "x" * 256}}, "spec.parameters[p]"),
         ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": ["a"] * 2},
          "spec.managedResources[1]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": [""]},
+         "spec.managedResources[0]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": [
+            "nvidia.com/gpu", "not a resource!"]}, "spec.managedResources[1]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": [
+            "a/b/c"]}, "spec.managedResources[0]"),
         ("ProvisioningRequestConfig", {"provisioningClassName": "c", "podSetMergePolicy": "x"},
          "spec.podSetMergePolicy"),
         ("Workload", {}, "spec.podSets"),
@@ -310,6 +316,12 @@ def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
 )  # fmt: skip
 def test_other_kinds(kind: str, spec: Any, field: str) -> None:
     assert field in problems(kind, spec)
+
+
+def test_a_managed_resource_is_named_as_in_kubernetes() -> None:
+    names = ["cpu", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "example.com/Rack_1.a"]
+    spec = {"provisioningClassName": "c", "managedResources": names}
+    assert problems("ProvisioningRequestConfig", spec) == {}
 
 
 def test_a_cohort_may_lend_more_than_its_own_quota() -> None:
