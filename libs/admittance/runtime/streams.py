@@ -19,7 +19,11 @@ LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
 """Nanoseconds that a fact stays on the log. Nothing waits longer for its reader."""
 DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
-"""Seconds that the marker of an expired claim stays visible to who was away."""
+"""Seconds that the marker of what has expired stays visible to who was away."""
+FOR_GOOD: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
+"""Of buckets whose values may expire. Without it the value before the last one of a key comes back
+when the server is killed after the last one has expired (measured on 2.15.1): a job that has ended
+would run again, and what was freed would be booked."""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
 KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
@@ -112,6 +116,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "allow_msg_ttl": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
+                **FOR_GOOD,
             },
         ),
         Stream(
@@ -122,7 +127,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "subjects": [f"$KV.{subjects.PROVIDERS}.>"],
                 "allow_msg_ttl": True,
             },
-            {"num_replicas": replicas, "duplicate_window": DEDUPE},
+            {"num_replicas": replicas, "duplicate_window": DEDUPE, **FOR_GOOD},
         ),
         Stream(
             KV_CLAIMS,
@@ -136,7 +141,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "allow_atomic": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
-                "subject_delete_marker_ttl": MARKER_AGE * SECOND,
+                **FOR_GOOD,
             },
         ),
     )

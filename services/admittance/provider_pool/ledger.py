@@ -22,6 +22,7 @@ from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
 from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
+from admittance.providers.store import CANCELLED, Store
 from admittance.runtime import bucket
 from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
@@ -62,7 +63,8 @@ class Ledger:
             raise Superseded("somebody else keeps the pools")
 
     async def restore(self) -> None:
-        """Takes over, and reads what is booked."""
+        """Takes over, and reads what is booked. What is booked for a request that was taken back is
+        forgotten: nobody would ever free it."""
         led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
         self._led = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
@@ -74,7 +76,18 @@ class Ledger:
                 # Written by hand.
                 log.error("bad_booking", key=entry.key, reason=str(error))
                 continue
-            self._apart.setdefault(pool_of_key(entry.key), []).append(booking)
+            kept = Kept(pool_of_key(entry.key), booking)
+            if await self._is_taken_back(booking):
+                log.warning("left_over", pool=kept.pool, id=booking.id)
+                await self.forget(kept)
+            else:
+                self._apart.setdefault(kept.pool, []).append(booking)
+
+    async def _is_taken_back(self, booking: Booking) -> bool:
+        if not booking.provisioning_class:
+            return False
+        said = (await Store(self._bus, booking.provisioning_class).get(booking.id)).said
+        return said is not None and said.status == CANCELLED
 
     # Pools. -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.keeper import Keeper
 from admittance.providers import Cancellation, Provisioned, Request
+from admittance.providers.store import Store
 from admittance.runtime.bucket import put_message
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Fenced, Superseded, Unavailable
@@ -91,3 +92,18 @@ async def test_what_is_no_booking_keeps_nobody_from_machines(bus: Bus) -> None:
         answer = await within(keeper.obtain(a_request("u/c/1/1")))
 
     assert isinstance(answer, Provisioned)
+
+
+async def test_what_is_left_booked_for_who_was_taken_back_is_freed_by_whoever_takes_over(
+    bus: Bus,
+) -> None:
+    """However it was left: nobody will say again that it was taken back."""
+    await a_pool(bus)
+    async with kept(bus) as keeper:
+        await keeper.obtain(a_request("u/c/1/1"))
+    about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
+    await Store(bus, CLASS).cancel(about)
+
+    async with kept(bus) as keeper:
+        assert isinstance(await keeper.obtain(a_request("v/c/1/1")), Provisioned)
+    assert await booked(bus) == {"v/c/1/1"}

@@ -1,0 +1,38 @@
+"""What has expired, or was deleted, does not come back with a server that was killed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from admittance.events.subjects import BUCKET, CLAIMS, PROVIDERS
+from admittance.runtime.bucket import delete_message, get, put_message
+from admittance.runtime.bus import Bus
+
+from servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+
+async def test_an_older_value_stays_gone_when_the_newer_one_has_expired(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    buckets = (BUCKET, PROVIDERS, CLAIMS)
+    for name in buckets:
+        for key in ("x.deleted", "x.ended", "x.other"):
+            await bus.publish(put_message(key, b"old", expected=None, bucket=name))
+        ended = put_message("x.ended", b"new", expected=None, ttl_seconds=1, bucket=name)
+        await bus.publish(ended)
+        await bus.publish(delete_message("x.deleted", expected=None, ttl_seconds=1, bucket=name))
+    await asyncio.sleep(2.5)
+
+    await nats_server.restart_after_kill()
+
+    await bus.connected()
+    for name in buckets:
+        found = [await get(bus, key, bucket=name) for key in ("x.deleted", "x.ended")]
+        assert [one.value if one is not None else None for one in found] == [None, None], name
+        other = await get(bus, "x.other", bucket=name)
+        assert other is not None
+        assert other.value == b"old"
