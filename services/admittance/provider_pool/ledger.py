@@ -68,6 +68,7 @@ class Ledger:
         led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
         self._led = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
+        found: list[Kept] = []
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted ones are left out"
             try:
@@ -76,12 +77,14 @@ class Ledger:
                 # Written by hand.
                 log.error("bad_booking", key=entry.key, reason=str(error))
                 continue
-            kept = Kept(pool_of_key(entry.key), booking)
-            if await self._is_taken_back(booking):
-                log.warning("left_over", pool=kept.pool, id=booking.id)
+            found.append(Kept(pool_of_key(entry.key), booking))
+        over = await asyncio.gather(*(self._is_taken_back(one.booking) for one in found))
+        for kept, is_over in zip(found, over, strict=True):
+            if is_over:
+                log.warning("left_over", pool=kept.pool, id=kept.booking.id)
                 await self.forget(kept)
             else:
-                self._apart.setdefault(kept.pool, []).append(booking)
+                self._apart.setdefault(kept.pool, []).append(kept.booking)
 
     async def _is_taken_back(self, booking: Booking) -> bool:
         if not booking.provisioning_class:
