@@ -189,18 +189,18 @@ def _dict(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
 
 
 def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    given = str(value) if type(value) is Plain else value
     if type(value) is Plain:
-        if len(value) <= 20 and _INT.fullmatch(value):
-            value = int(value)
+        if _INT.fullmatch(value):
+            value = int(value) if len(value) <= 20 else _INT64  # Digits cost their square.
         elif _INT.fullmatch(value.lstrip("+-").lstrip("0") or "0"):
-            problems.append(
-                Problem(path, f"must be a whole number without leading zeros, not {value}", TYPE)
-            )
+            told = f"must be a whole number without leading zeros, not {shown(str(value))}"
+            problems.append(Problem(path, told, TYPE))
             return _ABSENT
     if isinstance(value, bool) or not isinstance(value, int):
         return _wrong(path, "a whole number", value, problems)
     if not -_INT64 <= value < _INT64:
-        problems.append(Problem(path, f"{shown(value)} does not fit 64 bits", TYPE))
+        problems.append(Problem(path, f"{shown(given)} does not fit 64 bits", TYPE))
         return _ABSENT
     return value
 

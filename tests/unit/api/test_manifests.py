@@ -182,6 +182,23 @@ def test_a_number_is_written_as_one(written: str) -> None:
     assert "spec.podSets[0].count: must be a whole number" in line
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        pytest.param("9" * 21, "does not fit 64 bits", id="more digits than any has"),
+        pytest.param("-" + "9" * 21, "does not fit 64 bits", id="as many below 0"),
+        pytest.param("9" * 19, "does not fit 64 bits", id="just too large"),
+        pytest.param("007", "without leading zeros", id="leading zeros"),
+        pytest.param("0" * 30 + "7", "without leading zeros", id="many leading zeros"),
+    ],
+)
+def test_a_number_that_is_refused_is_told_why(written: str, told: str) -> None:
+    text = json.dumps(an_object("Workload", {"podSets": [{"count": 0}]}))
+    line = complaint("# yaml\n" + text.replace('"count": 0', f'"count": {written}'))
+    assert told in line
+    assert len(line) < 300
+
+
 # Versions and spellings. ----------------------------------------------------------------
 
 
