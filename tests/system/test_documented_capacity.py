@@ -11,10 +11,10 @@ import yaml
 from admittance.api import manifest
 from admittance.api.checks import ProvisioningRetryStrategy
 from admittance.api.foreign import Foreign
+from admittance.api.validate_checks import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.cli import kinds
 from admittance.provider_pool.manifests import pool_of
 from admittance.provisioning.answers import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
-from admittance.provisioning.asking import PARAMETERS_MAX, VALUE_MAX
 from admittance.provisioning.names import ANNOTATION
 from admittance.provisioning.records import DETAILS_MAX
 from admittance.provisioning.strategy import delay_seconds
@@ -57,7 +57,7 @@ def test_what_is_taken_away_are_the_same_machines() -> None:
 
 def test_numbers_and_names_of_the_page_are_those_of_the_program() -> None:
     page = " ".join(PAGE.read_text().split())
-    assert f"at most {PARAMETERS_MAX} of {VALUE_MAX} characters" in page
+    assert f"at most {PARAMETERS_MAX} of {PARAMETER_MAX} characters" in page
     assert f"more than {DETAILS_MAX} details" in page
     assert f"`{ANNOTATION}<parameter>`" in page
     assert f"`{CONSUME}`" in page

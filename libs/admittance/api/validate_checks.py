@@ -4,6 +4,7 @@ Namespace: SCHEDULING 1.2 and 1.7, LIFECYCLE 2.1, 3.7 and 5.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from string import ascii_letters, digits
 from typing import Final
 
@@ -40,6 +41,9 @@ _PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
 DESCRIPTION_MAX: Final = 2048
 NODE_LABELS_MAX: Final = 8
 DETAIL_MAX: Final = 32_768
+PARAMETERS_MAX: Final = 100
+PARAMETER_MAX: Final = 255
+"""Characters of the name of a parameter of a ProvisioningRequestConfig, and of its value."""
 
 
 def check_admission_check(check: AdmissionCheck) -> list[Problem]:
@@ -124,11 +128,7 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
         found.append(Problem("spec.provisioningClassName", "must be set", REQUIRED))
     else:
         found += object_name(spec.provisioning_class_name, "spec.provisioningClassName")
-    found += at_most(len(spec.parameters), 100, "spec.parameters", "parameters")
-    for key, value in spec.parameters.items():
-        if len(value) > 255:
-            message = "has more than 255 characters"
-            found.append(Problem(f"spec.parameters[{key}]", message, TOO_LONG))
+    found += _provisioning_parameters(spec.parameters)
     found += at_most(len(spec.managed_resources), 100, "spec.managedResources", "resources")
     for i, name in enumerate(spec.managed_resources):
         if complaint := qualified(name):
@@ -158,6 +158,21 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
             if not 1 <= len(detail) <= DETAIL_MAX:
                 path = f"{field}[{i}].valueFromProvisioningClassDetail"
                 found.append(Problem(path, f"must have 1 to {DETAIL_MAX} characters"))
+    return found
+
+
+def _provisioning_parameters(parameters: Mapping[str, str]) -> list[Problem]:
+    """As many and as long as a request takes: see `admittance.provisioning.asking`."""
+    field = "spec.parameters"
+    found = at_most(len(parameters), PARAMETERS_MAX, field, "parameters")
+    message = f"has more than {PARAMETER_MAX} characters"
+    for key, value in parameters.items():
+        if not key:
+            found.append(Problem(field, "has a parameter without a name"))
+        elif len(key) > PARAMETER_MAX:
+            found.append(Problem(f"{field}[{key[:60]}]", f"the name {message}", TOO_LONG))
+        if len(value) > PARAMETER_MAX:
+            found.append(Problem(f"{field}[{key[:60]}]", message, TOO_LONG))
     return found
 
 

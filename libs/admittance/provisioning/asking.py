@@ -13,12 +13,10 @@ from msgspec.structs import replace
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.queues import ResourceFlavor
+from admittance.api.validate_checks import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.workload import PodSet
 from admittance.events.shapes import Admission, PodSetAssignment, PodSetToProvision
 from admittance.provisioning.names import ANNOTATION
-
-PARAMETERS_MAX: Final = 100
-VALUE_MAX: Final = 255
 
 
 class Unanswerable(ValueError):
@@ -45,8 +43,8 @@ def too_much(parameters: Mapping[str, str]) -> str:
     for key, value in parameters.items():
         if not key:
             return f"the annotation {ANNOTATION} names no parameter"
-        if max(len(key), len(value)) > VALUE_MAX:
-            return f"parameter {key[:60]} has more than {VALUE_MAX} characters"
+        if max(len(key), len(value)) > PARAMETER_MAX:
+            return f"parameter {key[:60]} has more than {PARAMETER_MAX} characters"
     return ""
 
 

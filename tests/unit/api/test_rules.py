@@ -271,6 +271,12 @@ def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
         ("ProvisioningRequestConfig", {}, "spec.provisioningClassName"),
         ("ProvisioningRequestConfig", {"provisioningClassName": "c", "parameters": {
             "p": "x" * 256}}, "spec.parameters[p]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "parameters": {"": "x"}},
+         "spec.parameters"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "parameters": {
+            "k" * 256: "x"}}, f"spec.parameters[{'k' * 60}]"),
+        ("ProvisioningRequestConfig", {"provisioningClassName": "c", "parameters": {
+            f"p{i}": "" for i in range(101)}}, "spec.parameters"),
         ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": ["a"] * 2},
          "spec.managedResources[1]"),
         ("ProvisioningRequestConfig", {"provisioningClassName": "c", "managedResources": [""]},
@@ -321,6 +327,12 @@ def test_other_kinds(kind: str, spec: Any, field: str) -> None:
 def test_a_managed_resource_is_named_as_in_kubernetes() -> None:
     names = ["cpu", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "example.com/Rack_1.a"]
     spec = {"provisioningClassName": "c", "managedResources": names}
+    assert problems("ProvisioningRequestConfig", spec) == {}
+
+
+def test_parameters_may_be_as_many_and_as_long_as_a_request_takes() -> None:
+    parameters = {f"{i:03}".ljust(255, "k"): "x" * 255 for i in range(100)}
+    spec = {"provisioningClassName": "c", "parameters": parameters}
     assert problems("ProvisioningRequestConfig", spec) == {}
 
 
