@@ -7,11 +7,13 @@ from contextlib import suppress
 
 import pytest
 
+from admittance.events.subjects import PROVIDERS
 from admittance.providers import Accepted, Cancellation, Provider, Provisioned, Request
+from admittance.runtime.bucket import put_message, read_all
 from admittance.runtime.bus import Bus
 from integration.provisioning.test_providers_obtain import CLASS, Asker, running
 
-from servers import TestServer, within
+from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -64,3 +66,27 @@ async def test_a_replica_that_ends_leaves_nobody_behind_who_lost_that(
         stop.set()
         ended = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - ended < 5
+
+
+async def test_what_nobody_can_read_in_the_store_keeps_nothing_from_being_freed(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    asker = await Asker(bus).start()
+    provider = Provider(CLASS)
+    freed = asyncio.Event()
+
+    @provider.requested
+    async def book(request: Request) -> Provisioned:
+        return Provisioned()
+
+    @provider.cancelled
+    async def free(cancellation: Cancellation) -> None:
+        freed.set()
+
+    async with running(provider, nats_server):
+        await asker.asks()
+        await until(lambda: bool(asker.said))
+        (entry,) = await read_all(bus, bucket=PROVIDERS, pattern=">")
+        await bus.publish(put_message(entry.key, b"{}", expected=None, bucket=PROVIDERS))
+        await asker.takes_back()
+        await within(freed.wait(), 5)
