@@ -22,9 +22,11 @@ def is_foreign(picture: Picture, fact: ProvisioningStatus) -> bool:
     """It is about no request that we can have made: not merely late."""
     work = picture.works.get((fact.namespace, fact.name))
     uid = fact.id.partition("/")[0]
+    if fact.uid and fact.uid != uid:
+        return True
     if work is None:
         return fact.id.count("/") < 3
-    return uid != work.metadata.uid and (not fact.uid or fact.uid == work.metadata.uid)
+    return uid != work.metadata.uid and not fact.uid
 
 
 def heard(
@@ -43,6 +45,10 @@ def heard(
     asked_of = kept.record.spec.provisioning_class_name
     if asked_of != fact.provisioning_class:
         return _note(memory, slot, kept, fact, f"{fact.id} was asked of {asked_of}", now)
+    uid = kept.record.spec.uid
+    if fact.uid not in ("", uid):
+        why = f"{fact.id} is of the workload with the uid {uid}, not {fact.uid}"
+        return _note(memory, slot, kept, fact, why, now)
     if slot in memory.flying:
         return None, BUSY
     taken = take(kept.record, fact, now)
