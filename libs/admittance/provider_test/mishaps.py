@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from admittance.provider_test.form import Asked
 from admittance.provider_test.watched import Watched
 from admittance.runtime import clock
+from admittance.trials import cases
 from admittance.trials.cases import Attempt
-from admittance.trials.program import START_SECONDS
+from admittance.trials.program import START_SECONDS, Program
 from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
 
 BURST: Final = 100
@@ -26,6 +28,7 @@ class Mishaps(Watched):
             "burst": self._burst,
             "killed": self._killed,
             "restart": self._restart,
+            "remembers": self._remembers,
         }
 
     async def _garbage(self) -> None:
@@ -59,10 +62,7 @@ class Mishaps(Watched):
         [before] = await self._stand.ask("killed.1")
         await self._ended(before)
         # Killed right when it was asked, and asked while it is away.
-        [during] = await self._stand.ask("killed.2")
-        await self._stand.until(
-            lambda: bool(self._stand.words(during)), min(0.2, self._answers_after / 2)
-        )
+        during = await self._ask_amid("killed.2")
         await program.kill()
         [away] = await self._stand.ask("killed.3")
         await program.start()
@@ -91,3 +91,99 @@ class Mishaps(Watched):
         else:
             why = f"nothing within {patience:g} s after the server had been away"
             self._put("restart", FAILED, why if self._runs() else "it ended with the server")
+
+    async def _remembers(self) -> None:
+        program, room = self._way.program, self._way.room
+        if program is None:
+            why = "it was not started here: give its command"
+            self._put("remembers", NOT_APPLICABLE, why)
+        elif not room:
+            why = "say for how many such requests it has capacity: --room"
+            self._put("remembers", NOT_APPLICABLE, why)
+        elif not self._stand.delivered(await self._stand.deliveries() or (0, 0, 0)):
+            why = "it listens by a plain subscription: what is said while it is away is lost"
+            self._put("remembers", NOT_APPLICABLE, why)
+        else:
+            why = await self._booked_twice(program, room) or await self._forgotten(program, room)
+            why = why or await self._leaked(room)
+            self._put("remembers", FAILED if why else PASSED, *([why] if why else []))
+
+    async def _booked_twice(self, program: Program, room: int) -> str:
+        """What is wrong when it hears again what it had booked, and what it was about to book if
+        there is room for two, and is filled up then; "": nothing."""
+        held = await self._stand.ask("remembers.1")
+        await self._ended(*held)
+        if room > 1:
+            held.append(await self._ask_amid("remembers.2"))
+        left = await self._crash(program)
+        await self._stand.ask_again(*held)
+        await self._heard_but(left)
+        await self._ended(*held)
+        await self._quiet()
+        for one in held:
+            if why := self._contradiction(one):
+                return f"when it had been killed: {why}"
+        held += await self._stand.ask(*(f"remembers.{number}" for number in range(3, room + 1)))
+        await self._ended(*held)
+        got = sum(self._end(one) == "provisioned" for one in held)
+        if got == room:
+            return ""
+        why = f"{got} of {room} requests were provisioned when it had been killed amid them"
+        return f"{why}: it booked one twice, or has no room for so many"
+
+    async def _forgotten(self, program: Program, room: int) -> str:
+        """What is wrong when its room is full of what it does not hear again, with and without a
+        further crash; "": nothing."""
+        for number in (1, 2):
+            [beyond] = await self._stand.ask(f"remembers.beyond.{number}")
+            await self._heard_but(1)
+            await self._ended(beyond, seconds=cases.WATCH + self._answers_after)
+            if self._end(beyond) == "provisioned":
+                why = f"when it had been killed it had room for more than {room} requests"
+                return f"{why}: it forgot what it had booked, or --room is wrong"
+            await self._stand.cancel(beyond, reason="Preempted")
+            await self._heard_all(ACK_WAIT)
+            if number == 1:
+                await self._crash(program)
+        return ""
+
+    async def _leaked(self, room: int) -> str:
+        """What is wrong with its room when everything was taken back; "": nothing."""
+        deadline = clock.monotonic() + self._timeout
+        number = 0
+        while clock.monotonic() < deadline:
+            await self._clear(ACK_WAIT)
+            number += 1
+            names = [f"remembers.again.{number}.{one}" for one in range(room)]
+            asked = await self._stand.ask(*names)
+            await self._ended(*asked)
+            if all(self._end(one) == "provisioned" for one in asked):
+                return ""
+            await self._pass(cases.GRACE / 2)
+        return (
+            f"when it had been killed, and all was taken back, it had no room for {room} requests"
+        )
+
+    async def _ask_amid(self, name: str) -> Asked:
+        """Asks, and returns when that is most likely under way."""
+        [asked] = await self._stand.ask(name)
+        await self._stand.until(
+            lambda: bool(self._stand.words(asked)), min(0.2, self._answers_after / 2)
+        )
+        return asked
+
+    async def _crash(self, program: Program) -> int:
+        """Kills it, and starts it anew; how many deliveries are left that come again later."""
+        await program.kill()
+        now = await self._stand.deliveries()
+        await program.start()
+        return now[0] if now is not None else 0
+
+    async def _heard_but(self, left: int) -> None:
+        """Waits until it has fetched everything, and dealt with all but so many."""
+        deadline = clock.monotonic() + START_SECONDS + ACK_WAIT + self._timeout
+        while clock.monotonic() < deadline and self._runs():
+            now = await self._stand.deliveries()
+            if now is None or (now[0] <= left and not now[1]):
+                return
+            await self._pass(0.1)

@@ -32,6 +32,7 @@ TITLES: Final = {
     "killed": "answers what it was asked when it was killed, and as before",
     "restart": "goes on when the server was away",
     "frees": "books each request once, and frees what is taken back",
+    "remembers": "knows what it has booked when it was killed, and books none of it twice",
     "query": "tells what became of a request, if it is asked",
     "repeats": "does not say the same again and again",
     "acknowledges": "acknowledges what it was asked",

@@ -71,7 +71,7 @@ async def test_a_provider_with_the_helper_does_everything_right(
     await within(serving)
 
     assert words(report, FAILED) == {}
-    assert set(words(report, NOT_APPLICABLE)) == {"killed", "restart", "ends"}
+    assert set(words(report, NOT_APPLICABLE)) == {"killed", "restart", "remembers", "ends"}
     assert [one.case for one in report.outcomes] == list(TITLES)
     assert report.usual == "provisioned"
     assert not booked
@@ -231,6 +231,35 @@ def test_the_command_starts_kills_and_restarts_everything_and_tells_all(
     assert outcomes.keys() == TITLES.keys()
     # Nothing that it was asked for is still booked.
     assert [one.read_text() for one in rack.iterdir()] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("how", "room", "sentence"),
+    [
+        pytest.param("greedy", 2, "booked one twice", id="booking again what it had booked"),
+        pytest.param("forgetful", 2, "room for more than 2", id="bookings in memory only"),
+        pytest.param("bare", 1, "room for more than 1", id="the same without the helper"),
+    ],
+)
+async def test_a_provider_that_does_not_know_its_bookings_after_a_crash_is_told(
+    bus: Bus,
+    nats_server: TestServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    room: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    command = [sys.executable, "-m", "integration.provisioning.forgetful_rack", how, STRAY_CLASS]
+    report = await tried(
+        bus,
+        nats_server.url,
+        only=("remembers",),
+        room=room,
+        command=[*command, str(a_rack(tmp_path))],
+    )
+    assert_named(report, "remembers", sentence)
 
 
 def test_a_command_that_does_not_come_back_is_told(

@@ -30,6 +30,7 @@ PAGE = ROOT / "docs" / "providers.md"
 SAMPLES = ROOT / "deploy" / "samples" / "providers"
 RACK = "rack.example.com"
 CASES = ("answers", "twice", "attempt", "cancelled", "overtaken", "deadline", "killed", "frees")
+CASES += ("remembers",)
 
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 
