@@ -58,7 +58,9 @@ async def with_bookings(
     for entry in entries:
         with suppress(msgspec.MsgspecError):  # of a newer version, or written by hand
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
-            booked.setdefault(pool_of_key(entry.key), []).append(booking)
+            pool = pool_of_key(entry.key)
+            if pool is not None:
+                booked.setdefault(pool, []).append(booking)
     return [told(one, booked.get(one.name, ()), now) for one in found]
 
 

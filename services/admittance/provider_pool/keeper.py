@@ -11,11 +11,11 @@ import structlog
 
 from admittance.api.foreign import Foreign
 from admittance.api.manifest import ManifestError, decode_object
-from admittance.events.names import plain, token
 from admittance.provider_pool.booking import Booking, Bookings, Pods
 from admittance.provider_pool.ending import Endings
+from admittance.provider_pool.keys import POOLS, pool_of_manifest
 from admittance.provider_pool.ledger import Kept, Ledger
-from admittance.provider_pool.manifests import GROUP, KIND, BadPool, Pool, pool_of
+from admittance.provider_pool.manifests import BadPool, Pool, pool_of
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -37,7 +37,6 @@ from admittance.runtime.settings import Settings
 from admittance.runtime.waiting import set_within
 
 SERVICE: Final = "provider-pool"
-PATTERN: Final = f"{token(f'{KIND.lower()}.{GROUP}')}.>"
 TICK_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
@@ -87,7 +86,7 @@ class Keeper:
     # Pools. -------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        reader = BucketReader(self._bus, (PATTERN,))
+        reader = BucketReader(self._bus, (POOLS,))
         try:
             async for entries in reader.batches():
                 for entry in entries:
@@ -103,7 +102,12 @@ class Keeper:
             await reader.close()
 
     def _read(self, entry: Entry) -> None:
-        name = plain(entry.key.rpartition(".")[2])
+        name = pool_of_manifest(entry.key)
+        if name is None:
+            # Published past whatever would have refused it.
+            if entry.value is not None:
+                log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
+            return
         try:
             pool = _pool(name, entry)
         except (BadPool, ManifestError, msgspec.MsgspecError) as error:

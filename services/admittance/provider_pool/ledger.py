@@ -77,7 +77,11 @@ class Ledger:
                 # Written by hand.
                 log.error("bad_booking", key=entry.key, reason=str(error))
                 continue
-            found.append(Kept(pool_of_key(entry.key), booking))
+            pool = pool_of_key(entry.key)
+            if pool is None:
+                log.error("bad_booking", key=entry.key, reason="no booking has such a key")
+                continue
+            found.append(Kept(pool, booking))
         over = await asyncio.gather(*(self._is_taken_back(one.booking) for one in found))
         for kept, is_over in zip(found, over, strict=True):
             if is_over:

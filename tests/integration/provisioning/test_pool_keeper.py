@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
@@ -183,6 +184,37 @@ async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked
         await asker.takes_back("u/c/1/1")
         await until_booked(bus, {"v/c/1/1"})
 
+    assert not said(asker, "CapacityRevoked")
+
+
+async def test_a_pool_under_a_key_that_no_pool_has_is_no_pool(bus: Bus, asker: Asker) -> None:
+    """In a namespace, or of no name: it would take the place of the one that has its name."""
+    kind = token("machinepool.admittance.dev")
+    stray = [f"{kind}.team.rack", f"{kind}.=GG"]
+    manifest = {
+        "apiVersion": "admittance.dev/v1",
+        "kind": "MachinePool",
+        "metadata": {"name": "rack", "namespace": "team"},
+        "spec": {"provisioningClassName": CLASS, "machines": machines(9)},
+    }
+    data = msgspec.json.encode(manifest)
+    await a_pool(bus)
+    for one in stray:
+        await bus.publish(put_message(one, data, expected=None))
+    await bus.publish(put_message("_pool.=GG.x", b"{}", expected=None, bucket=PROVIDERS))
+
+    with structlog.testing.capture_logs() as logs:
+        async with kept(bus) as keeper:
+            await asker.asks("u/c/1/1", **pods(1))
+            await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+            await bus.publish(delete_message(stray[0], expected=None))
+            await asker.asks("v/c/1/1", **pods(1))
+            await until(lambda: said(asker, "ProvisioningFailed") == {"v/c/1/1"})
+            assert {name: one.pool.machines[0].count for name, one in keeper.pools.items()} == {
+                "rack": 1
+            }
+
+    assert [one["key"] for one in logs if one["event"] == "bad_pool"] == stray
     assert not said(asker, "CapacityRevoked")
 
 
