@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.names import repeated
+from admittance.api.problems import shown
 from admittance.api.validate_status import UpdateOf, check_updates
 from admittance.events.bounds import too_long
 from admittance.events.shapes import PodSetUpdate
@@ -97,6 +99,22 @@ def updates_of(
             )
         )
     return tuple(found), tuple(missing)
+
+
+def unheeded(record: Record) -> list[str]:
+    """Sentences about updates of the provider's that no pod set gets."""
+    names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
+    strange = ", ".join(shown(one) for one in dict.fromkeys(theirs) if one not in names)
+    twice = ", ".join(shown(theirs[i]) for i in repeated(theirs) if theirs[i] in names)
+    found = []
+    if strange:
+        asked = ", ".join(names)
+        found.append(
+            f"podSetUpdates for {strange}, which was not asked for, only {asked}: left out"
+        )
+    if twice:
+        found.append(f"podSetUpdates for {twice} more than once: the last one counts")
+    return found
 
 
 def _unfit(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:

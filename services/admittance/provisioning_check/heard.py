@@ -61,6 +61,8 @@ def heard(
     if config is not None and record.status.state is State.PROVISIONED:
         for name in answers.updates_of(record, config)[1]:
             record = noted(record, f"the provider told no detail {name!r}: left out", now)
+    for text in answers.unheeded(record) if fact.pod_set_updates else ():
+        record = noted(record, text, now)
     if record.status.state is State.FAILED and _runs(picture, slot):
         record = noted(record, _uncounted(fact, RUNS), now)
     return _keeps(memory, slot, kept, record), ""
