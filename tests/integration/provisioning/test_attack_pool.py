@@ -15,11 +15,11 @@ from admittance.providers import Cancellation, Provisioned, Request
 from admittance.providers.store import Store
 from admittance.runtime.bucket import put_message
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Fenced, Superseded, Unavailable
+from admittance.runtime.errors import Fenced, Refused, Superseded
 from integration.provisioning.test_pool_keeper import a_pool, booked, kept
 from integration.provisioning.test_providers_obtain import CLASS, pods
 
-from servers import TestServer, until, within
+from servers import until, within
 
 pytestmark = pytest.mark.bus
 
@@ -43,17 +43,15 @@ async def free(keeper: Keeper, request_id: str) -> None:
     await keeper.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 
-async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told(
-    bus: Bus, nats_server: TestServer
-) -> None:
+async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told(bus: Bus) -> None:
     await a_pool(bus)
     async with kept(bus) as keeper:
-        own = await Bus.connect(nats_server.url, name="broken")
-        keeper._ledger._bus = own
-        await own.close()
-        with pytest.raises(Unavailable):
+        info = await bus.api(f"STREAM.INFO.KV_{PROVIDERS}")
+        full = {**info["config"], "max_msgs": info["state"]["messages"]}
+        await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", full)
+        with pytest.raises(Refused):
             await keeper.obtain(a_request("u/c/1/1"))
-        keeper._ledger._bus = bus
+        await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", info["config"])
         answer = await keeper.obtain(a_request("u/c/1/1"))
 
     assert isinstance(answer, Provisioned)
