@@ -104,8 +104,9 @@ def updates_of(
 def unheeded(record: Record) -> list[str]:
     """Sentences about updates of the provider's that no pod set gets."""
     names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
+    again = dict.fromkeys(theirs[i] for i in repeated(theirs))
     strange = ", ".join(shown(one) for one in dict.fromkeys(theirs) if one not in names)
-    twice = ", ".join(shown(theirs[i]) for i in repeated(theirs) if theirs[i] in names)
+    twice = ", ".join(shown(one) for one in again if one in names)
     found = []
     if strange:
         asked = ", ".join(names)
