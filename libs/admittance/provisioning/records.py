@@ -27,7 +27,7 @@ limits are asked for as requests, too."""
 RECORD_MAX: Final = 1_000_000
 """Bytes of a record with what was answered: the bus takes no message of much more."""
 NOTES_MAX: Final = 10
-"""What was said and did not count, of one request; of more only the first are kept."""
+"""Of one request; of more only the first are kept."""
 NOTE_MAX: Final = 500
 
 
@@ -59,7 +59,8 @@ class RecordSpec(Kept, frozen=True, kw_only=True):
 
 
 class Note(Kept, frozen=True, kw_only=True):
-    """Something that a provider said and that did not count, or not in full, and why."""
+    """Something that was asked for, or that a provider said, and that did not count, or not in
+    full, and why."""
 
     time: datetime
     text: str

@@ -7,11 +7,12 @@ from typing import Final
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.meta import ObjectMeta, OwnerReference
+from admittance.api.problems import shown
 from admittance.api.workload import CheckState
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.asking import parameters_of
 from admittance.provisioning.names import request_id, request_name
-from admittance.provisioning.records import Record, RecordSpec
+from admittance.provisioning.records import Record, RecordSpec, noted
 from admittance.provisioning_check.acts import Slot
 from admittance.provisioning_check.memory import Memory
 from admittance.provisioning_check.picture import Kept, Picture
@@ -53,7 +54,8 @@ class Making:
         elif self._picture.taken.get((slot.namespace, name), slot) != slot:
             name = request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True)
         parameters = parameters_of(config, meta.annotations)
-        return Record(
+        deadline, note = self._deadline(parameters, now)
+        record = Record(
             api_version=API,
             kind=KIND,
             metadata=ObjectMeta(
@@ -77,9 +79,10 @@ class Making:
                 provisioning_class_name=config.provisioning_class_name,
                 parameters=parameters,
                 pod_sets=wanted,
-                deadline=self._deadline(parameters, now),
+                deadline=deadline,
             ),
         )
+        return noted(record, note, now) if note else record
 
     def _generation(self, slot: Slot, uid: str, cycle: int, before: Kept | None, name: str) -> int:
         """In place of one that was taken back in the same cycle it is another request."""
@@ -92,12 +95,25 @@ class Making:
         # again.
         return self._picture.expected(slot, name) or 1
 
-    def _deadline(self, parameters: dict[str, str], now: datetime) -> datetime | None:
-        written = parameters.get(VALID_UNTIL, "")
-        seconds = int(written) if written.isascii() and written.isdecimal() else 0
+    def _deadline(self, parameters: dict[str, str], now: datetime) -> tuple[datetime | None, str]:
+        """Until when, and why that is not as the parameter says ("": it is)."""
+        written = parameters.get(VALID_UNTIL)
+        patience, note = self._patience, ""
+        if written is not None:
+            if written.isascii() and written.isdecimal() and int(written):
+                patience = _seconds(int(written))
+            else:
+                holds = f"{patience.total_seconds():g} s" if patience is not None else "none"
+                told = f"the parameter {VALID_UNTIL} is no whole number above 0, but"
+                note = f"{told} {shown(written)}: the default holds, {holds}"
         try:
-            if seconds:
-                return now + timedelta(seconds=seconds)
-            return now + self._patience if self._patience is not None else None
+            return (now + patience if patience is not None else None), note
         except OverflowError:
-            return None
+            return None, note
+
+
+def _seconds(number: int) -> timedelta:
+    try:
+        return timedelta(seconds=number)
+    except OverflowError:
+        return timedelta.max

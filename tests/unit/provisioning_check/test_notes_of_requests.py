@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetUpdate
+from admittance.provisioning.records import State
 from unit.provisioning_check.test_requests_follow import Story, notes
+
+from builders import NOON
 
 
 def foreign(story: Story, **fields: Any) -> bool:
@@ -62,3 +67,35 @@ def test_updates_of_pod_sets_that_were_not_asked_for_are_left_out_and_noted() ->
     assert story.last[0] == "Ready"
     (update,) = story.told[-1].answer.updates
     assert update.labels == {"by": "2"}
+
+
+@pytest.mark.parametrize("written", ["tomorrow", "-5", "0", "", "1.5", " 7", "\u0667"])
+def test_a_time_that_is_none_is_noted_and_the_default_holds(written: str) -> None:
+    story = Story(patience=30, parameters={"ValidUntilSeconds": written})
+
+    story.reserved()
+
+    assert story.asked[0].deadline is not None
+    assert (story.asked[0].deadline - NOON).total_seconds() == 30
+    assert notes(story) == [
+        f"the parameter ValidUntilSeconds is no whole number above 0, but {written!r}: the default "
+        "holds, 30 s"
+    ]
+
+
+def test_a_time_that_is_none_is_noted_where_nothing_ends_a_request() -> None:
+    story = Story(parameters={"ValidUntilSeconds": "tomorrow"})
+
+    story.reserved()
+
+    assert story.asked[0].deadline is None
+    (note,) = notes(story)
+    assert note.endswith("the default holds, none")
+
+
+def test_a_request_without_such_a_parameter_has_no_notes() -> None:
+    for parameters in ({}, {"ValidUntilSeconds": "7"}, {"ValidUntilSeconds": "9" * 255}):
+        story = Story(parameters=parameters)
+        story.reserved()
+        assert notes(story) == []
+        assert story.bucket["train-capacity-1"][0].status.state is State.REQUESTED
