@@ -220,6 +220,7 @@ def _tell_object(
             ("Annotations", sections.pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
             *cohorts.facts_of(tree, found.name),
+            ("Wrong", pools.wrong(found) if kind is kinds.MACHINE_POOL else ""),
         ]
     )
     _section("Tree", cohorts.tree_table(tree, found.name))

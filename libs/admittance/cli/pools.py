@@ -24,7 +24,7 @@ from admittance.cli.spans import span, stamp
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.booking import Booking
 from admittance.provider_pool.keys import pattern_of, pool_of_key
-from admittance.provider_pool.manifests import BadPool, Pool, pool_of
+from admittance.provider_pool.manifests import KIND, BadPool, Pool, pool_of
 from admittance.provider_pool.standing import Standing, standing, standings
 
 NOTHING: Final = "-"
@@ -67,32 +67,48 @@ async def with_bookings(
 def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
     """The pool with how it stands."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
-    pool = _pool(found)
-    if pool is None:
-        return found._replace(live=Live(None, {}, ordered))
+    try:
+        pool = _pool(found)
+    except BadPool:
+        return found._replace(live=Live(None, {}, () if found.namespace else ordered))
     counted = standing(pool, bookings, now), standings(pool, bookings, now)
     return found._replace(live=Live(*counted, ordered))
 
 
-def _pool(found: Found) -> Pool | None:
+def wrong(found: Found) -> str:
+    """Why nothing is booked in it; "": its manifest makes a pool."""
+    try:
+        _pool(found)
+    except BadPool as error:
+        return str(error).removeprefix(f"{KIND} {found.name}: ")
+    return ""
+
+
+def _pool(found: Found) -> Pool:
+    if found.namespace:
+        # What is booked is that of the pool of the same name without one.
+        raise BadPool(f"metadata.namespace: a {KIND} has none, not {found.namespace}")
     try:
         return pool_of(found.name, found.plain().get("spec"))
-    except (BadPool, AnswerIsNo):
-        return None
+    except AnswerIsNo as error:
+        raise BadPool(str(error)) from None
 
 
 def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
     """A MachinePool in a table."""
     plain = found.plain()
+    written = field(plain, "spec", "machines")
     machines = [
-        one for one in field(plain, "spec", "machines", default=()) if isinstance(one, Mapping)
+        one for one in (written if isinstance(written, list) else ()) if isinstance(one, Mapping)
     ]
     kept = field(plain, "spec", "bookingSeconds")
     return (
         found.name,
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
         *_counts(found.live.standing if found.live is not None else None, _total(machines)),
-        ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines) or NOTHING,
+        wrong(found)
+        or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
+        or NOTHING,
         f"{kept} s" if kept else "until freed",
     )
 
@@ -113,9 +129,12 @@ def _counts(counted: Standing | None, total: str = UNKNOWN) -> tuple[str, str, s
 def shown(found: Found) -> dict[str, Any]:
     """The object as programs get it, with how it stands in ``status``."""
     value, live = found.plain(), found.live
-    if live is None or live.standing is None:
+    if live is None:
         return value
-    status = value.setdefault("status", {})
+    status = value["status"] = dict(field(value, "status", default={}))
+    if live.standing is None:
+        status["wrong"] = wrong(found)
+        return value
     status |= {
         "machines": live.standing.machines,
         "booked": live.standing.booked,
@@ -128,7 +147,10 @@ def shown(found: Found) -> dict[str, Any]:
 
 def kind_table(found: Found) -> Table:
     """Each kind of machine."""
-    pool = _pool(found)
+    try:
+        machines = _pool(found).machines
+    except BadPool:
+        machines = ()  # It is told beside the name.
     counted = found.live.kinds if found.live is not None else {}
     rows = [
         (
@@ -137,7 +159,7 @@ def kind_table(found: Found) -> Table:
             _pairs({name: render(name, much) for name, much in one.resources.items()}),
             _pairs(one.labels),
         )
-        for one in (pool.machines if pool is not None else ())
+        for one in machines
     ]
     return Table((Column("KIND"), *COUNTED, Column("EACH HAS"), Column("LABELS")), rows)
 

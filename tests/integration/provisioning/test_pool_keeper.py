@@ -230,3 +230,16 @@ async def test_who_has_which_machines_is_told_while_nobody_keeps_the_pool(
     assert shown[0] == ["NAME", "CLASS", "MACHINES", "BOOKED", "FREE", "BOOTING", "KINDS", "KEPT"]
     assert shown[1][:6] == ["rack", CLASS, "3", "1", "2", "0"]
     assert " ".join(told.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0
+
+
+async def test_why_nothing_is_booked_in_a_pool_that_makes_no_sense_is_told(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    await a_pool(bus, -1)
+
+    shown = (await admit(nats_server, "get", "mp")).splitlines()
+    told = await admit(nats_server, "describe", "mp", "rack")
+
+    why = "spec.machines[0].count must be 0 to 100000, not -1"
+    assert why in shown[1]
+    assert any(line.split(maxsplit=1) == ["Wrong:", why] for line in told.splitlines())

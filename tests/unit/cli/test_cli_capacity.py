@@ -268,10 +268,40 @@ def test_a_pool_of_machines_is_a_row_with_what_it_has(
     assert len(status["bookings"]) == len(bookings)
 
 
-@pytest.mark.parametrize("bad", [{"machines": [{"name": "a", "count": -1}]}, {"machines": [7]}])
-def test_of_a_pool_that_nobody_can_read_nobody_knows_what_is_free(bad: dict[str, Any]) -> None:
-    (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(a_booking("v", 0), **bad)], NOON, {}).rows
-    assert row[3:6] == ("?", "?", "?")
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param(
+            {"machines": [{"name": "a", "count": -1, "resources": {}}]},
+            "spec.machines[0].count must be 0 to 100000, not -1",
+            id="fewer machines than none",
+        ),
+        pytest.param(
+            {"machines": [7]},
+            "spec.machines[0]: Expected `object`, got `int`",
+            id="machines that are none",
+        ),
+        pytest.param(
+            {"machines": 7}, "spec.machines: Expected `array`, got `int`", id="a number of them"
+        ),
+    ],
+)
+def test_of_a_pool_that_nobody_can_read_it_is_told_why(spec: dict[str, Any], why: str) -> None:
+    found = a_pool(a_booking("v", 0), **spec)
+
+    (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
+    assert row[3:7] == ("?", "?", "?", why)
+    assert reading.shown(kinds.MACHINE_POOL, found, {})["status"] == {"wrong": why}
+    assert len(pools.booking_table(found, NOON).rows) == 1
+
+
+def test_a_pool_in_a_namespace_is_none_and_has_nothing_of_the_one_without() -> None:
+    found = Found("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
+    found = pools.told(found, [a_booking("v", 0)], NOON)
+
+    (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
+    assert row[3:7] == ("?", "?", "?", "metadata.namespace: a MachinePool has none, not team")
+    assert not pools.booking_table(found, NOON).rows
 
 
 def test_who_has_the_machines_of_a_pool_is_told() -> None:
