@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from admittance.api.names import check_labels, qualified, subdomain
 from admittance.api.quantity import BadQuantity, amount
 
 GROUP: Final = "admittance.dev"
@@ -77,18 +78,24 @@ def pool_of(name: str, spec: Any) -> Pool:
         raise BadPool(f"{KIND} {name}: spec{where.strip('`$')}: {what}") from None
     if not read.provisioning_class_name:
         raise BadPool(f"{KIND} {name}: spec.provisioningClassName must be set")
+    if complaint := subdomain(read.provisioning_class_name):
+        raise BadPool(f"{KIND} {name}: spec.provisioningClassName: {complaint}")
     if not 0 <= read.booking_seconds < float("inf"):
         raise BadPool(f"{KIND} {name}: spec.bookingSeconds must not be negative")
     names = [one.name for one in read.machines]
     machines = []
     for at, one in enumerate(read.machines):
         where = f"{KIND} {name}: spec.machines[{at}]"
+        if complaint := subdomain(one.name):
+            raise BadPool(f"{where}.name: {complaint}")
         if names.index(one.name) != at:
             raise BadPool(f"{where}.name: {one.name!r} is there twice")
         if not 0 <= one.count <= MACHINES_MAX:
             raise BadPool(f"{where}.count must be 0 to {MACHINES_MAX}, not {one.count}")
         if not 0 <= one.boot_seconds < float("inf"):
             raise BadPool(f"{where}.bootSeconds must not be negative")
+        if wrong := check_labels(one.labels, f"{where}.labels"):
+            raise BadPool(str(wrong[0]))
         machines.append(
             Machine(
                 name=one.name,
@@ -109,6 +116,8 @@ def pool_of(name: str, spec: Any) -> Pool:
 def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, int]:
     found = {}
     for resource, text in written.items():
+        if complaint := qualified(resource):
+            raise BadPool(f"{where}.resources: {complaint}")
         try:
             much = amount(resource, text)
         except BadQuantity as error:

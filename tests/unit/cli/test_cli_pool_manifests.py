@@ -15,8 +15,13 @@ MACHINE = "{name: a, count: 1, resources: {cpu: 4}}"
 HEAD = "apiVersion: admittance.dev/v1\nkind: MachinePool\n"
 
 
-def a_pool(*machines: str, spec: str = "", metadata: str = "{name: rack}") -> str:
-    spec = f"provisioningClassName: rack.example.com, machines: [{', '.join(machines)}]{spec}"
+def a_pool(
+    *machines: str,
+    spec: str = "",
+    metadata: str = "{name: rack}",
+    of: str = "rack.example.com",
+) -> str:
+    spec = f"provisioningClassName: {of}, machines: [{', '.join(machines)}]{spec}"
     return f"{HEAD}metadata: {metadata}\nspec: {{{spec}}}\n"
 
 
@@ -60,6 +65,36 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         ),
         pytest.param(
             a_pool(MACHINE, MACHINE), "spec.machines[1].name: 'a' is there twice", id="a kind twice"
+        ),
+        pytest.param(
+            a_pool(MACHINE, of="Rack 7"),
+            "spec.provisioningClassName: 'Rack 7' is no name: lower case letters, digits, '-'",
+            id="of a class that no ProvisioningRequestConfig can name",
+        ),
+        pytest.param(
+            a_pool("{name: 'a,b', resources: {cpu: 4}}"),
+            "spec.machines[0].name: 'a,b' is no name",
+            id="machines whose name is two in a list of machines",
+        ),
+        pytest.param(
+            a_pool("{name: '', resources: {cpu: 4}}"),
+            "spec.machines[0].name: '' is no name",
+            id="machines without a name",
+        ),
+        pytest.param(
+            a_pool(MACHINE, "{name: b, resources: {cpu: 4}, labels: {a/b/c: x}}"),
+            "spec.machines[1].labels: 'a/b/c' has no DNS name before the '/'",
+            id="a label whose key no node selector can have",
+        ),
+        pytest.param(
+            a_pool("{name: a, resources: {cpu: 4}, labels: {zone: row 7!}}"),
+            "spec.machines[0].labels: the value of 'zone': 'row 7!' is no label value",
+            id="a label whose value no node selector can have",
+        ),
+        pytest.param(
+            a_pool("{name: a, resources: {a gpu: 4}}"),
+            "spec.machines[0].resources: 'a gpu' is no label key",
+            id="a resource that no pod can ask for",
         ),
         pytest.param(
             a_pool(MACHINE, spec=", bookingSeconds: -1"),
