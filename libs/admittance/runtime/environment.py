@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TypeVar
 
+from admittance.api.names import subdomain
 from admittance.runtime.errors import SetupError
 
 T = TypeVar("T")
@@ -30,6 +31,14 @@ def number(env: Mapping[str, str], name: str, default: float, *, least: float) -
     return value
 
 
+def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    """A whole number, no less than ``least``. Raises SetupError."""
+    value = number(env, name, float(default), least=least)
+    if not value.is_integer():
+        raise SetupError(f"{name}={env[name]} is not a whole number")
+    return int(value)
+
+
 def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:
     """What the word stands for; None: none is set. Raises SetupError."""
     text = env.get(name)
@@ -43,3 +52,12 @@ def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | N
 def listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """What stands between commas, each once, in that order; empty: nothing does."""
     return tuple(dict.fromkeys(filter(None, map(str.strip, env.get(name, "").split(",")))))
+
+
+def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The same, of names that an object can have, or can name. Raises SetupError."""
+    found = listed(env, name)
+    for one in found:
+        if complaint := subdomain(one):
+            raise SetupError(f"{name}: {complaint}")
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.environment import choice, listed, number
+from admittance.runtime.environment import choice, listed, named, number, whole
 from admittance.runtime.errors import SetupError
 
 
@@ -37,6 +37,15 @@ def test_a_wrong_number_is_told_with_its_variable(text: str, why: str) -> None:
     assert str(told.value) == why
 
 
+def test_a_whole_number_is_no_other() -> None:
+    assert whole({}, "N", 5, least=1) == 5
+    assert whole({"N": "7"}, "N", 5, least=1) == 7
+    with pytest.raises(SetupError, match=r"N=1\.7 is not a whole number"):
+        whole({"N": "1.7"}, "N", 5, least=1)
+    with pytest.raises(SetupError, match="N=0 is less than 1"):
+        whole({"N": "0"}, "N", 5, least=1)
+
+
 def test_a_choice_is_what_its_word_stands_for() -> None:
     choices = {"json": True, "text": False}
     assert choice({"LOG": "text"}, "LOG", choices) is False
@@ -48,3 +57,10 @@ def test_a_choice_is_what_its_word_stands_for() -> None:
 def test_a_list_has_each_once_and_nothing_empty() -> None:
     assert listed({"L": " b, a,,b ,"}, "L") == ("b", "a")
     assert listed({}, "L") == ()
+
+
+def test_a_list_of_names_has_nothing_else() -> None:
+    assert named({"L": "b.example.com, a"}, "L") == ("b.example.com", "a")
+    assert named({}, "L") == ()
+    with pytest.raises(SetupError, match="L: 'A B' is no name: lower case letters"):
+        named({"L": "a,A B"}, "L")
