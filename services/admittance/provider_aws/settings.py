@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from admittance.api.names import subdomain
 from admittance.runtime.environment import number
 from admittance.runtime.errors import SetupError
 
 DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
-NAME_MAX: Final = 253
 SECONDS_MIN: Final = 0.05
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +34,8 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
         # A ProvisioningRequestConfig takes no other, and EC2's filters would read more into them.
-        if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
-            raise SetupError(f"ADMIT_AWS_CLASS={name!r} is no DNS name")
+        if complaint := subdomain(name):
+            raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(
             provisioning_class=name,
             poll_seconds=number(env, "ADMIT_AWS_POLL_SECONDS", 5.0, least=SECONDS_MIN),

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.runtime.environment import listed, number
+from admittance.runtime.environment import named, number
 from admittance.runtime.errors import SetupError
 
 CLASS: Final = "docker.admittance.dev"
@@ -42,7 +42,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
         return cls(
             image=image,
-            classes=listed(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
+            classes=named(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
             command=command,
             network=env.get("ADMIT_DOCKER_NETWORK") or None,
             workers_max=int(number(env, "ADMIT_DOCKER_WORKERS_MAX", 100.0, least=1.0)),

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.runtime.environment import listed, number
+from admittance.runtime.environment import named, number
 from admittance.runtime.errors import SetupError
 
 CLASSES: Final = (
@@ -44,7 +44,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
         if installation is not None and not _LABEL.match(installation):
             raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is no value of a label")
         return cls(
-            classes=listed(env, "ADMIT_KUBE_CLASSES") or CLASSES,
+            classes=named(env, "ADMIT_KUBE_CLASSES") or CLASSES,
             namespaces=_namespaces(env.get("ADMIT_KUBE_NAMESPACES", "")),
             kubeconfig=env.get("ADMIT_KUBE_CONFIG") or None,
             context=env.get("ADMIT_KUBE_CONTEXT") or None,

@@ -371,6 +371,7 @@ def test_settings_have_defaults_and_an_argument_goes_first() -> None:
         pytest.param("ADMIT_AWS_POLL_SECONDS", "often", id="what is no number"),
         pytest.param("ADMIT_AWS_SWEEP_SECONDS", "0", id="what never ends"),
         pytest.param("ADMIT_AWS_CLASS", "*", id="a class that is no name"),
+        pytest.param("ADMIT_AWS_CLASS", "eu..com", id="one with nothing between two dots"),
     ],
 )
 def test_a_wrong_setting_is_named(variable: str, value: str) -> None:

@@ -177,6 +177,11 @@ def test_settings_are_read_and_their_defaults_known() -> None:
         pytest.param(
             {"ADMIT_DOCKER_WORKERS_MAX": "0"}, "ADMIT_DOCKER_WORKERS_MAX", id="no worker at all"
         ),
+        pytest.param(
+            {"ADMIT_DOCKER_CLASSES": "docker,A B"},
+            "^ADMIT_DOCKER_CLASSES: 'A B' is no name",
+            id="a class that no ProvisioningRequestConfig can name",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_its_variable(env: dict[str, str], name: str) -> None:

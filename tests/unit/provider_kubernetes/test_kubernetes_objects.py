@@ -100,6 +100,7 @@ def test_namespaces_are_mapped_one_by_one_and_all_others_together() -> None:
         pytest.param("ADMIT_KUBE_NAMESPACES", "a=B_b", id="no name of a namespace"),
         pytest.param("ADMIT_KUBE_NAMESPACES", "a=b,a=c", id="one of ours is there twice"),
         pytest.param("ADMIT_KUBE_INSTALLATION", "a b", id="no value of a label"),
+        pytest.param("ADMIT_KUBE_CLASSES", "check capacity", id="no name of a class"),
         pytest.param("ADMIT_KUBE_AWAY_SECONDS", "soon", id="no number"),
         pytest.param("ADMIT_KUBE_SWEEP_SECONDS", "0", id="no time at all"),
     ],
