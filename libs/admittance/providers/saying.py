@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from admittance.events import provisioning as facts
@@ -44,8 +45,9 @@ class Speaker:
         self._store = store
         self._outbox = outbox
 
-    async def say(self, about: dict[str, Any], status: Status) -> bool:
-        """Says it; when the log has it. False: the request was taken back, or is over."""
+    async def say(self, about: dict[str, Any], status: Status, *, by_helper: bool = False) -> bool:
+        """Says it; when the log has it. False: the request was taken back, or is over.
+        ``by_helper``: it is no word of the provider's author."""
         while True:
             found = await self._store.get(about["id"])
             before = found.said
@@ -62,6 +64,8 @@ class Speaker:
                     log.info("late", id=before.id, status=status.word, after=before.status)
                     return True
             said = _said(about, status, (before.seq if before is not None else 0) + 1)
+            if by_helper and (before is None or before.by_helper or not before.status):
+                said = msgspec.structs.replace(said, by_helper=True)
             try:
                 await self._store.put(said, found.revision)
             except StaleRevision:

@@ -32,7 +32,8 @@ log = structlog.get_logger()
 
 class Said(Kept, frozen=True, kw_only=True):
     """The last status of one request. ``status``: a word of the subjects; "": none yet;
-    `CANCELLED`: it was taken back. ``seq``: of the last status; 0: none yet."""
+    `CANCELLED`: it was taken back. ``seq``: of the last status; 0: none yet. ``by_helper``: the
+    provider's author has said nothing yet; the helper has, that obtaining failed."""
 
     id: str
     namespace: str
@@ -45,6 +46,7 @@ class Said(Kept, frozen=True, kw_only=True):
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
     retryable: bool = True
     retry_after: int | None = None
+    by_helper: bool = False
 
 
 class Found(NamedTuple):

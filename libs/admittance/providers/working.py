@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from admittance.events.provisioning import ProvisioningRequested
-from admittance.providers.answers import Failed, Provisioned, Status
+from admittance.providers.answers import Accepted, Failed, Provisioned, Status
 from admittance.providers.deliveries import Deliveries
 from admittance.providers.freeing import AGAIN_SECONDS, AWAY_PAUSE_MAX, AWAY_PAUSE_MIN, Freeing
 from admittance.providers.request import Request
@@ -125,7 +125,7 @@ class Working:
         async def say(status: Status) -> bool:
             return await self._say(fact, status)
 
-        last = (found.status or None) if found is not None else None
+        last = found.status or None if found is not None and not found.by_helper else None
         request = Request(fact, say, last=last, loop=asyncio.get_running_loop())
         answer = await self._obtain(fact, request)
         if await self._say(fact, answer) and not answer.ends:
@@ -152,7 +152,8 @@ class Working:
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
-        """What the function answers, called until it does not raise."""
+        """What the function answers, called until it does not raise; whoever waits is told that it
+        does."""
         pause = PAUSE_MIN
         while True:
             go_on()
@@ -164,9 +165,23 @@ class Working:
                 except Exception as error:
                     why = f"{type(error).__name__}: {error}"
                     log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
+                    kind = type(error).__name__
             self._open.let_wait(fact.id)
+            # Of the error only its kind: its words may hold what is nobody's business.
+            trouble = f"obtaining it failed ({kind}), again in {pause:g} s"
+            if not await self._told(fact, trouble):
+                return Failed(trouble)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
+
+    async def _told(self, fact: ProvisioningRequested, trouble: str) -> bool:
+        """Says of it, and not in its author's name, that it is worked on in vain; False: it was
+        taken back, or is over."""
+        try:
+            return await self._speaker.say(_about(fact), Accepted(trouble), by_helper=True)
+        except AdmittanceError as error:
+            log.warning("trouble_not_told", id=fact.id, reason=str(error))
+            return True
 
     async def _say(self, fact: ProvisioningRequested, status: Status) -> bool:
         """Says it, and acknowledges what has come to its end with it; what was taken back meanwhile

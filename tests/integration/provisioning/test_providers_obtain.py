@@ -31,6 +31,7 @@ from admittance.providers import (
     Provisioned,
     Request,
 )
+from admittance.providers.store import Store
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.peer_durables import provider_durables
 
@@ -322,12 +323,72 @@ async def test_one_that_raises_is_called_again(
     monkeypatch.setattr("admittance.providers.working.log", log)
     async with running(pool.provider(), nats_server):
         await asker.asks()
-        await until(lambda: bool(asker.said))
+        await until(lambda: "Provisioned" in asker.words())
 
     assert len(pool.calls) == 3
     told = [one["reason"] for one in logged.entries if one["event"] == "not_obtained"]
     assert told == ["OSError: the API is away"] * 2
-    assert asker.words() == ["Provisioned"]
+    # Who waits for it is told; of the error only its kind, as its words may be nobody's business.
+    assert [(type(one).__name__, one.message) for one in asker.said] == [
+        ("Accepted", "obtaining it failed (OSError), again in 0.01 s"),
+        ("Accepted", "obtaining it failed (OSError), again in 0.02 s"),
+        ("Provisioned", "booked"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "last"),
+    [
+        pytest.param([], None, id="of which the author said nothing"),
+        pytest.param([Accepted("booting")], "accepted", id="that its author had accepted"),
+    ],
+)
+async def test_a_request_is_as_new_after_a_crash_as_its_author_left_it_when_it_raised(
+    asker: Asker, nats_server: TestServer, says: list[Accepted], last: str | None
+) -> None:
+    pool = Pool()
+
+    async def fail(request: Request) -> None:
+        for one in says:
+            await request.say(one)
+        raise OSError("the API is away")
+
+    pool.before = fail
+    async with running(pool.provider(grace_seconds=0.0), nats_server):
+        await asker.asks()
+        await until(lambda: len(asker.said) > len(says))
+
+    after = Pool()
+    seen: list[str | None] = []
+
+    async def look(request: Request) -> None:
+        seen.append(request.last)
+
+    after.before = look
+    async with running(after.provider(), nats_server):
+        await until(lambda: "Provisioned" in asker.words())
+    assert seen == [last]
+
+
+async def test_what_was_taken_back_when_its_function_raises_is_freed_and_not_called_again(
+    bus: Bus, asker: Asker, nats_server: TestServer
+) -> None:
+    pool = Pool()
+
+    async def fail(request: Request) -> None:
+        pool.booked[request.id] = 1
+        # By a replica that has acknowledged it, and this one has missed it.
+        about = {"id": request.id, "namespace": "ns", "name": "w"}
+        await Store(bus, CLASS).cancel(about)
+        raise OSError("booked, and the answer is lost")
+
+    pool.before = fail
+    async with running(pool.provider(), nats_server):
+        await asker.asks()
+        await until(lambda: bool(pool.calls) and not pool.booked)
+
+    assert not asker.said
+    assert len(pool.calls) == 1
 
 
 async def beats_of(bus: Bus) -> list[ProviderAlive]:
