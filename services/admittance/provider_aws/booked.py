@@ -28,11 +28,11 @@ TAKEN_BACK: Final = OVER | {CANCELLED}
 
 
 class Booking(NamedTuple):
-    """One reservation of ours. ``count``: instances that were promised."""
+    """One reservation of ours. ``instances``: so many were promised."""
 
     request_id: str
     reservation: str
-    count: int
+    instances: int
 
 
 class Look(NamedTuple):
@@ -91,7 +91,7 @@ class Booked:
         elif said.status == "provisioned" and token not in self.over:
             count = said.details.get(COUNT, "")
             self.here[token] = Booking(
-                said.id, said.details.get(RESERVATION, ""), int(count) if count.isdigit() else 0
+                said.id, said.details.get(RESERVATION, ""), int(count) if count.isdecimal() else 0
             )
             self._seen.setdefault(token, now)
 
@@ -124,7 +124,7 @@ class Booked:
                 look.answers.append((booking.request_id, answer))
         for token, booking in self.here.items():
             reservation = found.get(token)
-            revoked = after(reservation, booking.count) if reservation is not None else None
+            revoked = after(reservation, booking.instances) if reservation is not None else None
             if reservation is None and self._is_lost(token, now):
                 told = f"EC2 knows no capacity reservation {booking.reservation} any more"
                 revoked = CapacityRevoked(told)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from admittance.provider_aws.faults import Trouble
-from admittance.provider_aws.parameters import CLASS, REQUEST
+from admittance.provider_aws.parameters import CLASS
 from admittance.provider_aws.reservations import Reservation, reservation_of
+from admittance.providers.ours import REQUEST
 from admittance.runtime.errors import SetupError
 
 CONNECT_SECONDS: Final = 5

@@ -16,10 +16,10 @@ GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "haba
 
 
 class Pods(NamedTuple):
-    """So many pods of one shape: ``needs`` of one, in whole numbers (cpu in thousandths)."""
+    """So many ``pods`` of one shape: ``needs`` of one, in whole numbers (cpu in thousandths)."""
 
     name: str
-    count: int
+    pods: int
     needs: Mapping[str, int]
 
 
@@ -59,7 +59,7 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:
     """How many; at least one. Machines of which as much is left are kept as one, so that thousands
     of pods cost no more than a few."""
-    groups = [(one, _counted(one.needs)) for one in pods if one.count]
+    groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:
         for resource, much in needs.items():
             has = machine.get(resource, 0)
@@ -70,7 +70,7 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
     # What is left of so many machines, those that were begun first in front.
     left: list[tuple[dict[str, int], int]] = []
     for one, needs in groups:
-        waiting = one.count
+        waiting = one.pods
         after: list[tuple[dict[str, int], int]] = []
         for free, number in left:
             each = _fits(needs, free, waiting)

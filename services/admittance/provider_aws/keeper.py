@@ -136,7 +136,7 @@ class Keeper:
         if answer is not None:
             return answer
         return await self._until_active(
-            request, Booking(request.id, made.reservation.id, made.count)
+            request, Booking(request.id, made.reservation.id, made.instances)
         )
 
     async def _until_active(self, request: Request, booking: Booking) -> Status:

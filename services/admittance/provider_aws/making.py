@@ -30,7 +30,7 @@ class Made(NamedTuple):
     """A reservation, and how many instances were asked for."""
 
     reservation: Reservation
-    count: int
+    instances: int
 
 
 class Maker:

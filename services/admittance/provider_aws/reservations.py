@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from admittance.provider_aws.parameters import REQUEST
 from admittance.providers import CapacityRevoked, Failed, Provisioned
+from admittance.providers.ours import REQUEST
 
 RESERVATION: Final = "capacityReservationId"
 COUNT: Final = "instanceCount"

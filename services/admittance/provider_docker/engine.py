@@ -10,14 +10,13 @@ from typing import Any, Final, TypeVar
 from admittance.peers.whole import whole
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import (
-    INSTALLATION,
     MANAGED,
-    REQUEST,
     Found,
     Room,
     Worker,
     found_of,
 )
+from admittance.providers.ours import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
 
 CALL_SECONDS: Final = 60

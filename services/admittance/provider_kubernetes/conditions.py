@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from admittance.events.shapes import PodSetUpdate
-from admittance.provider_kubernetes.objects import CLASS, INSTALLATION, REQUEST
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -20,6 +19,7 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.answers import fitting
+from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
 from admittance.provisioning.answers import CLASS as CLASS_ANNOTATION
 from admittance.provisioning.answers import CONSUME
 

@@ -20,6 +20,7 @@ from admittance.provider_kubernetes.conditions import Seen, seen_of
 from admittance.provider_kubernetes.objects import Asked
 from admittance.provider_kubernetes.rights import Rights, Told
 from admittance.providers import Accepted, Failed, Request
+from admittance.providers.ours import INSTALLATION, REQUEST
 
 DELETING_SECONDS: Final = 0.5
 
@@ -81,8 +82,8 @@ class Maker:
             except Missing:
                 continue
             if not _is_ours(found, asked):
-                told = f"{body['kind']} {namespace}/{name} is there already"
-                raise Foreign(f"{told}, and somebody else's")
+                there = f"{body['kind']} {namespace}/{name} is there already"
+                raise Foreign(f"{there}, and somebody else's")
             if not found["metadata"].get("deletionTimestamp"):
                 return found
             await asyncio.sleep(DELETING_SECONDS)
@@ -114,7 +115,7 @@ class Maker:
             found, _ = await self._rights.patiently(self._cluster.list, kind, namespace, wanted)
             for manifest in found:
                 metadata = manifest["metadata"]
-                if (metadata.get("annotations") or {}).get(objects.REQUEST) == request_id:
+                if (metadata.get("annotations") or {}).get(REQUEST) == request_id:
                     name, uid = metadata["name"], metadata["uid"]
                     delete = self._cluster.delete
                     await self._rights.patiently(delete, kind, namespace, name, uid)
@@ -123,7 +124,4 @@ class Maker:
 def _is_ours(found: dict[str, Any], asked: Asked) -> bool:
     metadata = found.get("metadata") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    return (
-        annotations.get(objects.REQUEST) == asked.id
-        and labels.get(objects.INSTALLATION) == asked.installation
-    )
+    return annotations.get(REQUEST) == asked.id and labels.get(INSTALLATION) == asked.installation

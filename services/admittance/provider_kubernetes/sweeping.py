@@ -21,6 +21,7 @@ from admittance.provider_kubernetes.follow import Follower
 from admittance.provider_kubernetes.making import Maker
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Provider
+from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
 from admittance.providers.store import Said, Store
 from admittance.providers.sweeping import all_asked, is_nobodys
 from admittance.runtime.bus import Bus
@@ -147,7 +148,7 @@ class Sweeper:
         wanted = objects.selector_of_others(self._installation)
         found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         self._told = True
-        others = Counter(one["metadata"]["labels"][objects.INSTALLATION] for one in found)
+        others = Counter(one["metadata"]["labels"][INSTALLATION] for one in found)
         if others:
             log.info("objects_of_others", ours=self._installation, others=dict(others))
 
@@ -178,9 +179,9 @@ class Sweeper:
         for template in templates:
             metadata = template["metadata"]
             annotations = metadata.get("annotations") or {}
-            request_id = annotations.get(objects.REQUEST, "")
+            request_id = annotations.get(REQUEST, "")
             if (
-                annotations.get(objects.CLASS) in self._providers
+                annotations.get(CLASS) in self._providers
                 and not metadata.get("ownerReferences")
                 and request_id not in self._open
                 and is_nobodys(said.get(request_id))

@@ -321,7 +321,7 @@ def test_machines_kept_as_one_are_counted_as_one_by_one(wanted: list[Pods]) -> N
 
     machines: list[dict[str, int]] = []
     for one in sorted(wanted, key=share, reverse=True):
-        for _ in range(one.count):
+        for _ in range(one.pods):
             for machine in machines:
                 if all(much <= machine[name] for name, much in one.needs.items()):
                     break
