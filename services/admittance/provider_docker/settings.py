@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.runtime.environment import named, number
+from admittance.runtime.environment import named, number, whole
 from admittance.runtime.errors import SetupError
 
 CLASS: Final = "docker.admittance.dev"
@@ -45,7 +45,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
             classes=named(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
             command=command,
             network=env.get("ADMIT_DOCKER_NETWORK") or None,
-            workers_max=int(number(env, "ADMIT_DOCKER_WORKERS_MAX", 100.0, least=1.0)),
+            workers_max=whole(env, "ADMIT_DOCKER_WORKERS_MAX", 100, least=1),
             settle_seconds=number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
             sweep_seconds=number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
         )

@@ -178,6 +178,11 @@ def test_settings_are_read_and_their_defaults_known() -> None:
             {"ADMIT_DOCKER_WORKERS_MAX": "0"}, "ADMIT_DOCKER_WORKERS_MAX", id="no worker at all"
         ),
         pytest.param(
+            {"ADMIT_DOCKER_WORKERS_MAX": "1.7"},
+            "ADMIT_DOCKER_WORKERS_MAX=1.7 is not a whole number",
+            id="a part of a worker",
+        ),
+        pytest.param(
             {"ADMIT_DOCKER_CLASSES": "docker,A B"},
             "^ADMIT_DOCKER_CLASSES: 'A B' is no name",
             id="a class that no ProvisioningRequestConfig can name",
