@@ -9,6 +9,7 @@ import msgspec
 
 from admittance.events import facts, provisioning
 from admittance.events.base import Fact
+from admittance.events.bounds import too_deep
 from admittance.events.names import BadToken
 from admittance.events.subjects import address_of
 
@@ -46,6 +47,8 @@ def decode(subject: str, data: bytes) -> Fact:
         kind, detail, namespace, name = address_of(subject)
     except BadToken as error:
         raise Undecodable(str(error)) from error
+    if not _is_text(detail):
+        raise Undecodable(f"{detail!r} is no text")
     try:
         fact: Fact = _decoder(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -56,6 +59,10 @@ def decode(subject: str, data: bytes) -> Fact:
         )
     if len(fact.uid) > UID_MAX:
         raise Undecodable(f"the uid has {len(fact.uid)} characters, {UID_MAX} are allowed")
+    if isinstance(fact, facts.CheckReported | provisioning.ProvisioningStatus):
+        tolerations = [one.tolerations for one in fact.pod_set_updates]
+        if why := too_deep("podSetUpdates", tolerations):
+            raise Undecodable(why)
     match fact:
         case facts.CheckReported(controller=""):
             # The subject is what permissions guard, so it may speak for a silent payload.
@@ -74,3 +81,12 @@ def decode(subject: str, data: bytes) -> Fact:
         case facts.TimerDue() if fact.kind != detail:
             raise Undecodable(f"payload says timer {fact.kind}, subject says {detail}")
     return fact
+
+
+def _is_text(name: str) -> bool:
+    """No JSON holds what is not, such as half of a character."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
