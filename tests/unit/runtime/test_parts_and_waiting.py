@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,14 @@ from admittance.runtime import clock
 from admittance.runtime.errors import Superseded
 from admittance.runtime.parts import parts
 from admittance.runtime.waiting import set_before, set_within
+
+ROOT = Path(__file__).parents[3]
+WAIT_ONCE = {
+    "opening.py": "nobody ends a connection that begins but its own time",
+    "usage_keys.py": "waits once, at the end of a leader",
+    "memory.py": "waits once, at the end of a leader",
+}
+"""Where it does no harm that a cancellation is lost which comes with what is waited for."""
 
 
 async def test_the_failure_of_one_part_ends_all_and_is_raised_alone() -> None:
@@ -71,3 +80,14 @@ async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> 
     async with asyncio.timeout(5):
         await asyncio.wait([task])
     assert task.cancelled()
+
+
+def test_nobody_waits_in_the_way_that_loses_cancellations() -> None:
+    """`asyncio.wait_for` of Python 3.11 does; `asyncio.timeout` and what is made of it does not."""
+    found = {
+        path.name
+        for room in ("libs", "services")
+        for path in (ROOT / room).rglob("*.py")
+        if "asyncio.wait_for(" in path.read_text()
+    }
+    assert found == WAIT_ONCE.keys()
