@@ -10,6 +10,7 @@ import msgspec
 from admittance.bench.speaker import Speaker
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
+from admittance.runtime.waiting import set_within
 
 PATIENCE: Final = 120.0
 """Without anything new for so long, it is over."""
@@ -72,9 +73,7 @@ class Jobs:
         """Waits until there were so many admissions. Raises SetupError when nothing moves."""
         while (now := sum(self.admissions.values())) < count:
             self._moved.clear()
-            try:
-                await asyncio.wait_for(self._moved.wait(), PATIENCE)
-            except TimeoutError:
+            if not await set_within(self._moved, PATIENCE):
                 raise SetupError(
                     f"{now} admissions of {count}, and nothing moved for {PATIENCE:.0f} s"
-                ) from None
+                )

@@ -20,6 +20,7 @@ from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.waiting import set_within
 
 IN_FLIGHT_MAX: Final = 2000
 """Submissions not yet acknowledged; the server's queue per stream has an end."""
@@ -118,8 +119,7 @@ async def _watch(mimic: Mimic, speaker: Speaker, submitting: asyncio.Task[None])
     """Waits for the end of everything. Raises Stalled when nothing happens any more."""
     try:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(mimic.done.wait(), 1.0)
+            if await set_within(mimic.done, 1.0):
                 await submitting
                 return
             if submitting.done():

@@ -53,7 +53,8 @@ class Child:
         if self.running:
             self.process.terminate()
             try:
-                await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self.process.wait()
             except TimeoutError:
                 self.kill()
         return await self.process.wait()

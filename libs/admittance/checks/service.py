@@ -94,6 +94,7 @@ class Service:
 
     async def _leave(self) -> None:
         with suppress(TimeoutError):
+            # In a task of its own: the end is not cancelled because we were.
             await asyncio.wait_for(self._end(), self._controller.grace_seconds + 10.0)
         self._controller.speaks_by(None)
 
@@ -103,7 +104,8 @@ class Service:
         await self._hearing.drain()
         await stopping
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._outbox.emptied(), 1.0)
+            async with asyncio.timeout(1.0):
+                await self._outbox.emptied()
         await asyncio.sleep(0)  # who waited for the log acknowledges
         await self._hearing.stop()
         log.info("check_controller_ended", handed_back=self._hearing.held)

@@ -13,6 +13,7 @@ from admittance.cli.services import SERVICES
 from admittance.events.applying import Settled
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime.bus import Bus
+from admittance.runtime.waiting import set_within
 
 
 async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
@@ -57,8 +58,7 @@ async def health(
     subscription = await bus.nc.subscribe(inbox, cb=on_answer)
     try:
         await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(full.wait(), seconds)
+        await set_within(full, seconds)
     finally:
         await subscription.unsubscribe()
     return [one for one in found if one.service]

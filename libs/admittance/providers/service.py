@@ -93,6 +93,7 @@ class Service:
 
         async def leave() -> None:
             with suppress(TimeoutError):
+                # In a task of its own: the end is not cancelled because we were.
                 await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
             await self._hearing.stop()
             provider.speaks_by(None)
@@ -132,7 +133,8 @@ class Service:
         self._requests.hand_back()
         self._cancellations.hand_back()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._outbox.emptied(), 1.0)
+            async with asyncio.timeout(1.0):
+                await self._outbox.emptied()
 
     async def _stop_work(self, request_id: str) -> None:
         await self._working.stop(request_id)

@@ -13,6 +13,7 @@ import nats.errors
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import Headers, description, status
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.waiting import set_within
 
 PAGE: Final = 2000
 """Messages asked for at once."""
@@ -83,9 +84,8 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         )
         while not over.is_set():
             moved.clear()
-            await asyncio.wait_for(moved.wait(), SILENCE_SECONDS)
-    except TimeoutError:
-        raise Unavailable(f"the server says no more of {stream}") from None
+            if not await set_within(moved, SILENCE_SECONDS):
+                raise Unavailable(f"the server says no more of {stream}")
     except nats.errors.Error as error:
         raise Unavailable(str(error)) from None
     finally:

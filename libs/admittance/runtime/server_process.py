@@ -87,11 +87,13 @@ def is_free(port: int) -> bool:
 async def greets(port: int) -> bool:
     """Whether a NATS server answers on port."""
     try:
-        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 1.0)
+        async with asyncio.timeout(1.0):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except (OSError, TimeoutError):
         return False
     try:
-        return (await asyncio.wait_for(reader.read(4), 1.0)) == b"INFO"
+        async with asyncio.timeout(1.0):
+            return await reader.read(4) == b"INFO"
     except (OSError, TimeoutError):
         return False
     finally:

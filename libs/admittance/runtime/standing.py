@@ -22,6 +22,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import description, status
 from admittance.runtime.errors import Busy, Unavailable
+from admittance.runtime.waiting import set_within
 
 HEARTBEAT: Final = 0.3
 """Seconds. Twice this without a word means silence."""
@@ -144,8 +145,7 @@ class StandingPull:
 
     async def _run(self) -> None:
         while not self._stopped:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), HEARTBEAT)
+            await set_within(self._wake, HEARTBEAT)
             self._wake.clear()
             try:
                 if self._renew or await self._silent():

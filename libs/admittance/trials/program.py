@@ -59,7 +59,8 @@ class Program:
             return FAILED, f"it ended by itself, with status {process.returncode}"
         process.terminate()
         try:
-            status = await asyncio.wait_for(process.wait(), END_SECONDS)
+            async with asyncio.timeout(END_SECONDS):
+                status = await process.wait()
         except TimeoutError:
             await self.kill()
             return FAILED, f"it did not end within {END_SECONDS:g} s of SIGTERM"

@@ -24,6 +24,7 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.connection import parse_headers
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.peer_durables import PeerDurables
+from admittance.runtime.waiting import set_within
 from admittance.trials.faults import Fault, Looked, heartbeat_faults
 
 NO_CONSUMER: Final = 10014
@@ -141,8 +142,7 @@ class Stand(ABC, Generic[A, T]):
             if left <= 0:
                 return False
             self._heard.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._heard.wait(), min(left, 0.5))
+            await set_within(self._heard, min(left, 0.5))
         return True
 
     def is_ours(self, subject: str, data: bytes) -> bool:

@@ -15,11 +15,14 @@ from admittance.runtime.waiting import set_before, set_within
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
-    "opening.py": "nobody ends a connection that begins but its own time",
-    "usage_keys.py": "waits once, at the end of a leader",
-    "memory.py": "waits once, at the end of a leader",
+    "libs/admittance/runtime/opening.py": "a connection that begins",
+    "libs/admittance/checks/service.py": "the end of a process",
+    "libs/admittance/providers/service.py": "the end of a process",
+    "services/admittance/scheduler/usage_keys.py": "the end of a leader",
+    "services/admittance/workload_controller/memory.py": "the end of a leader",
 }
-"""Where it does no harm that a cancellation is lost which comes with what is waited for."""
+"""Where it does no harm that a cancellation is lost which comes with what is waited for, as that is
+waited for once."""
 
 
 async def test_the_failure_of_one_part_ends_all_and_is_raised_alone() -> None:
@@ -85,7 +88,7 @@ async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> 
 def test_nobody_waits_in_the_way_that_loses_cancellations() -> None:
     """`asyncio.wait_for` of Python 3.11 does; `asyncio.timeout` and what is made of it does not."""
     found = {
-        path.name
+        path.relative_to(ROOT).as_posix()
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
         if "asyncio.wait_for(" in path.read_text()
