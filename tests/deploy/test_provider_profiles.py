@@ -203,7 +203,8 @@ def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
         pytest.param(
             "provider-kubernetes",
             {"ADMIT_KUBE_CONFIG": "/kubeconfig"},
-            "the kubeconfig is of no use: Configuration file /kubeconfig not found",
+            "the kubeconfig /kubeconfig is of no use: there is no such file "
+            "(ADMIT_KUBE_CONFIG names another one)",
             id="of a cluster the kubeconfig",
         ),
         pytest.param(

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from yaml import YAMLError
 
 from admittance.provider_kubernetes.answers import (
     Away,
@@ -22,6 +21,7 @@ from admittance.provider_kubernetes.answers import (
     event,
     trouble,
 )
+from admittance.provider_kubernetes.kubeconfig import login, unfit
 from admittance.provider_kubernetes.objects import API
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
@@ -187,30 +187,14 @@ def connect(settings: KubeSettings) -> Cluster:
     try:
         import httpx2 as httpx
         from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-        from lightkube.config.kubeconfig import KubeConfig
         from lightkube.core.exceptions import ConfigError
     except ImportError:
         raise SetupError(NEEDED) from None
+    single = login(settings)
     try:
-        read = (
-            KubeConfig.from_file(settings.kubeconfig)
-            if settings.kubeconfig
-            else KubeConfig.from_env()
-        )
-        single = read.get(context_name=settings.context)
-        if single is None:
-            raise SetupError("the kubeconfig has no current context: name one, ADMIT_KUBE_CONTEXT")
         http = AsyncClient(single, ConnectionParams(timeout=httpx.Timeout(CALL_SECONDS)))
-    except (
-        ConfigError,
-        YAMLError,
-        OSError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-    ) as error:
-        raise SetupError(f"the kubeconfig is of no use: {_told(error)}") from None
+    except (ConfigError, httpx.InvalidURL, OSError, ValueError) as error:
+        raise unfit(single.fname or "of the pod", error) from None
     return Cluster(http, single.cluster.server)
 
 
@@ -220,7 +204,4 @@ def _path(kind: str, namespace: str | None, name: str = "") -> str:
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError) and not error.filename:
-        # Of certificates ssl does not tell which.
-        return "a certificate it names is not here; `kubectl config view --flatten` writes it in"
     return str(error) or type(error).__name__

@@ -1,0 +1,129 @@
+"""A kubeconfig of no use is told by its name, with what is wrong, in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.provider_kubernetes.cluster import connect
+from admittance.provider_kubernetes.settings import KubeSettings
+from admittance.runtime.errors import SetupError
+
+CLUSTER = {"name": "prod", "cluster": {"server": "http://127.0.0.1:1"}}
+USER = {"name": "me", "user": {"token": "t"}}
+CONTEXT = {"name": "here", "context": {"cluster": "prod", "user": "me"}}
+
+
+def config(**changed: Any) -> str:
+    plain = {
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [CONTEXT],
+        "clusters": [CLUSTER],
+        "users": [USER],
+    }
+    return json.dumps({**plain, **changed})
+
+
+def cluster(**about: Any) -> str:
+    return config(clusters=[{"name": "prod", "cluster": about}])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(
+            None,
+            "there is no such file (ADMIT_KUBE_CONFIG names another one)",
+            id="a file that is not there",
+        ),
+        pytest.param(
+            "{",
+            "it is no YAML, line 1: expected the node content, but found '<stream end>'",
+            id="no YAML",
+        ),
+        pytest.param(b"\xff\xfe\x00", "it is no text", id="bytes"),
+        pytest.param("\0", "it is no YAML: ", id="characters that YAML has not"),
+        pytest.param("", "it has no contexts, clusters and users", id="an empty one"),
+        pytest.param("- a\n", "it has no contexts, clusters and users", id="a list"),
+        pytest.param("hello", "it has no contexts, clusters and users", id="a word"),
+        pytest.param(
+            config(**{"current-context": None}),
+            "it has no current context: name one, ADMIT_KUBE_CONTEXT",
+            id="no current context",
+        ),
+        pytest.param(
+            config(**{"current-context": "there"}),
+            "it has no context 'there', only here",
+            id="no such context",
+        ),
+        pytest.param(config(contexts=[]), "it has no contexts", id="no contexts"),
+        pytest.param(config(contexts=["here"]), "it has no contexts", id="contexts that are none"),
+        pytest.param(
+            config(contexts=[{"name": "here", "context": "prod"}]),
+            "its context 'here' is no mapping",
+            id="a context that is a word",
+        ),
+        pytest.param(
+            config(contexts=[{"name": "here", "context": {"user": "me"}}]),
+            "its context 'here' names no cluster",
+            id="a context without a cluster",
+        ),
+        pytest.param(
+            config(contexts=[{"name": "here", "context": {"cluster": "prod"}}]),
+            "its context 'here' names no user",
+            id="a context without a user",
+        ),
+        pytest.param(config(clusters=None), "it has no clusters", id="no clusters"),
+        pytest.param(config(users=[]), "it has no users", id="no users"),
+        pytest.param(cluster(), "its cluster 'prod' has no server", id="no server"),
+        pytest.param(
+            cluster(server="http://a:b"), "Invalid port", id="a server that is no address"
+        ),
+        pytest.param(
+            cluster(server=7), "Expected `str`, got `int` - at `$.server`", id="no server's name"
+        ),
+        pytest.param(
+            cluster(**{"server": "https://x", "certificate-authority": "/none"}),
+            "a certificate it names is not here; `kubectl config view --flatten` writes it in",
+            id="a certificate that is elsewhere",
+        ),
+        pytest.param(
+            cluster(**{"server": "https://x", "certificate-authority-data": "a"}),
+            "its certificate-authority-data is no base64",
+            id="a certificate that was cut short",
+        ),
+        pytest.param(
+            cluster(**{"server": "https://x", "certificate-authority": __file__}),
+            "its certificates cannot be read: ",
+            id="a certificate that is none",
+        ),
+    ],
+)
+def test_a_kubeconfig_of_no_use_is_told(tmp_path: Path, text: str | bytes | None, why: str) -> None:
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    with pytest.raises(SetupError) as told:
+        connect(KubeSettings(kubeconfig=str(path)))
+
+    assert str(told.value).startswith(f"the kubeconfig {path} is of no use: {why}")
+    assert "\n" not in str(told.value)
+
+
+async def test_only_what_the_context_names_has_to_make_sense(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    other = {"name": "other", "context": {"cluster": "gone"}}
+    clusters = [CLUSTER, {"name": "old", "cluster": {"server": 7}}]
+    path.write_text(
+        config(contexts=[other, CONTEXT], clusters=clusters, **{"current-context": "other"})
+    )
+
+    found = connect(KubeSettings(kubeconfig=str(path), context="here"))
+
+    assert found.server == "http://127.0.0.1:1"
+    await found.close()
