@@ -80,11 +80,11 @@ def cluster(**about: Any) -> str:
         pytest.param(config(clusters=None), "it has no clusters", id="no clusters"),
         pytest.param(config(users=[]), "it has no users", id="no users"),
         pytest.param(cluster(), "its cluster 'prod' has no server", id="no server"),
+        pytest.param(cluster(server="http://a:b"), "Invalid port", id="no server's address"),
         pytest.param(
-            cluster(server="http://a:b"), "Invalid port", id="a server that is no address"
-        ),
-        pytest.param(
-            cluster(server=7), "Expected `str`, got `int` - at `$.server`", id="no server's name"
+            cluster(server=7),
+            "Expected `str`, got `int` - at `$.server`",
+            id="a server that is a number",
         ),
         pytest.param(
             cluster(**{"server": "https://x", "certificate-authority": "/none"}),
