@@ -19,9 +19,9 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase
 from admittance.workload.phase import phase as phase_of
-from integration.provisioning.test_provisioning_live import CHECK, a_config, row
 
 from builders import a_manifest
+from capacity import CHECK, a_config, row
 from processes import Fleet, ServiceProcess, apply, eventually, queues, submit, workload
 from servers import TestServer, until
 

@@ -1,12 +1,34 @@
-"""EC2 for the tests of its provider: one server for all of them."""
+"""The services that most tests need, and EC2 for the tests of its provider: one server for all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from admittance.runtime.bus import Bus
 from ec2_server import Ec2Server
+
+from processes import Fleet
+from servers import TestServer
+
+SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
+
+
+@pytest.fixture
+async def fleet(
+    request: pytest.FixtureRequest, bus: Bus, nats_server: TestServer, tmp_path: Path
+) -> AsyncIterator[Fleet]:
+    """The services that a module names as ``SERVICES``, else those that capacity needs."""
+    folder = tmp_path / "services"
+    folder.mkdir()
+    fleet = Fleet(nats_server.url, folder)
+    for service in getattr(request.module, "SERVICES", SERVICES):
+        await fleet.start(service)
+    yield fleet
+    await fleet.stop()
 
 
 @pytest.fixture(scope="session")

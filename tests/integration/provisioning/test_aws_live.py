@@ -22,9 +22,9 @@ from admittance.provider_aws.settings import DEFAULT_CLASS
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from ec2_server import ZONE, Ec2Server
-from integration.provisioning.test_provisioning_live import CHECK, a_config, row, until_phase
 
 from builders import a_manifest
+from capacity import CHECK, a_config, row, until_phase
 from processes import Fleet, apply, eventually, queues, submit, workload
 from servers import LIMIT, TestServer, within
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,9 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import past
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_live import (
-    CHECK,
-    a_config,
-    row,
-    until_phase,
-)
 
 from builders import a_manifest
+from capacity import CHECK, a_config, row, until_phase
 from processes import Fleet, apply, eventually, queues, submit
 from servers import TestServer, within
 
@@ -35,17 +30,6 @@ pytestmark = pytest.mark.bus
 ADMIT = Path(sys.executable).parent / "admit"
 ROOT = Path(__file__).parents[3]
 SETUP = ROOT.parent / "shared" / "manifests" / "provisioning-setup.yaml"
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 async def admit(server: TestServer, *arguments: str) -> str:
@@ -105,6 +89,25 @@ async def test_a_check_with_the_wrong_parameters_says_so_and_goes_on_when_they_a
 
     await provider.says(await provider.until_asked(), facts.Provisioned, message="here")
     await until_phase(bus, Phase.ADMITTED)
+
+
+async def test_who_waits_in_an_inactive_queue_is_told_which_check_is_why(
+    fleet: Fleet, bus: Bus, nats_server: TestServer
+) -> None:
+    await apply(bus, a_check(), a_config(), *queues("cq", admissionChecks=["capacity"]))
+
+    async def inactive() -> bool:
+        return (await active(bus))[0] == "False"
+
+    await eventually(inactive)
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+
+    async def told() -> bool:
+        because = await admit(nats_server, "describe", "workload", "w")
+        return bool(re.search(r"Because: .*Inactive.*capacity", because))
+
+    await eventually(told)
+    assert "BadParametersRef" in await admit(nats_server, "get", "admissionchecks")
 
 
 async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing_is_stuck(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from admittance.events import provisioning as facts
@@ -16,30 +13,15 @@ from admittance.runtime.bucket import delete_message, get
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_live import (
-    CHECK,
-    a_config,
-    records,
-    until_phase,
-)
 
 from builders import a_manifest
+from capacity import CHECK, a_config, records, until_phase
 from processes import Fleet, apply, eventually, queues, submit
-from servers import TestServer, until
+from servers import until
 
 pytestmark = pytest.mark.bus
+SERVICES = ("workload-controller", "scheduler", "provisioning-check")
 NAMES = ("done", "runs", "waits")
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 @pytest.mark.scenario("E9", "E14")

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from admittance.events.applying import Delete, DeleteReply
 from admittance.runtime.bus import Bus
 from admittance.runtime.peer_durables import provider_durables
 from admittance.workload.phase import Phase
-from integration.provisioning.test_pool_live import SERVICES, a_pool, booked, finish
-from integration.provisioning.test_provisioning_live import CHECK, a_config, records, until_phase
+from integration.provisioning.test_pool_live import a_pool, booked, finish
 
 from builders import a_manifest
+from capacity import CHECK, a_config, records, until_phase
 from processes import Fleet, apply, ask, eventually, queues, submit
-from servers import TestServer
 
 pytestmark = pytest.mark.bus
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in SERVICES:
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
+SERVICES = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "provisioning-check",
+    "provider-pool",
+)
 
 
 async def delete_config(bus: Bus, name: str) -> None:

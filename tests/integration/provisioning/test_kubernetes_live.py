@@ -16,9 +16,9 @@ from admittance.provisioning.answers import CLASS, CONSUME
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.fake_kubernetes import Kubernetes, Manifest
-from integration.provisioning.test_provisioning_live import CHECK, a_config, row, until_phase
 
 from builders import a_manifest
+from capacity import CHECK, a_config, row, until_phase
 from processes import Fleet, ServiceProcess, apply, eventually, queues, submit
 from servers import TestServer, until
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +14,10 @@ from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.runtime.bucket import read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
-from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
 
 from builders import a_manifest
+from capacity import CHECK, a_config, until_phase
 from processes import Fleet, apply, ask, eventually, queues, submit
-from servers import TestServer
 
 pytestmark = pytest.mark.bus
 
@@ -41,17 +38,6 @@ def a_pool(count: int, boot: float = 0) -> dict[str, Any]:
         "metadata": {"name": "rack"},
         "spec": {"provisioningClassName": "class", "machines": [machine]},
     }
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in SERVICES:
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 async def booked(bus: Bus) -> list[str]:

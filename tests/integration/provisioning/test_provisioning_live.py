@@ -2,84 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.provisioning.answers import CLASS, CONSUME, NOT_ACTIVE
-from admittance.runtime.bucket import read_all
 from admittance.runtime.bus import Bus
-from admittance.runtime.clock import now
-from admittance.workload.phase import Phase, phase
+from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit, workload
-from servers import TestServer
+from capacity import CHECK, a_config, records, row, until_phase
+from processes import Fleet, apply, eventually, queues, submit
 
 pytestmark = pytest.mark.bus
-
-CHECK = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "capacity"},
-    "spec": {
-        "controllerName": "kueue.x-k8s.io/provisioning-request",
-        "parameters": {
-            "apiGroup": "kueue.x-k8s.io",
-            "kind": "ProvisioningRequestConfig",
-            "name": "config",
-        },
-    },
-}
-
-
-def a_config(limit: int = 1, base: int = 1, **spec: Any) -> dict[str, Any]:
-    retry = {"backoffLimitCount": limit, "backoffBaseSeconds": base, "backoffMaxSeconds": 60}
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ProvisioningRequestConfig",
-        "metadata": {"name": "config"},
-        "spec": {"provisioningClassName": "class", "retryStrategy": retry, **spec},
-    }
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 @pytest.fixture
 async def provider(bus: Bus) -> BareProvider:
     return await BareProvider(bus).start()
-
-
-async def row(bus: Bus, name: str = "w") -> CheckState:
-    found = await workload(bus, name)
-    assert found is not None
-    return next(row for row in found.status.admission_checks if row.name == "capacity")
-
-
-async def until_phase(bus: Bus, wanted: Phase, name: str = "w") -> None:
-    async def there() -> bool:
-        found = await workload(bus, name)
-        return found is not None and phase(found, now()) is wanted
-
-    await eventually(there)
-
-
-async def records(bus: Bus) -> list[str]:
-    return [entry.key for entry in await read_all(bus, "provisioningrequest.>")]
 
 
 @pytest.mark.scenario("E2")

@@ -27,15 +27,9 @@ from admittance.runtime.bucket import delete_message, get
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_live import (
-    CHECK,
-    a_config,
-    records,
-    row,
-    until_phase,
-)
 
 from builders import a_manifest
+from capacity import CHECK, a_config, records, row, until_phase
 from processes import Fleet, apply, ask, eventually, queues, submit, workload
 from servers import TestServer
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,31 +14,16 @@ from admittance.provisioning.answers import DELETED
 from admittance.runtime.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_live import (
-    CHECK,
-    a_config,
-    records,
-    until_phase,
-)
 
 from builders import a_manifest
+from capacity import CHECK, a_config, records, until_phase
 from processes import Fleet, apply, eventually, queues, submit
 from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
+SERVICES = ("workload-controller", "scheduler", "provisioning-check")
 ADMIT = Path(sys.executable).parent / "admit"
 NAME = "provisioningrequest.autoscaling.x-k8s.io/w-capacity-1"
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 async def admit(server: TestServer, *arguments: str) -> tuple[int | None, str]:

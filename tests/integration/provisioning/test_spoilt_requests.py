@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,25 +12,13 @@ from admittance.runtime.bucket import put_message
 from admittance.runtime.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
 from integration.provisioning.test_provisioning_mishaps import KEY, kept, says
 
 from builders import a_manifest
+from capacity import CHECK, a_config, until_phase
 from processes import Fleet, apply, eventually, queues, submit
-from servers import TestServer
 
 pytestmark = pytest.mark.bus
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 async def asked_for(provider: BareProvider, name: str) -> facts.ProvisioningRequested:

@@ -3,9 +3,6 @@ provider may die between keeping a word and saying it, and a full log takes nobo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -17,24 +14,13 @@ from admittance.runtime.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_providers_obtain import running
-from integration.provisioning.test_provisioning_live import CHECK, a_config, until_phase
 
 from builders import a_manifest
+from capacity import CHECK, a_config, until_phase
 from processes import Fleet, apply, eventually, queues, submit
 from servers import TestServer
 
 pytestmark = pytest.mark.bus
-
-
-@pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    folder = tmp_path / "services"
-    folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
 
 
 async def test_a_revocation_that_was_kept_and_not_said_is_heard_of_when_the_provider_is_back(
