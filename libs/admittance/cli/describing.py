@@ -26,6 +26,7 @@ from admittance.cli import (
 )
 from admittance.cli.arranging import is_variant
 from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.explaining import explained, up_to_a_user
 from admittance.cli.families import Family, family_of, is_parent, parent_of
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
@@ -40,7 +41,7 @@ from admittance.family.rules import rules_of
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
 from admittance.workload.families.reading import allowed_flavors
-from admittance.workload.phase import phase
+from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
 LAST_EVENTS: Final = 12
@@ -61,7 +62,8 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             events = await _events(bus, found)
             asked = await requests_for_capacity.of_kin(bus, found, family)
             silent = await requests_for_capacity.silent_classes(bus, asked)
-            _tell_workload(found, events, clock.now(), family, asked, silent)
+            because = await _because(bus, found, clock.now())
+            _tell_workload(found, events, clock.now(), family, because, asked, silent)
             return
         record = record_of(found) if kind is kinds.REQUEST else None
         if record is not None:
@@ -84,6 +86,17 @@ async def _family(bus: Link, found: Found) -> Family | None:
     return None if parent is None else await family_of(bus, parent)
 
 
+async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
+    """Reason and message of its phase. Of one that waits the scheduler knows more than is stored of
+    it: that its queue is inactive, and why."""
+    workload = found.workload()
+    if phase(workload, now) is Phase.PENDING:
+        reply = await explained(bus, found.namespace, found.name)
+        if reply is not None and (reply := up_to_a_user(workload, reply, now)).reason:
+            return reply.reason, reply.message
+    return tables.reason_of(workload, now)
+
+
 async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
     try:
         return await history.recent(bus, found.namespace, found.name, LAST_EVENTS)
@@ -97,13 +110,13 @@ def _tell_workload(
     events: Sequence[Told] | None,
     now: datetime,
     family: Family | None,
+    because: tuple[str, str],
     asked: Sequence[Record] = (),
     silent: Collection[str] = (),
 ) -> None:
     workload = found.workload()
     plain = found.plain()
     spec = head(workload)
-    reason, message = tables.reason_of(workload, now)
     meta = workload.metadata
     status = workload.status
     shown_phase = str(phase(workload, now))
@@ -119,7 +132,7 @@ def _tell_workload(
             ("Queue", spec.queue_name),
             ("Priority", str(spec.priority or 0)),
             ("Phase", shown_phase),
-            ("Because", ": ".join(part for part in (reason, message) if part)),
+            ("Because", ": ".join(filter(None, because))),
             ("Reserved in", placed(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
             *lanes.kin(workload, family, now),

@@ -190,14 +190,17 @@ def _flavor(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]
 def _check(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     parameters = spec.get("parameters") or {}
-    active = [c for c in conditions_of(found.plain()) if c.get("type") == "Active"]
+    [active, *_] = [c for c in conditions_of(found.plain()) if c.get("type") == "Active"] or [{}]
+    inactive = active.get("status") == "False"
     return (
         found.name,
         spec.get("controllerName") or NOTHING,
         f"{parameters.get('kind')}/{parameters.get('name')}" if parameters else NOTHING,
-        {"True": "yes", "False": "no"}.get(active[0].get("status", "") if active else "", UNKNOWN),
+        {"True": "yes", "False": "no"}.get(str(active.get("status", "")), UNKNOWN),
+        (str(active.get("reason", "")) if inactive else "") or NOTHING,
         age(found.created(), now),
         spec.get("preemptionPolicy") or "Anytime",
+        str(active.get("message", "")) if inactive else "",
     )
 
 
@@ -278,7 +281,11 @@ _VIEWS: Final[dict[str, _View]] = {
     ),
     kinds.FLAVOR.manifest: _View(_columns("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
     kinds.CHECK.manifest: _View(
-        _columns("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "AGE", "+PREEMPTION"), _check
+        _columns(
+            *("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "REASON", "AGE", "+PREEMPTION"),
+            "+MESSAGE",
+        ),
+        _check,
     ),
     kinds.COHORT.manifest: _View(_columns("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
     kinds.PRIORITY_CLASS.manifest: _View(

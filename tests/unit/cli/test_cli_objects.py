@@ -8,7 +8,7 @@ import pytest
 
 from admittance.cli import tables
 from admittance.cli.errors import AnswerIsNo
-from admittance.cli.kinds import CLUSTER_QUEUE, WORKLOAD
+from admittance.cli.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.cli.objects import Found, check_conditions, shown_queue, shown_workload
 from admittance.cli.sections import usage_of
 from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
@@ -166,6 +166,33 @@ def test_counters_nobody_tells_are_unknown_and_not_zero() -> None:
     table = tables.table(CLUSTER_QUEUE, [queue], NOON, {})
     titles = [column.title for column in table.columns]
     assert table.rows[0][titles.index("PENDING")] == "?"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shown"),
+    [
+        pytest.param(
+            [{"type": "Active", "status": "False", "reason": "ProviderDown", "message": "no beat"}],
+            ("no", "ProviderDown", "no beat"),
+            id="an inactive one says why",
+        ),
+        pytest.param(
+            [{"type": "Active", "status": "True", "reason": "Active", "message": "it is"}],
+            ("yes", "-", ""),
+            id="an active one needs no reason",
+        ),
+        pytest.param([], ("?", "-", ""), id="one that nobody has looked at says nothing"),
+    ],
+)
+def test_a_check_is_listed_with_what_makes_it_inactive(
+    conditions: list[dict[str, str]], shown: tuple[str, str, str]
+) -> None:
+    manifest = {"spec": {"controllerName": "c"}, "status": {"conditions": conditions}}
+    table = tables.table(CHECK, [found(manifest, "admissioncheck.c")], NOON, {})
+    titles = [column.title for column in table.columns]
+    [row] = table.rows
+    assert tuple(row[titles.index(one)] for one in ("ACTIVE", "REASON", "MESSAGE")) == shown
+    assert not table.columns[titles.index("REASON")].wide
 
 
 def test_a_wide_table_counts_the_pods_of_each_pod_set() -> None:
