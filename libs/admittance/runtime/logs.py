@@ -56,7 +56,11 @@ def configure(
 
 
 def _json(event: Any, **_: Any) -> bytes:
-    return _encode(event)
+    try:
+        return _encode(event)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        # Something of somebody's that no JSON can hold: a line of the log ends no service.
+        return _encode({name: ascii(value) for name, value in event.items()})
 
 
 def get(service: str, instance: str = "") -> structlog.typing.FilteringBoundLogger:

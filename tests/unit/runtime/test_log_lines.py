@@ -1,0 +1,20 @@
+"""A line of the log is written whatever it quotes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.runtime.logs import _json
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param("\ud800", id="half a character"), pytest.param({1: "\udfff"}, id="inside")],
+)
+def test_what_no_json_can_hold_is_escaped(value: Any) -> None:
+    line = msgspec.json.decode(_json({"event": "message_dead_lettered", "reason": value}))
+    assert "message_dead_lettered" in line["event"]
+    assert "\\ud" in line["reason"]
