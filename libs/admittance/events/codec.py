@@ -47,8 +47,9 @@ def decode(subject: str, data: bytes) -> Fact:
         kind, detail, namespace, name = address_of(subject)
     except BadToken as error:
         raise Undecodable(str(error)) from error
-    if not _is_text(detail):
-        raise Undecodable(f"{detail!r} is no text")
+    for one in (detail, namespace, name):
+        if not _is_text(one):
+            raise Undecodable(f"{one!r} is no text")
     try:
         fact: Fact = _decoder(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -142,6 +142,17 @@ def test_a_class_that_is_no_text_is_not_read(name: str) -> None:
     assert not Told().hears("provisioned", name, said({"id": "u/capacity/1/1"}))
 
 
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("odd", [token(one) for one in ODD_TEXTS[2:4]])
+def test_why_a_subject_is_nobodys_can_be_written_down(odd: str, place: int) -> None:
+    """In a log, and in a dead letter."""
+    names = ["class", "ns", "train"]
+    names[place] = odd
+    with pytest.raises(Undecodable) as caught:
+        decode(f"admit.provisioning.accepted.{'.'.join(names)}", said({"id": "x"}))
+    assert encode(str(caught.value))
+
+
 def test_what_is_read_can_be_written_again() -> None:
     fact = decode("admit.provisioning.failed.class.ns.train", said({"id": "x", "seq": 10**400}))
     assert encode(fact)
