@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ class RecordSpec(Kept, frozen=True, kw_only=True):
     provisioning_class_name: str
     parameters: dict[str, str] = msgspec.field(default_factory=dict)
     pod_sets: tuple[PodSetToProvision, ...] = ()
-    deadline: datetime | None = None
+    deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class Note(Kept, frozen=True, kw_only=True):
@@ -132,7 +132,8 @@ def too_large(record: Record) -> str:
 def noted(record: Record, text: str, now: datetime) -> Record:
     """The record with a note; the same one where that is noted, or there are too many."""
     notes = record.status.notes
-    text = text[:NOTE_MAX]
+    # Errors quote what no JSON can hold.
+    text = text[:NOTE_MAX].encode("utf-8", "backslashreplace").decode()
     if len(notes) >= NOTES_MAX or any(one.text == text for one in notes):
         return record
     status = replace(record.status, notes=(*notes, Note(time=now, text=text)))

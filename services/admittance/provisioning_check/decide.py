@@ -6,7 +6,7 @@ late changes nothing, and whoever takes over goes on. LIFECYCLE 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from heapq import heappop
 
@@ -14,6 +14,7 @@ from admittance.events.provisioning import ProvisioningCancelled, ProvisioningSt
 from admittance.provisioning.records import Record
 from admittance.provisioning_check import heard
 from admittance.provisioning_check.acts import Slot, Step
+from admittance.provisioning_check.leaving import LeavingAside
 from admittance.provisioning_check.memory import Memory, Said
 from admittance.provisioning_check.picture import Name, Picture
 from admittance.provisioning_check.slots import Slots
@@ -23,12 +24,19 @@ class Capacity:
     """All requests, and what leads from what is stored to what should be.
 
     ``patience``: how long a provider may take where the parameters do not tell; None: for ever.
+    ``troubled`` hears of a slot for which nobody can decide: it is left aside, and the others go
+    on. None: that is raised.
     """
 
-    def __init__(self, patience: timedelta | None) -> None:
+    def __init__(
+        self,
+        patience: timedelta | None,
+        troubled: Callable[[Slot, Exception], None] | None = None,
+    ) -> None:
         self.picture = Picture()
         self._memory = Memory()
         self._slots = Slots(self.picture, self._memory, patience)
+        self._aside = LeavingAside(self._slots, self._memory, troubled)
 
     # What is to be done. --------------------------------------------------------------------
 
@@ -40,7 +48,7 @@ class Capacity:
             if slot in flying:
                 continue
             del picture.dirty[slot]
-            step = self._slots.step(slot, now)
+            step = self._aside.step(slot, now)
             if step is not None:
                 flying[slot] = step
                 yield step
@@ -72,6 +80,13 @@ class Capacity:
         memory.flying.pop(step.slot, None)
         if step.tell is not None and step.slot in memory.told:
             memory.told[step.slot] = memory.told[step.slot]._replace(last=False)
+        self.picture.dirty[step.slot] = None
+
+    def cannot(self, step: Step, error: Exception) -> None:
+        """It will never be done: neither now nor later. It is noted, and left aside until there is
+        something else to be done for that slot."""
+        self._memory.flying.pop(step.slot, None)
+        self._aside.cannot(step, error)
         self.picture.dirty[step.slot] = None
 
     def due(self, now: datetime) -> None:

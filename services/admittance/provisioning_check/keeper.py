@@ -23,7 +23,8 @@ from admittance.provisioning_check.acts import Slot, Step
 from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.heard import BUSY
-from admittance.provisioning_check.performing import Performing
+from admittance.provisioning_check.performing import Performing, tell_left_aside
+from admittance.provisioning_check.picture import Name
 from admittance.provisioning_check.providers import Providers
 from admittance.provisioning_check.reading import Reading
 from admittance.runtime import clock
@@ -51,7 +52,8 @@ class Keeper:
         self._bus = bus
         self._settings = settings
         seconds = settings.provisioning_seconds
-        self.core = Capacity(timedelta(seconds=seconds) if seconds else None)
+        patience = timedelta(seconds=seconds) if seconds else None
+        self.core = Capacity(patience, tell_left_aside)
         self.core.picture.heard = False
         self._changed = asyncio.Event()
         self._quiet = asyncio.Condition()
@@ -60,7 +62,7 @@ class Keeper:
         self.controller = AdmissionCheckController(CONTROLLER)
         self.controller.check(self._judge)
         self._providers = Providers(
-            bus, self.controller, self.core, settings, self._changed.set, self.take, self.unheard
+            bus, self.controller, self.core, settings, self._changed.set, self
         )
         self._reading = Reading(bus, self.core.picture, self._changed.set, self._providers.look)
         self._performing = Performing(bus, self.core, self.controller, self._reading)
@@ -156,18 +158,19 @@ class Keeper:
             self._puller.note(batch[-1])
             self._are_all_heard()
 
-    async def _note(self, unread: Sequence[Bad]) -> None:
+    async def _note(self, bad: Sequence[Bad]) -> None:
         """Notes what nobody can read beside the request that it may be about, too: there people
         look, and as far as that succeeds; all of it is a dead letter."""
-        steps = []
-        for one in unread:
+        for one in bad:
             with suppress(BadToken):
                 of = address_of(one.delivery.subject)
-                workload = of.namespace, of.name
-                step = self.core.unread(workload, of.detail, one.reason, clock.now())
-                if step is not None:
-                    steps.append(step)
-        await self._performing.perform(steps)
+                await self.unread((of.namespace, of.name), of.detail, one.reason)
+
+    async def unread(self, workload: Name, provisioning_class: str, why: str) -> None:
+        """Notes that nobody can read what the class said of that workload."""
+        step = self.core.unread(workload, provisioning_class, why, clock.now())
+        if step is not None:
+            await self._performing.perform([step])
 
     def _are_all_heard(self) -> None:
         """Answers that were given in time, while nobody led, count although the deadline has passed
@@ -180,12 +183,19 @@ class Keeper:
         """What answers lead to, in their order, side by side where they are about different
         requests: for each why nobody can use it, or ""."""
         whys = [""] * len(said)
+        unread: set[int] = set()
         left = list(range(len(said)))
         while left:
             steps: dict[int, Step] = {}
             later: list[int] = []
             for i in left:
-                step, why = self.core.heard(said[i], clock.now())
+                try:
+                    step, why = self.core.heard(said[i], clock.now())
+                except Exception as error:
+                    # Whatever is wrong with it: the answers of others are heard.
+                    step, why = None, f"it leads to nothing: {error}"
+                    unread.add(i)
+                    log.error("left_aside", id=said[i].id, workload=said[i].name, exc_info=error)
                 if step is None and why == BUSY:
                     later.append(i)
                     continue
@@ -204,7 +214,7 @@ class Keeper:
         for i, why in enumerate(whys):
             if why:
                 log.info("ignored", id=said[i].id, workload=said[i].name, reason=why)
-                whys[i] = why if self.core.is_foreign(said[i]) else ""
+                whys[i] = why if i in unread or self.core.is_foreign(said[i]) else ""
         return whys
 
     def unheard(self, slot: Slot, request_id: str) -> None:

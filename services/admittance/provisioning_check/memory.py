@@ -31,9 +31,20 @@ class Past(NamedTuple):
     generation: int
 
 
+class Aside(NamedTuple):
+    """What could not be done, or not even be decided (None), and why. ``told``: that is said where
+    people look; ``note`` says it."""
+
+    step: Step | None
+    why: str
+    told: bool = False
+    note: Step | None = None
+
+
 class Memory:
     """``flying``: steps under way, one for a slot. ``asked``: ids that were said to providers since
-    we lead; ``freed``: those that were taken back."""
+    we lead; ``freed``: those that were taken back. ``aside``: what cannot be done, by
+    slot."""
 
     def __init__(self) -> None:
         self.flying: dict[Slot, Step] = {}
@@ -41,6 +52,7 @@ class Memory:
         self.freed: set[str] = set()
         self.told: dict[Slot, Said] = {}
         self.past: dict[Slot, Past] = {}
+        self.aside: dict[Slot, Aside] = {}
 
     def ended(self, slot: Slot, record: Record) -> None:
         """The record is gone."""

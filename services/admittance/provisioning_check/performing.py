@@ -5,20 +5,19 @@ provider is asked or told, then the check is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import structlog
 
 from admittance.checks import AdmissionCheckController
 from admittance.events.provisioning import ProvisioningRequested
-from admittance.provisioning_check.acts import Step
+from admittance.provisioning_check.acts import Slot, Step
 from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.reading import Reading
 from admittance.provisioning_check.saying import reference_of, stated, verdict_of, written
-from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Refused, TooBig, Unavailable
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
 
 log = structlog.get_logger()
 
@@ -41,49 +40,49 @@ class Performing:
         self._times[request_id] = self._times.get(request_id, 0) + 1
 
     async def perform(self, steps: Sequence[Step]) -> set[int]:
-        """Does the steps, each in its order, all of them side by side: which of them failed."""
+        """Does the steps, each in its order, all of them side by side: which of them failed, and
+        are to be done once more. What nobody can ever do is left aside."""
         left: dict[int, Step] = dict(enumerate(steps))
-        revisions = dict.fromkeys(left, 0)
-        failed = await self._write(left, revisions)
-        failed |= await self._state({i: one for i, one in left.items() if i not in failed})
-        failed |= await self._tell({i: one for i, one in left.items() if i not in failed})
-        for i, step in left.items():
-            if i in failed:
+        doing = Doing(left, dict.fromkeys(left, 0))
+        await self._write(doing)
+        await self._state(doing)
+        await self._tell(doing)
+        for i, step in enumerate(steps):
+            if i in doing.failed:
                 self._core.failed(step)
+            elif i in doing.cannot:
+                self._core.cannot(step, doing.cannot[i])
             else:
-                self._core.done(step, revisions[i])
-        return failed
+                self._core.done(step, doing.revisions[i])
+        return doing.failed
 
-    async def _write(self, steps: dict[int, Step], revisions: dict[int, int]) -> set[int]:
-        todo = {i: (one.slot, one.write) for i, one in steps.items() if one.write is not None}
-        messages = [written(slot, write) for slot, write in todo.values()]
-        failed: set[int] = set()
-        for i, outcome in zip(todo, await self._publish(messages), strict=True):
+    async def _write(self, doing: Doing) -> None:
+        def made(step: Step) -> Outgoing | None:
+            return written(step.slot, step.write) if step.write is not None else None
+
+        for i, step, outcome in await self._publish(doing, made):
             if isinstance(outcome, int):
-                revisions[i] = outcome
-                continue
-            failed.add(i)
-            if isinstance(outcome, Refused):
+                doing.revisions[i] = outcome
+            elif isinstance(outcome, Refused):
                 with suppress(Unavailable, Refused):
-                    await self._reading.again(steps[i])
-        return failed
+                    await self._reading.again(step)
 
-    async def _state(self, steps: dict[int, Step]) -> set[int]:
-        todo = {i: one.fact for i, one in steps.items() if one.fact is not None}
-        messages = [stated(fact, self._times.get(fact.id, 0)) for fact in todo.values()]
-        failed: set[int] = set()
-        for (i, fact), outcome in zip(todo.items(), await self._publish(messages), strict=True):
-            if not isinstance(outcome, int):
-                failed.add(i)
+    async def _state(self, doing: Doing) -> None:
+        def made(step: Step) -> Outgoing | None:
+            fact = step.fact
+            return stated(fact, self._times.get(fact.id, 0)) if fact is not None else None
+
+        for _, step, outcome in await self._publish(doing, made):
+            fact = step.fact
+            if fact is None or not isinstance(outcome, int):
                 continue
             asked = isinstance(fact, ProvisioningRequested)
             log.info("requested" if asked else "cancelled", id=fact.id, workload=fact.name)
             if not asked:
                 self._times.pop(fact.id, None)
-        return failed
 
-    async def _tell(self, steps: dict[int, Step]) -> set[int]:
-        todo = {i: one for i, one in steps.items() if one.tell is not None}
+    async def _tell(self, doing: Doing) -> None:
+        todo = {i: one for i, one in doing.left.items() if one.tell is not None}
 
         async def one(step: Step) -> None:
             assert step.tell is not None
@@ -93,22 +92,71 @@ class Performing:
             await self._controller.report(reference_of(step), verdict_of(answer))
 
         outcomes = await asyncio.gather(*map(one, todo.values()), return_exceptions=True)
-        failed: set[int] = set()
-        for i, outcome in zip(todo, outcomes, strict=True):
-            if isinstance(outcome, RuntimeError | Unavailable):
-                failed.add(i)  # The checks are not served yet, or the bus is away.
-            elif isinstance(outcome, Refused):
-                log.error("verdict_refused", workload=todo[i].slot.workload, error=str(outcome))
-                if not isinstance(outcome, TooBig):
-                    failed.add(i)  # The log is full: somebody will make room.
+        for (i, step), outcome in zip(todo.items(), outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                log.error("verdict_refused", workload=step.slot.workload, error=str(outcome))
+            # A bare RuntimeError: the checks are not served yet.
+            if type(outcome) is RuntimeError or isinstance(outcome, Unavailable):
+                doing.fails(i)
+            elif isinstance(outcome, Exception):
+                doing.ends(i, outcome)
             elif outcome is not None:
                 raise outcome
-        return failed
 
-    async def _publish(self, messages: list[Any]) -> Sequence[int | Refused | Unavailable]:
+    async def _publish(
+        self, doing: Doing, made: Callable[[Step], Outgoing | None]
+    ) -> list[tuple[int, Step, int | Refused | Unavailable]]:
+        """Publishes what is made of each step, if anything is: what became of it."""
+        messages: dict[int, Outgoing] = {}
+        for i, step in list(doing.left.items()):
+            try:
+                message = made(step)
+            except Exception as error:  # Nothing that the bus takes.
+                doing.ends(i, error)
+                continue
+            if message is not None:
+                messages[i] = message
         if not messages:
             return []
+        outcomes: Sequence[int | Refused | Unavailable]
         try:
-            return await self._bus.publish_all(messages)
+            outcomes = await self._bus.publish_all(list(messages.values()))
         except Unavailable as error:
-            return [error] * len(messages)
+            outcomes = [error] * len(messages)
+        found = []
+        for i, outcome in zip(messages, outcomes, strict=True):
+            found.append((i, doing.left[i], outcome))
+            if not isinstance(outcome, int):
+                doing.ends(i, outcome)
+        return found
+
+
+class Doing:
+    """Steps that are under way. ``left``: those that nothing has become of yet."""
+
+    def __init__(self, left: dict[int, Step], revisions: dict[int, int]) -> None:
+        self.left = left
+        self.revisions = revisions
+        self.failed: set[int] = set()
+        self.cannot: dict[int, Exception] = {}
+
+    def fails(self, number: int) -> None:
+        """Perhaps it goes better the next time."""
+        del self.left[number]
+        self.failed.add(number)
+
+    def ends(self, number: int, error: Exception) -> None:
+        """Perhaps it goes better the next time, or never: as the error says."""
+        if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
+            self.fails(number)  # Such as a full log, in which somebody will make room.
+            return
+        if isinstance(error, AdmittanceError) and not isinstance(error, TooBig):
+            raise error
+        tell_left_aside(self.left.pop(number).slot, error)
+        self.cannot[number] = error
+
+
+def tell_left_aside(slot: Slot, error: Exception) -> None:
+    """Logs what is wrong with one slot, while all others go on."""
+    told = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
+    log.error("left_aside", **told, error=str(error), exc_info=error)

@@ -5,14 +5,15 @@ that has come back what became of its requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 import structlog
 
 from admittance.checks import AdmissionCheckController
-from admittance.events.codec import encode
+from admittance.events.bounds import too_deep
+from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.requests import ProviderQuery, ProviderReply
@@ -21,7 +22,7 @@ from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.acts import Slot
 from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import slot_of
+from admittance.provisioning_check.picture import Name, slot_of
 from admittance.provisioning_check.providing import Providing
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
@@ -44,10 +45,23 @@ log = structlog.get_logger()
 _beat = msgspec.json.Decoder(ProviderAlive)
 
 
+class Hearer(Protocol):
+    """Where answers to our questions go."""
+
+    async def take(self, said: Sequence[ProvisioningStatus], /) -> object: ...
+
+    async def unread(self, workload: Name, provisioning_class: str, why: str, /) -> None:
+        """Nobody can read the answer."""
+        ...
+
+    def unheard(self, slot: Slot, request_id: str, /) -> None:
+        """The provider does not know that request."""
+        ...
+
+
 class Providers:
     """``changed`` is called when checks can be evaluated that could not, or the other way.
-    ``take``: where answers to our questions go. ``unheard``: where requests go that a provider does
-    not know."""
+    ``hearer`` gets what providers answer to our questions."""
 
     def __init__(
         self,
@@ -56,8 +70,7 @@ class Providers:
         core: Capacity,
         settings: Settings,
         changed: Callable[[], None],
-        take: Callable[[Sequence[ProvisioningStatus]], Awaitable[object]],
-        unheard: Callable[[Slot, str], None],
+        hearer: Hearer,
     ) -> None:
         self._bus = bus
         self._controller = controller
@@ -68,8 +81,7 @@ class Providers:
         self._back: dict[str, None] = {}
         self._troubles: dict[str, tuple[str, str]] = {}
         self._asking: set[asyncio.Task[None]] = set()
-        self._take = take
-        self._unheard = unheard
+        self._hearer = hearer
 
     def look(self) -> None:
         """Checks or configurations changed."""
@@ -112,7 +124,7 @@ class Providers:
             beat = _beat.decode(data) if data and len(data) <= BEAT_MAX else ProviderAlive()
         except (msgspec.MsgspecError, UnicodeError, RecursionError, BadToken):
             return
-        if len(self._providing.classes()) > CLASSES_MAX:
+        if not self._providing.knows(name) and len(self._providing.classes()) >= CLASSES_MAX:
             return
         if self._providing.hear(name, beat, clock.monotonic()):
             self._back[name] = None
@@ -146,7 +158,14 @@ class Providers:
             if records:
                 task = asyncio.create_task(self._ask(name, records), name=f"asking {name}")
                 self._asking.add(task)
-                task.add_done_callback(self._asking.discard)
+                task.add_done_callback(self._on_asked)
+
+    def _on_asked(self, task: asyncio.Task[None]) -> None:
+        self._asking.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # What it was asked lies in its durable all the same.
+            log.error("not_asked", task=task.get_name(), error=str(error), exc_info=error)
 
     async def _ask(self, provisioning_class: str, records: list[Record]) -> None:
         """Asks one that has come back what became of its requests, many of them side by side; what
@@ -160,7 +179,7 @@ class Providers:
                 return_exceptions=True,
             )
             said: list[ProvisioningStatus] = []
-            ended = False
+            ended, unread = False, 0
             for record, answer in zip(part, answers, strict=True):
                 if isinstance(answer, Unavailable | Refused):
                     # It answers no questions: what it was asked lies in its durable, and it will
@@ -170,30 +189,42 @@ class Providers:
                 if isinstance(answer, BaseException):
                     raise answer
                 try:
-                    reply = msgspec.json.decode(answer, type=ProviderReply)
+                    reply = reply_of(answer)
                     fact = status_of(record, reply)
-                except msgspec.MsgspecError as error:
-                    told = str(error)
-                    log.warning("not_understood", provisioning_class=provisioning_class, why=told)
-                    ended = True
+                except Undecodable as error:
+                    why = str(error)
+                    log.warning("not_understood", provisioning_class=provisioning_class, why=why)
+                    workload = record.metadata.namespace, record.spec.workload
+                    await self._hearer.unread(workload, provisioning_class, why)
+                    unread += 1
                     continue
                 if reply.error:
                     continue
                 if not reply.known:
-                    self._unheard(slot_of(record), record.spec.id)
+                    self._hearer.unheard(slot_of(record), record.spec.id)
                 elif fact is not None:
                     said.append(fact)
             if said:
-                await self._take(said)
-            if ended:
+                await self._hearer.take(said)
+            if ended or unread == len(part):
                 return
 
 
+def reply_of(data: bytes) -> ProviderReply:
+    """What a provider answers to a question. Raises Undecodable."""
+    try:
+        return msgspec.json.decode(data, type=ProviderReply)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Undecodable(f"no ProviderReply: {error}") from error
+
+
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
-    """The reply as the status that it repeats; None: it has none to tell."""
+    """The reply as the status that it repeats; None: it has none to tell. Raises Undecodable."""
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):
         return None
+    if why := too_deep("podSetUpdates", [one.tolerations for one in reply.pod_set_updates]):
+        raise Undecodable(why)
     told = msgspec.to_builtins(reply)
     fields = {name: value for name, value in told.items() if name not in ("status", "known")}
     common = {

@@ -60,6 +60,10 @@ class Providing:
             return said.message or f"the provider of {provisioning_class} says it is not ready"
         return None
 
+    def knows(self, provisioning_class: str) -> bool:
+        """It has sent one before."""
+        return provisioning_class in self._last
+
     def classes(self) -> list[str]:
         """All that ever sent one."""
         return list(self._last)

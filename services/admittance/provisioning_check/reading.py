@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from admittance.api.manifest import ManifestError, decode_object
+from admittance.api.manifest import decode_object
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import plain, token
 from admittance.events.provisioning import ProvisioningFact
@@ -154,8 +154,8 @@ class Reading:
                 self._read_record((names[0], names[1]), entry)
             else:
                 self._read_object(kind, names[0], entry)
-        except (msgspec.MsgspecError, ManifestError, ValueError, IndexError) as error:
-            # Written by hand.
+        except Exception as error:
+            # Written by hand. Whatever it is, it is in nobody's way.
             log.warning("unreadable", key=entry.key, error=str(error))
 
     def _read_record(self, name: Name, entry: Entry) -> None:
@@ -187,6 +187,6 @@ def _record_of(entry: Entry) -> Record | None:
         return None
     try:
         return msgspec.json.decode(entry.value, type=Record)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         log.warning("unreadable", key=entry.key, error=str(error))
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.problems import shown
 from admittance.checks import Pending, Ready, Reference, Rejected, Retry, Verdict
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
@@ -42,8 +43,11 @@ def taken_back(name: tuple[str, str], expected: int) -> Outgoing:
 
 
 def stated(fact: ProvisioningFact, time: int) -> Outgoing:
-    """What a provider is asked. ``time``: how often it was asked the same, since it had to be."""
+    """What a provider is asked. ``time``: how often it was asked the same, since it had to be.
+    Raises ValueError where that is nothing for the bus."""
     what = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
+    if not fact.id.isprintable():
+        raise ValueError(f"the id {shown(fact.id)} fits into no header")
     again = f"/{time}" if time else ""
     headers = {
         HEADER_MSG_ID: f"provisioning/{what}/{fact.id}{again}",

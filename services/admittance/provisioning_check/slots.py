@@ -12,8 +12,8 @@ from admittance.api.stored_form import spec_of
 from admittance.api.workload import CheckState
 from admittance.provisioning import answers
 from admittance.provisioning.answers import Answer, answer
-from admittance.provisioning.asking import Unanswerable, asked, parameters_of, too_much, uses
-from admittance.provisioning.records import Record, State, too_large
+from admittance.provisioning.asking import Unanswerable, asked, parameters_of, too_much
+from admittance.provisioning.records import Record, State, noted, too_large
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.making import Making
@@ -23,6 +23,7 @@ from admittance.provisioning_check.standing import (
     differs,
     is_late,
     is_marked,
+    is_needed,
     is_of,
     runs,
     taken_back,
@@ -87,10 +88,24 @@ class Slots:
             self._memory.told.pop(slot, None)
             if work is None and kept is None:
                 self._memory.past.pop(slot, None)
+                self._memory.aside.pop(slot, None)
             return None
         if row.state not in ("Pending", "Ready"):
             return None
         return self._serve(Judged(slot, work, row, now), kept)
+
+    def note(self, slot: Slot, text: str, now: datetime) -> Step | None:
+        """A step that says so beside the request, or the check that waits for one; None: it is."""
+        kept = self._picture.records.get(slot)
+        if kept is not None:
+            new = noted(kept.record, text, now)
+            write = Write(new.metadata.name, new, kept.revision)
+            return Step(slot, write) if new is not kept.record else None
+        work = self._picture.works.get((slot.namespace, slot.workload))
+        row = self.row(slot) if slot.check in self._picture.checks else None
+        if work is None or row is None or row.state != "Pending" or not is_reserved_anew(work):
+            return None
+        return self._tell(Judged(slot, work, row, now), Answer("Pending", text))
 
     def _unwanted(self, look: Look, record: Record) -> str:
         slot = look.slot
@@ -185,7 +200,7 @@ class Slots:
             return self._too_late(slot, open_)
         if record.status.state is not State.PROVISIONED and differs(record, config, work):
             return self._cancel(slot, open_, "the configuration changed")
-        if not _is_needed(work, config):
+        if not is_needed(work, config):
             return self._cancel(slot, open_, answers.NOT_NEEDED)
         if record.spec.id not in self._memory.asked and is_open(record):
             return Step(slot, fact=requested(record))
@@ -233,11 +248,3 @@ class Slots:
         tell = Tell(About(work.metadata.uid, work.status.admission_cycle), found)
         said = Said(tell, row.state, row.last_transition_time)
         return None if self._memory.told.get(look.slot) == said else Step(look.slot, tell=tell)
-
-
-def _is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
-    """Some of its pods use what is managed, as far as that may change within a reservation."""
-    if not config.managed_resources:
-        return True
-    pod_sets = spec_of(work.spec).pod_sets
-    return any(one.count > 0 and uses(one, config.managed_resources) for one in pod_sets)

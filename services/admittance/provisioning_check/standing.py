@@ -8,8 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.stored_form import spec_of
 from admittance.api.workload import CheckState
-from admittance.provisioning.asking import parameters_of
+from admittance.provisioning.asking import parameters_of, uses
 from admittance.provisioning.records import Record
 from admittance.provisioning_check.picture import is_open
 from admittance.workload.conditions import Type, find, is_true
@@ -83,3 +84,11 @@ def is_late(record: Record, now: datetime) -> bool:
     """Its time has come, and nobody has answered it."""
     deadline = record.spec.deadline
     return deadline is not None and deadline <= now and is_open(record)
+
+
+def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
+    """Some of its pods use what is managed, as far as that may change within a reservation."""
+    if not config.managed_resources:
+        return True
+    pod_sets = spec_of(work.spec).pod_sets
+    return any(one.count > 0 and uses(one, config.managed_resources) for one in pod_sets)

@@ -60,6 +60,7 @@ class Desk:
         self.at_once = 0
         self.most = 0
         self.asked = 0
+        self.odd: dict[int, bytes] = {}
 
     async def open(self) -> None:
         await self._bus.nc.subscribe("admit.api.provider.class", cb=self._on)
@@ -76,6 +77,9 @@ class Desk:
         # The last of a window comes first.
         await asyncio.sleep(0.002 + 0.0001 * (-number % AT_ONCE))
         self.at_once -= 1
+        if number in self.odd:
+            await message.respond(self.odd[number])
+            return
         reply = ProviderReply(id=asked, known=number < self.knows, status="provisioned", seq=1)
         await message.respond(self.says or encode(reply))
 
@@ -86,10 +90,15 @@ class Ears:
     def __init__(self) -> None:
         self.taken: list[str] = []
         self.lost: list[tuple[Slot, str]] = []
+        self.strange: dict[str, str] = {}
 
     async def take(self, said: Sequence[ProvisioningStatus]) -> None:
         assert all(isinstance(one, Provisioned) for one in said)
         self.taken += [one.id for one in said]
+
+    async def unread(self, workload: tuple[str, str], provisioning_class: str, why: str) -> None:
+        assert provisioning_class == "class"
+        self.strange[workload[1]] = why
 
     def unheard(self, slot: Slot, request_id: str) -> None:
         self.lost.append((slot, request_id))
@@ -107,7 +116,7 @@ async def listening(bus: Bus, ears: Ears) -> AsyncIterator[None]:
         core.picture.record(("ns", f"w{number:04}-c-1"), a_record(number), number + 1)
     controller = AdmissionCheckController(CONTROLLER)
     settings = Settings(service="provisioning-check", instance="a", url="")
-    providers = Providers(bus, controller, core, settings, lambda: None, ears.take, ears.unheard)
+    providers = Providers(bus, controller, core, settings, lambda: None, ears)
     loaded = asyncio.Event()
     loaded.set()
     task = asyncio.create_task(providers.run(loaded))
@@ -153,4 +162,28 @@ async def test_one_that_answers_nonsense_is_not_asked_a_thousand_times(
     await asyncio.sleep(0.2)
     assert desk.asked <= AT_ONCE
     assert not ears.taken
+    assert not ears.lost
+
+
+async def test_what_it_answers_of_one_request_is_in_nobody_elses_way(
+    bus: Bus, ears: Ears, listening: None
+) -> None:
+    desk = Desk(bus)
+    desk.knows = MANY
+    deep = (
+        b'{"status": "provisioned", "podSetUpdates": [{"name": "a", "tolerations": [{"a": %s}]}]}'
+    )
+    desk.odd = {
+        0: b'{"status": "\xff"}',
+        1: deep % (b"[" * 900 + b"]" * 900),
+        2: deep % (b"[" * 100_000 + b"]" * 100_000),
+        3: b'{"status": "provisioned", "seq": "one"}',
+        4: b"[]",
+    }
+    await desk.open()
+
+    await beat(bus)
+
+    await until(lambda: len(ears.taken) == MANY - len(desk.odd))
+    assert sorted(ears.strange) == [a_record(number).spec.workload for number in desk.odd]
     assert not ears.lost

@@ -1,0 +1,88 @@
+"""Steps on the bus: what can never be done for one request fails alone."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from admittance.checks import AdmissionCheckController, Reference, Request, Verdict
+from admittance.events.subjects import CAPACITY, object_key
+from admittance.provisioning.answers import Answer
+from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
+from admittance.provisioning_check.asks import cancelled, requested
+from admittance.provisioning_check.configured import CONTROLLER
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.performing import Performing
+from admittance.provisioning_check.picture import slot_of
+from admittance.provisioning_check.reading import Reading
+from admittance.runtime import bucket
+from admittance.runtime.bus import Bus
+from integration.provisioning.test_many_questions import a_record
+
+pytestmark = pytest.mark.bus
+
+
+class Core(Capacity):
+    """What became of steps."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.never: list[Step] = []
+        self.well: list[Step] = []
+
+    def done(self, step: Step, revision: int = 0) -> None:
+        self.well.append(step)
+
+    def cannot(self, step: Step, error: Exception) -> None:
+        self.never.append(step)
+
+    def failed(self, step: Step) -> None:
+        raise AssertionError(step)
+
+
+class Told:
+    """What checks were told."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def __call__(self, about: Request | Reference, _: Verdict) -> bool:
+        self.names.append(about.name)
+        return True
+
+
+def tell(number: int, answer: Answer) -> Step:
+    slot = Slot("ns", f"w{number:04}", "c")
+    return Step(slot, tell=Tell(About(f"u{number:04}", 0), answer))
+
+
+async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: Bus) -> None:
+    core, told = Core(), Told()
+    controller = AdmissionCheckController(CONTROLLER)
+    controller.speaks_by(told)
+    reading = Reading(bus, core.picture, lambda: None, lambda: None)
+    performing = Performing(bus, core, controller, reading)
+    records = [a_record(number) for number in range(4)]
+    spec = records[0].spec
+    broken = replace(records[0], spec=replace(spec, id="u\r\nX: 1/c/0/1"))
+    nobodys = replace(records[1], spec=replace(spec, provisioning_class_name=""))
+    large = replace(records[2], status=replace(records[2].status, message="x" * 2_000_000))
+    good = records[3]
+    never = [
+        tell(5, Answer("Retry", "for ever", after=2**40)),
+        Step(Slot("ns", "w0000", "c"), fact=cancelled(broken)),
+        Step(Slot("ns", "w0001", "c"), fact=requested(nobodys)),
+        Step(Slot("ns", "w0002", "c"), Write(large.metadata.name, large, 0), requested(large)),
+    ]
+    well = [
+        Step(slot_of(good), Write(good.metadata.name, good, 0), requested(good)),
+        tell(6, Answer("Ready", "here")),
+    ]
+
+    failed = await performing.perform([*never[:2], *well, *never[2:]])
+
+    assert not failed
+    assert core.well == well
+    assert core.never == never
+    assert told.names == ["w0006"]
+    assert await bucket.get(bus, object_key(CAPACITY, "ns", good.metadata.name)) is not None

@@ -1,0 +1,215 @@
+"""What cannot be done for one request is told, and is in nobody else's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from admittance.checks import AdmissionCheckController
+from admittance.events import provisioning as facts
+from admittance.events.codec import encode
+from admittance.events.subjects import ALIVE_PROVISIONING
+from admittance.events.system import ProviderAlive
+from admittance.provisioning.records import noted
+from admittance.provisioning_check import providers
+from admittance.provisioning_check.acts import Slot, Step
+from admittance.provisioning_check.configured import CONTROLLER
+from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.providers import Providers
+from admittance.provisioning_check.reading import _record_of
+from admittance.runtime.bucket import Entry
+from admittance.runtime.clock import monotonic
+from admittance.runtime.settings import Settings
+from unit.provisioning_check.test_requests_follow import Story, notes
+
+from builders import NOON
+
+ERROR = ValueError("no such delay")
+TOLD = "left aside, since it cannot be done: no such delay"
+
+
+class Troubled(Story):
+    """``impossible`` tells which steps cannot be done, ``tries``: those that were tried;
+    ``troubles``: slots for which nobody could decide."""
+
+    def __init__(self, impossible: Callable[[Step], bool] = lambda _: False) -> None:
+        self.impossible = impossible
+        self.tries: list[Step] = []
+        self.troubles: list[Slot] = []
+        super().__init__()
+        self.core = Capacity(None, lambda slot, _: self.troubles.append(slot))
+        self.core.picture.check("capacity", self.check)
+        self.core.picture.config("config", self.config)
+
+    def settle(self) -> None:
+        for _ in range(20):
+            for step in self.core.steps(self.now):
+                if self.impossible(step):
+                    self.tries.append(step)
+                    self.core.cannot(step, ERROR)
+                else:
+                    self.does(step)
+            if not self.core.is_busy:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def does(self, step: Step) -> None:
+        self.revision += 1
+        if step.write is not None and step.write.record is not None:
+            self.bucket[step.write.name] = step.write.record, self.revision
+        elif step.write is not None:
+            del self.bucket[step.write.name]
+        if step.fact is not None:
+            self.said.append(step.fact)
+        if step.tell is not None:
+            self.told.append(step.tell)
+        self.core.done(step, self.revision)
+
+
+def is_retry(step: Step) -> bool:
+    return step.tell is not None and step.tell.answer.state == "Retry"
+
+
+def test_a_verdict_that_cannot_be_told_is_noted_and_not_tried_for_ever() -> None:
+    story = Troubled(is_retry)
+    story.reserved()
+
+    story.says(facts.ProvisioningFailed, message="none")
+    story.core.picture.touch(["capacity"])
+    story.settle()
+
+    assert notes(story) == [TOLD]
+    assert len(story.tries) == 1
+    assert not story.told
+
+
+def test_what_was_left_aside_goes_on_once_there_is_something_else_to_be_done() -> None:
+    story = Troubled(is_retry)
+    story.reserved()
+    story.says(facts.ProvisioningFailed, message="none")
+
+    story.limit = 0
+    story.configure()
+    story.settle()
+
+    assert story.last == ("Rejected", "none", None)
+
+
+def test_what_cannot_be_asked_is_told_beside_the_check() -> None:
+    story = Troubled(lambda step: step.fact is not None)
+
+    story.reserved()
+
+    assert not story.said
+    assert story.last == ("Pending", TOLD, None)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_where_not_even_that_can_be_said_it_comes_to_rest(kept: bool) -> None:
+    story = Troubled(lambda step: step.fact is None or not kept)
+
+    story.reserved()
+    if kept:
+        story.says(facts.ProvisioningFailed, message="none")
+    story.core.picture.touch(["capacity"])
+    story.settle()
+
+    assert not story.told
+
+
+BROKEN = msgspec.Raw(b'{"podSets": 7}')
+
+
+def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
+    story = Troubled()
+    story.reserved()
+    assert story.work is not None
+    other = replace(story.work, metadata=replace(story.work.metadata, name="other", uid="o"))
+
+    story = Troubled()
+    story.core.picture.workload(("ns", "other"), replace(other, spec=BROKEN))
+    story.settle()
+    story.reserved()
+
+    assert story.troubles == [Slot("ns", "other", "capacity")]
+    assert [one.id for one in story.asked] == ["u/capacity/1/1"]
+    (told,) = story.told
+    assert (told.about.uid, told.answer.state) == ("o", "Pending")
+    assert told.answer.message.startswith("left aside, since it cannot be done: ")
+    story.core.picture.workload(("ns", "other"), other)
+    story.settle()
+    assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
+
+
+def test_a_request_whose_workload_nobody_can_read_any_more_has_a_note() -> None:
+    story = Troubled()
+    story.reserved()
+    assert story.work is not None
+    story.configure(managed_resources=("nvidia.com/gpu",))
+
+    for _ in range(3):
+        story.becomes(replace(story.work, spec=BROKEN))
+
+    (note,) = notes(story)
+    assert note.startswith("left aside, since it cannot be done: ")
+    assert len(story.troubles) == 1
+
+
+def test_without_anybody_to_tell_what_cannot_be_decided_is_raised() -> None:
+    """So that no test takes a bug for a workload that is odd."""
+    story = Story()
+    story.reserved()
+    assert story.work is not None
+    work: Any = replace(story.work, spec=BROKEN)
+    with pytest.raises(msgspec.ValidationError):
+        Story().becomes(work)
+
+
+def test_heartbeats_of_any_number_of_classes_leave_room_for_those_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(providers, "CLASSES_MAX", 2)
+    bus: Any = None  # It only listens.
+    hearer: Any = None
+    settings = Settings(service="provisioning-check", instance="a", url="")
+    controller = AdmissionCheckController(CONTROLLER)
+    listening = Providers(bus, controller, Capacity(None), settings, lambda: None, hearer)
+
+    for name in ("a", "b", "c", "d", "a"):
+        data = encode(ProviderAlive(active=name != "a" or listening._providing.knows("b")))
+        listening._on_beat(f"{ALIVE_PROVISIONING}{name}".encode(), b"", data, b"")
+
+    assert listening._providing.classes() == ["a", "b"]
+    assert listening._providing.trouble("a", monotonic()) is None, "heard again"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"deadline": "2026-01-01T00:00:00"}, id="a deadline of no time zone"),
+        pytest.param({"cycle": "one"}, id="a cycle that is no number"),
+    ],
+)
+def test_a_record_that_was_written_by_hand_and_is_none_is_as_if_it_were_deleted(
+    value: dict[str, Any],
+) -> None:
+    story = Story()
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    whole = msgspec.json.decode(encode(record))
+    whole["spec"] |= value
+    entry = Entry(key="k", value=msgspec.json.encode(whole), revision=1)
+    assert _record_of(entry) is None
+    whole["spec"] |= {"deadline": "2026-01-01T00:00:00Z", "cycle": 1}
+    assert _record_of(entry._replace(value=msgspec.json.encode(whole))) is not None
+
+
+def test_a_note_can_be_written_whatever_it_quotes() -> None:
+    story = Troubled(is_retry)
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    assert encode(noted(record, "no such thing: \ud800", NOON))
