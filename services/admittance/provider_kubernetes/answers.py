@@ -101,7 +101,7 @@ def trouble(response: httpx.Response, right: Right) -> Exception:
     # 408, 425: as they say.
     if code >= 500 or code in (408, 425, 429):
         after = response.headers.get("Retry-After", "")
-        return Away(f"HTTP {code}: {message}", float(after) if after.isdigit() else None)
+        return Away(f"HTTP {code}: {message}", float(after) if after.isdecimal() else None)
     if code == 403 and _LACKS_A_RIGHT.search(message):
         return Forbidden(code, reason, message, right)
     if code == 403 and any(words in message for words in _NOT_NOW):

@@ -18,6 +18,7 @@ from admittance.provider_kubernetes.answers import (
     Exists,
     Missing,
     Right,
+    Unauthorized,
     event,
     trouble,
 )
@@ -148,6 +149,8 @@ class Cluster:
                         yield event(line)
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Away(f"{self.server}: {_told(error)}") from error
+        except _not_logged_in() as error:
+            raise Unauthorized(f"nobody is logged in: {_told(error)}") from error
 
     async def _call(
         self,
@@ -160,6 +163,7 @@ class Cluster:
     ) -> dict[str, Any]:
         import httpx2 as httpx
 
+        content = msgspec.json.encode(body) if body is not None else None
         patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
         async with self._room:
             try:
@@ -167,11 +171,13 @@ class Cluster:
                     method,
                     path,
                     params=params,
-                    content=msgspec.json.encode(body) if body is not None else None,
+                    content=content,
                     headers={"Content-Type": patch} if body is not None else None,
                 )
             except httpx.TransportError as error:
                 raise Away(f"{self.server}: {_told(error)}") from error
+            except _not_logged_in() as error:
+                raise Unauthorized(f"nobody is logged in: {_told(error)}") from error
         if not 200 <= response.status_code < 300:
             raise trouble(response, right)
         try:
@@ -201,6 +207,14 @@ def connect(settings: KubeSettings) -> Cluster:
 def _path(kind: str, namespace: str | None, name: str = "") -> str:
     place = f"/namespaces/{namespace}" if namespace is not None else ""
     return f"{_PREFIX[kind]}{place}/{kind}" + (f"/{name}" if name else "")
+
+
+def _not_logged_in() -> tuple[type[Exception], ...]:
+    """What comes of a token that is not where it should be, and of a program that logs in and
+    fails, or says something else than a token."""
+    from lightkube.core.exceptions import ConfigError
+
+    return ConfigError, OSError, LookupError, TypeError, ValueError
 
 
 def _told(error: Exception) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from admittance.provider_kubernetes.cluster import connect
+from admittance.provider_kubernetes.answers import Unauthorized
+from admittance.provider_kubernetes.cluster import REQUESTS, connect
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
 
@@ -126,4 +128,35 @@ async def test_only_what_the_context_names_has_to_make_sense(tmp_path: Path) -> 
     found = connect(KubeSettings(kubeconfig=str(path), context="here"))
 
     assert found.server == "http://127.0.0.1:1"
+    await found.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        pytest.param(
+            {"command": "/none/login"}, "No such file or directory: '/none/login'", id="is missing"
+        ),
+        pytest.param({"command": "false"}, "Exec false returned 1", id="fails"),
+        pytest.param({"command": "echo", "args": ["hello"]}, "Expecting value", id="says no token"),
+        pytest.param(
+            {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"},
+            "auth exec api version client.authentication.k8s.io/v1 not implemented",
+            id="is of a version that nobody runs",
+        ),
+    ],
+)
+async def test_a_program_that_logs_nobody_in_is_told_and_run_again(
+    tmp_path: Path, user: dict[str, Any], why: str
+) -> None:
+    """Where it ended the provider, a login that has to be renewed would."""
+    path = tmp_path / "config"
+    program = {"apiVersion": "client.authentication.k8s.io/v1beta1", **user}
+    path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))
+    found = connect(KubeSettings(kubeconfig=str(path)))
+
+    with pytest.raises(Unauthorized, match="nobody is logged in: .*" + re.escape(why)):
+        await found.get(REQUESTS, "ns", "x")
+    with pytest.raises(Unauthorized, match=re.escape(why)):
+        await anext(found.watch(REQUESTS, "ns", "", "1"))
     await found.close()
