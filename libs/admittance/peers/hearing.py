@@ -17,7 +17,7 @@ import structlog
 from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
-from admittance.runtime.connection import Headers
+from admittance.runtime.connection import Headers, text_of
 from admittance.runtime.standing import Raw, StandingPull
 
 if TYPE_CHECKING:
@@ -178,10 +178,10 @@ class Hearing:
     def _on_delivery(self, raw: Raw) -> None:
         reply = raw.reply.decode()
         self._held[reply] = clock.monotonic()
-        self._receive(Heard(raw.subject.decode(), raw.data, Headers(raw.headers), reply))
+        self._receive(Heard(text_of(raw.subject), raw.data, Headers(raw.headers), reply))
 
     def _on_beside(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
-        self._receive(Heard(subject.decode(), data, Headers(headers), ""))
+        self._receive(Heard(text_of(subject), data, Headers(headers), ""))
 
     async def _find(self) -> str:
         name = self._asked.durable

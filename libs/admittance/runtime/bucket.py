@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.connection import Headers, parse_headers
+from admittance.runtime.connection import Headers, parse_headers, text_of
 from admittance.runtime.errors import AdmittanceError, Refused
 from admittance.runtime.standing import Raw, StandingPull
 
@@ -219,7 +219,7 @@ class BucketReader:
         self._ready.set()
 
     def _entry(self, raw: Raw) -> Entry:
-        key = raw.subject.decode()[len(self._prefix) :]
+        key = text_of(raw.subject)[len(self._prefix) :]
         if not raw.headers:
             return Entry(key, raw.data, raw.sequence)
         headers = Headers(raw.headers)

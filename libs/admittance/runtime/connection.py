@@ -108,6 +108,12 @@ class Headers(Mapping[str, str]):
         return f"Headers({self._all()!r})"
 
 
+def text_of(subject: bytes) -> str:
+    """A subject as text. The server takes any bytes: those that are no UTF-8 become what no token
+    of ours is, so that whoever reads the message can tell what is wrong with it."""
+    return subject.decode("utf-8", "backslashreplace")
+
+
 def parse_headers(raw: bytes) -> dict[str, str]:
     """Header lines to a dict; the status line is left out. Bytes that are no UTF-8 are replaced.
 

@@ -11,7 +11,7 @@ import msgspec
 import nats.errors
 
 from admittance.runtime.bus import Bus
-from admittance.runtime.connection import Headers, description, status
+from admittance.runtime.connection import Headers, description, status, text_of
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.waiting import set_within
 
@@ -65,7 +65,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
 
     def take(subject: bytes, reply: bytes, _data: bytes, headers: bytes) -> None:
         if reply.startswith(b"$JS.ACK."):
-            found.append((subject.decode(), headers))
+            found.append((text_of(subject), headers))
         else:
             word = status(headers)
             if word not in NOTHING_LEFT:

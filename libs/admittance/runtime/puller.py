@@ -25,7 +25,7 @@ from typing import Final, Literal, NamedTuple
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
-from admittance.runtime.connection import Headers
+from admittance.runtime.connection import Headers, text_of
 from admittance.runtime.consumers import Consumers
 from admittance.runtime.errors import Refused, Superseded
 from admittance.runtime.pace import Pace
@@ -274,7 +274,7 @@ class Puller:
 
 def _delivery(raw: Raw) -> Delivery:
     return Delivery(
-        raw.subject.decode(),
+        text_of(raw.subject),
         raw.data,
         Headers(raw.headers) if raw.headers else _NO_HEADERS,
         raw.sequence,

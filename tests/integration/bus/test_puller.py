@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from admittance.events.codec import Undecodable, decode
 from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.consume import Bad, bury
 from admittance.runtime.errors import Superseded
 from admittance.runtime.puller import Delivery, Puller
 
@@ -170,3 +172,26 @@ async def test_what_was_noted_is_told_before_the_reader_goes(bus: Bus) -> None:
     second = Puller(bus, "reader", FACTS, generation=2)
     assert [d.sequence for d in await read(second, 21)] == [21]
     await second.close()
+
+
+async def test_a_subject_of_bytes_that_are_no_text_is_read_and_buried(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    """The server takes any: what somebody says there must not stop who reads."""
+    host, port = nats_server.url.removeprefix("nats://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    subject = b"admit.workload.submitted.\xff\xfe.n"
+    writer.write(b"CONNECT {}\r\nPUB " + subject + b" 2\r\n{}\r\nPING\r\n")
+    while b"PONG" not in await within(reader.readline()):
+        pass
+    writer.close()
+    await say(bus, 1)
+    puller = Puller(bus, "reader", FACTS)
+
+    strange, good = await read(puller, 2)
+
+    with pytest.raises(Undecodable, match=r"xfe' is no token of a name"):
+        decode(strange.subject, strange.data)
+    await bury(bus, "reader", [Bad(strange, "no token")])
+    assert good.subject == "admit.workload.submitted.a.n0"
+    await puller.close()
