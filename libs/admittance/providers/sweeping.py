@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.providers.store import CANCELLED, Said
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
+
+log = structlog.get_logger()
 
 
 class Asked(NamedTuple):
@@ -27,7 +30,12 @@ async def all_asked(bus: Bus, classes: Iterable[str]) -> dict[str, Asked]:
     for name in classes:
         entries = await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS)
         for entry in entries:
-            said = msgspec.json.decode(entry.value or b"", type=Said)
+            try:
+                said = msgspec.json.decode(entry.value or b"", type=Said)
+            except msgspec.MsgspecError as error:
+                # Put there by hand: as good as none.
+                log.warning("unreadable", key=entry.key, reason=str(error))
+                continue
             found[said.id] = Asked(name, said)
     return found
 

@@ -14,7 +14,7 @@ import structlog
 from admittance.provider_docker.engine import Away, Denied, Engine
 from admittance.provider_docker.listening import Listening
 from admittance.provider_docker.settings import DockerSettings
-from admittance.provider_docker.workers import Found, lost, told_of
+from admittance.provider_docker.workers import HOST_DETAIL, Found, lost, told_of
 from admittance.providers import CapacityRevoked, Provider
 from admittance.providers.store import Said
 from admittance.providers.sweeping import all_asked, is_nobodys
@@ -108,7 +108,9 @@ class Comparer:
             # What had been provisioned before it was looked for is lost if it is not there now.
             gone = lost(said.details, mine) if said.status == "provisioned" else ()
             if gone:
-                await self._revoke(name, said, told_of(gone, mine, said.details["host"]))
+                await self._revoke(
+                    name, said, told_of(gone, mine, said.details.get(HOST_DETAIL, ""))
+                )
         # And what is there has had a word before, unless nobody asks for it.
         after = await all_asked(self._bus, self._providers)
         for request_id, mine in there.items():
@@ -116,8 +118,14 @@ class Comparer:
             if is_nobodys(asked.said if asked is not None else None):
                 for one in mine:
                     if request_id not in self._open:
-                        log.info("orphan", id=request_id, container=one.name)
-                        await self._engine.remove(one.container)
+                        await self._remove(one)
+
+    async def _remove(self, orphan: Found) -> None:
+        log.info("orphan", id=orphan.request_id, container=orphan.name)
+        try:
+            await self._engine.remove(orphan.container)
+        except Denied as error:
+            log.warning("not_removed", container=orphan.name, reason=str(error))
 
     async def _revoke(self, name: str, said: Said, told: str) -> None:
         log.warning("revoked", id=said.id, reason=told)

@@ -186,5 +186,12 @@ class Sweeper:
                 and request_id not in self._open
                 and is_nobodys(said.get(request_id))
             ):
-                name, uid = metadata["name"], metadata["uid"]
-                await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
+                await self._delete_template(metadata)
+
+    async def _delete_template(self, metadata: Mapping[str, Any]) -> None:
+        name, uid = metadata["name"], metadata["uid"]
+        try:
+            await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
+        except Denied as error:
+            # Those of other namespaces may be.
+            log.error("not_deleted", template=name, reason=str(error))

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from admittance.events.names import token
+from admittance.events.subjects import PROVIDERS
 from admittance.provider_docker import workers as names
 from admittance.provider_docker.comparing import GATHER_SECONDS
-from admittance.provider_docker.engine import Away, Engine
+from admittance.provider_docker.engine import Away, Denied, Engine
 from admittance.provider_docker.keeper import Keeper
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import Found, Room, Worker
+from admittance.runtime.bucket import put_message
 from admittance.runtime.bus import Bus
 from admittance.runtime.settings import Settings
 from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
@@ -34,6 +37,7 @@ class CountingEngine(Engine):
         self.there: dict[str, Found] = {}
         self.calls: Counter[str] = Counter()
         self.away = False
+        self.stuck: set[str] = set()
         self.heard: Callable[[], None] = lambda: None
         self.listened = False
         self.ended = threading.Event()
@@ -64,6 +68,8 @@ class CountingEngine(Engine):
 
     async def remove(self, container: str) -> None:
         self._count("remove")
+        if container in self.stuck:
+            raise Denied(403, "the container is stuck")
         self.there.pop(container, None)
         self.heard()
 
@@ -178,3 +184,17 @@ async def test_containers_of_another_installation_are_left_alone(
     engine.heard()
     await until(lambda: "orphan" not in engine.there)
     assert "theirs" in engine.there
+
+
+async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_what_is_compared(
+    bus: Bus, keeper: Keeper, engine: CountingEngine
+) -> None:
+    unreadable = put_message(f"{token(CLASS)}.x", b"{", expected=None, bucket=PROVIDERS)
+    await bus.publish(unreadable)
+    engine.stuck = {"a"}
+    about: dict[str, Any] = {"provisioning_class": CLASS, "state": "exited", "installation": "ours"}
+    for name in ("a", "b"):
+        engine.there[name] = Found(container=name, name=name, request_id=f"{name}/c/1/1", **about)
+    engine.heard()
+    await until(lambda: "b" not in engine.there)
+    assert keeper.ready
