@@ -244,6 +244,19 @@ def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
     assert admit("get", "wl", "huge").status == 1
 
 
+def test_the_story_of_one_that_comes_again_under_its_name_begins_anew(admit: Up) -> None:
+    for priority in ("1", "2"):
+        admit.ok(*("submit", "--name", "twice", "--cpu", "100"), *("--", "true"))
+        admit.ok("priority", "workload", "twice", priority)
+        if priority == "1":
+            admit.ok("delete", "wl", "twice")
+    story = admit.ok("describe", "wl", "twice").out.partition("Last events")[2]
+    assert [story.count(word) for word in ("submitted", "priority 1", "deleted")] == [1, 0, 0]
+    assert "priority 2" in story
+    assert admit.ok("events", "--workload", "twice").out.count("submitted") == 2
+    admit.ok("delete", "wl", "twice")
+
+
 def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     def state() -> tuple[str, str]:
         row = admit.ok("get", "wl", "mine").lines[1].split()

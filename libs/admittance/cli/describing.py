@@ -99,7 +99,7 @@ async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
 
 async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
     try:
-        return await history.recent(bus, found.namespace, found.name, LAST_EVENTS)
+        return await history.recent(bus, found, LAST_EVENTS)
     except AnswerIsNo as error:
         output.warn(f"no events: {error}")
         return None

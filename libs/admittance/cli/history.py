@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+from admittance.api.meta import ObjectMeta
 from admittance.cli import kinds, output
 from admittance.cli.answers_told import Answers
 from admittance.cli.errors import AnswerIsNo
@@ -17,6 +18,7 @@ from admittance.cli.objects import Found
 from admittance.cli.options import Call, Output
 from admittance.cli.spans import stamp
 from admittance.cli.story import Told, is_nudge, told
+from admittance.events import codec
 from admittance.events.names import token
 from admittance.events.requests import Events, EventsReply, LogEntry
 from admittance.workload.stored import head
@@ -24,6 +26,8 @@ from admittance.workload.stored import head
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
 """Facts come in bursts: one question for all that come within this time."""
+ROUNDED: Final = timedelta(milliseconds=1)
+"""Two readings of the time of one message differ by less."""
 AGAIN_SECONDS: Final = 5.0
 """Asked this often also without a ring, which a broken connection may have swallowed."""
 
@@ -55,13 +59,30 @@ async def events(
         output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
 
 
-async def recent(bus: Link, namespace: str, workload: str, count: int) -> list[Told]:
-    """The last so many events of one workload, oldest first; of a parent with its variants'."""
-    kin = Kin(bus, namespace, workload)
-    entries = [entry async for entry in _entries(bus, namespace, workload, None, kin, follow=False)]
+async def recent(bus: Link, found: Found, count: int) -> list[Told]:
+    """The last so many events of one workload, oldest first; of a parent with its variants'. Those
+    of one that had the name before are left out."""
+    kin = Kin(bus, found.namespace, found.name)
+    meta = found.workload().metadata
+    said = _entries(bus, found.namespace, found.name, None, kin, follow=False)
+    entries = [entry async for entry in said if not is_nudge(entry)]
     answers = Answers()
-    shown = [told(entry, kin.tags, answers) for entry in entries if not is_nudge(entry)]
-    return shown[-count:]
+    own = [entry for entry in entries if is_of(entry, meta)]
+    return [told(entry, kin.tags, answers) for entry in own][-count:]
+
+
+def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
+    """The entry is about the workload with that metadata, or about a variant made since it is
+    there, and not about a namesake that was there before."""
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        fact = None
+    if fact is not None and fact.uid and fact.name == meta.name:
+        return fact.uid == meta.uid
+    # Whoever submits may say no uid: a workload is created when the log takes that.
+    created = meta.creation_timestamp
+    return created is None or entry.time >= created - ROUNDED
 
 
 class Kin:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from admittance.api.meta import ObjectMeta
+from admittance.cli.history import is_of
 from admittance.cli.story import is_nudge, told
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -19,6 +22,7 @@ from builders import an_admission
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 WHOSE: dict[str, Any] = {"namespace": "team-a", "name": "train.7"}
 DECIDED: dict[str, Any] = {**WHOSE, "revision": 3, "seen": 2, "domain": "queue-cq"}
+MINE: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
 
 def plan(*names: str, issued: bool = False) -> PendingPreemption:
@@ -236,3 +240,44 @@ def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
     nudge, other = facts.Aggregated(**WHOSE), facts.Activated(**WHOSE)
     assert is_nudge(entry(subject_of(nudge), encode(nudge)))
     assert not is_nudge(entry(subject_of(other), encode(other)))
+
+
+@pytest.mark.parametrize(
+    ("fact", "seconds", "own"),
+    [
+        pytest.param(facts.Held(**MINE, uid="new"), 5, True, id="its own"),
+        pytest.param(facts.Held(**MINE, uid="old"), -5, False, id="one of its namesake"),
+        pytest.param(facts.Released(**MINE, uid="old"), 5, False, id="a late one of its namesake"),
+        pytest.param(
+            facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")), 0, True, id="what made it"
+        ),
+        pytest.param(
+            facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")),
+            -5,
+            False,
+            id="what made its namesake, and names no uid",
+        ),
+        pytest.param(
+            facts.Held(namespace="ns", name="w-spot", uid="any"), 5, True, id="one of its variants"
+        ),
+        pytest.param(
+            facts.Held(namespace="ns", name="w-spot", uid="any"),
+            -5,
+            False,
+            id="one of its namesake's variants",
+        ),
+    ],
+)
+def test_a_story_is_of_one_workload_and_not_of_who_had_its_name_before(
+    fact: Fact, seconds: int, own: bool
+) -> None:
+    meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
+    told_at = replace(entry(subject_of(fact), encode(fact)), time=NOON + timedelta(seconds=seconds))
+    assert is_of(told_at, meta) is own
+
+
+def test_what_nobody_can_read_is_part_of_the_story_from_its_beginning() -> None:
+    odd = entry("admit.workload.held.ns.w", b'{"namespace": 7}')
+    meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
+    assert is_of(odd, meta)
+    assert not is_of(replace(odd, time=NOON - timedelta(seconds=1)), meta)
