@@ -369,6 +369,24 @@ def test_a_missing_config_ends_the_request_and_says_so() -> None:
     assert story.asked[0].id != story.asked[1].id
 
 
+def test_a_provider_that_is_down_takes_nothing_back_and_the_row_stays() -> None:
+    """E14: the AdmissionCheck says so, once for all who wait."""
+    story = Story()
+    story.reserved()
+    story.says(facts.Accepted, message="soon")
+
+    story.core.picture.down["class"] = "not heard of any more"
+    story.core.picture.touch(["capacity"])
+    story.settle()
+
+    trouble = story.core.picture.trouble("capacity")
+    assert trouble is not None
+    assert trouble.reason == "ProviderDown"
+    assert not story.freed
+    assert story.last == ("Pending", "soon", None)
+    assert len(story.told) == 1
+
+
 def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
     """E9: what it had booked is freed, since nobody would know of it later."""
     story = Story()
