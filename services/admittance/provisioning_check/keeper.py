@@ -213,7 +213,10 @@ class Keeper:
                 await self._settled()
         for i, why in enumerate(whys):
             if why:
-                log.info("ignored", id=said[i].id, workload=said[i].name, reason=why)
+                fact = said[i]
+                log.info("ignored", id=fact.id, workload=fact.name, reason=why)
+                if i in unread:
+                    await self.unread((fact.namespace, fact.name), fact.provisioning_class, why)
                 whys[i] = why if i in unread or self.core.is_foreign(said[i]) else ""
         return whys
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from msgspec.structs import replace
 
 from admittance.checks import AdmissionCheckController, Reference, Request, Verdict
+from admittance.events.codec import encode
+from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.answers import Answer
+from admittance.provisioning.records import State
 from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.asks import cancelled, requested
 from admittance.provisioning_check.configured import CONTROLLER
 from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning_check.keeper import Keeper
 from admittance.provisioning_check.performing import Performing
 from admittance.provisioning_check.picture import slot_of
 from admittance.provisioning_check.reading import Reading
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
+from admittance.runtime.settings import Settings
 from integration.provisioning.test_many_questions import a_record
 
 pytestmark = pytest.mark.bus
@@ -86,3 +93,38 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
     assert core.never == never
     assert told.names == ["w0006"]
     assert await bucket.get(bus, object_key(CAPACITY, "ns", good.metadata.name)) is not None
+
+
+async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_counts(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Keeper(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
+    records = [a_record(number) for number in range(2)]
+    for record in records:
+        key = object_key(CAPACITY, "ns", record.metadata.name)
+        revision = await bus.publish(bucket.put_message(key, encode(record), expected=0))
+        keeper.core.picture.record(("ns", record.metadata.name), record, revision)
+    said = [
+        Provisioned(
+            namespace="ns", name=one.spec.workload, id=one.spec.id, provisioning_class="class"
+        )
+        for one in records
+    ]
+    heard = keeper.core.heard
+
+    def hears(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
+        if fact.id == said[0].id:
+            raise ZeroDivisionError("a bug")
+        return heard(fact, now)
+
+    monkeypatch.setattr(keeper.core, "heard", hears)
+
+    assert await keeper.take(said) == ["it leads to nothing: a bug", ""]
+
+    first, second = (keeper.core.picture.records[slot_of(one)].record for one in records)
+    assert first.status.state is State.REQUESTED
+    assert [one.text for one in first.status.notes] == [
+        "an answer of class class is not understood: it leads to nothing: a bug"
+    ]
+    assert second.status.state is State.PROVISIONED
+    await keeper.close()
