@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from admittance.quota.shares import Share
 from admittance.quota.tree import Node
@@ -18,6 +19,8 @@ QueueItem = tuple[int, float, Place, Node]
 
 CohortItem = tuple[int, float, int, Node]
 """A cohort's place among those of its parent: standing, negated, and its number there."""
+
+Item = TypeVar("Item", QueueItem, CohortItem)
 
 
 class Targets:
@@ -92,7 +95,7 @@ class Targets:
                 self._items.pop(cohort, None)
                 cohort = root
 
-    def _first(self, heap: list[QueueItem] | list[CohortItem]) -> QueueItem | CohortItem | None:
+    def _first(self, heap: list[Item]) -> Item | None:
         """The first item that is up to date."""
         while heap:
             item = heap[0]

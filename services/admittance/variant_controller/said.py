@@ -126,7 +126,7 @@ class Said:
     def forget(self, family: Name) -> None:
         """There is no such family any more."""
         for kept in (self._said, self._nudged, self._unlike):
-            kept.pop(family, None)  # type: ignore[attr-defined]
+            kept.pop(family, None)
 
     def __len__(self) -> int:
         """Acts whose effect is not seen yet, and parents that are to be nudged later."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -33,7 +33,7 @@ class Puts:
         self._bus = bus
         self._finished_seconds = finished_seconds
 
-    async def write(self, puts: Iterable[Put]) -> list[tuple[Put, Outcome]]:
+    async def write(self, puts: Sequence[Put]) -> list[tuple[Put, Outcome]]:
         """What became of each: first of those that go alone, then group by group."""
         alone, groups = parted(puts)
         outcomes = await self._alone(alone)

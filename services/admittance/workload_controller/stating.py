@@ -7,12 +7,11 @@ from collections.abc import Iterable
 import structlog
 
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
-from admittance.events.system import BarrierEcho
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, TooBig
 from admittance.runtime.tracing import follow
-from admittance.workload_controller.commit import Message
+from admittance.workload_controller.commit import Echo, Message
 from admittance.workload_controller.decide import echo_put
 
 log = structlog.get_logger()
@@ -38,7 +37,7 @@ def outgoing_of(message: Message) -> Outgoing:
     return Outgoing(message.subject, message.data, headers)
 
 
-async def echo(bus: Bus, echoes: Iterable[BarrierEcho]) -> None:
+async def echo(bus: Bus, echoes: Iterable[Echo]) -> None:
     """Puts the echoes of barriers; one is the same whoever repeats it."""
     puts = []
     for one in echoes:
