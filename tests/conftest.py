@@ -50,8 +50,3 @@ async def bus(bare_bus: Bus) -> Bus:
     """A connection to a server that has all streams and buckets."""
     await streams.ensure(bare_bus)
     return bare_bus
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The one that takes longest begins first, so that the others run beside it."""
-    items.sort(key=lambda item: "test_seeds" not in item.nodeid)

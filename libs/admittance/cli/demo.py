@@ -308,8 +308,11 @@ async def main(samples: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="admit-demo-") as folder:
         heading("Everything embedded: a nats-server and all services, on a folder of its own")
         output.say(styled(f"$ admit up --port 0 --data-dir {folder}/data", "1"))
+        # What its jobs note for their next attempt is nobody else's, and goes with the folder.
         child = await system.start(
-            ["up", "--port", "0", "--data-dir", f"{folder}/data"], Path(folder) / "log"
+            ["up", "--port", "0", "--data-dir", f"{folder}/data"],
+            Path(folder) / "log",
+            {"TMPDIR": folder},
         )
         try:
             url = await child.ready()

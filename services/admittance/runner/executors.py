@@ -22,7 +22,7 @@ from admittance.events.facts import Admitted
 from admittance.runner.plan import Plan, plan_docker, plan_local, sweep_docker
 from admittance.runtime.errors import SetupError
 
-INHERITED: Final = ("PATH", "HOME")
+INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 SWEEPS_MAX: Final = 20
 
 log = structlog.get_logger(service="runner")
