@@ -10,7 +10,7 @@ import pytest
 
 from admittance.simulation.run import run
 
-SEEDS = int(os.environ.get("ADMIT_SEEDS", "2500"))
+SEEDS = int(os.environ.get("ADMIT_SEEDS", "2000"))
 PART = 20
 """Of many small parts the runner of tests begins with, beside whatever else costs it a core."""
 
