@@ -21,6 +21,8 @@ longer, and the server closes the connection on everybody at 4,096."""
 UID_MAX: Final = 128
 """Characters. It is repeated in everything that is said of the workload."""
 
+WITH_UPDATES: Final = (facts.CheckReported, provisioning.ProvisioningStatus)
+
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 """The JSON of any Struct of ours."""
@@ -47,9 +49,10 @@ def decode(subject: str, data: bytes) -> Fact:
         kind, detail, namespace, name = address_of(subject)
     except BadToken as error:
         raise Undecodable(str(error)) from error
-    for one in (detail, namespace, name):
-        if not _is_text(one):
-            raise Undecodable(f"{one!r} is no text")
+    if not (detail.isascii() and namespace.isascii() and name.isascii()):
+        for one in (detail, namespace, name):
+            if not _is_text(one):
+                raise Undecodable(f"{one!r} is no text")
     try:
         fact: Fact = _decoder(kind).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -60,7 +63,7 @@ def decode(subject: str, data: bytes) -> Fact:
         )
     if len(fact.uid) > UID_MAX:
         raise Undecodable(f"the uid has {len(fact.uid)} characters, {UID_MAX} are allowed")
-    if isinstance(fact, facts.CheckReported | provisioning.ProvisioningStatus):
+    if isinstance(fact, WITH_UPDATES) and fact.pod_set_updates:
         tolerations = [one.tolerations for one in fact.pod_set_updates]
         if why := too_deep("podSetUpdates", tolerations):
             raise Undecodable(why)
