@@ -22,7 +22,8 @@ from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
 from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
-from admittance.providers.store import CANCELLED, Store
+from admittance.providers.store import CANCELLED
+from admittance.providers.sweeping import all_asked
 from admittance.runtime import bucket
 from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
@@ -82,19 +83,14 @@ class Ledger:
                 log.error("bad_booking", key=entry.key, reason="no booking has such a key")
                 continue
             found.append(Kept(pool, booking))
-        over = await asyncio.gather(*(self._is_taken_back(one.booking) for one in found))
-        for kept, is_over in zip(found, over, strict=True):
-            if is_over:
+        asked = await all_asked(self._bus, {one.booking.provisioning_class for one in found} - {""})
+        for kept in found:
+            known = asked.get(kept.booking.id)
+            if known is not None and known.said.status == CANCELLED:
                 log.warning("left_over", pool=kept.pool, id=kept.booking.id)
                 await self.forget(kept)
             else:
                 self._apart.setdefault(kept.pool, []).append(kept.booking)
-
-    async def _is_taken_back(self, booking: Booking) -> bool:
-        if not booking.provisioning_class:
-            return False
-        said = (await Store(self._bus, booking.provisioning_class).get(booking.id)).said
-        return said is not None and said.status == CANCELLED
 
     # Pools. -------------------------------------------------------------------------------
 
