@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from admittance.events.provisioning import ProvisioningCancelled
+from admittance.events.provisioning import ProvisioningCancelled, ProvisioningFact
 from admittance.providers.deliveries import Deliveries
 from admittance.providers.request import Cancellation
-from admittance.providers.store import Store
+from admittance.providers.store import Said, Store
 from admittance.runtime.ending import go_on
 from admittance.runtime.errors import AdmittanceError, Refused
 
@@ -64,34 +64,34 @@ class Freeing:
         if self._cancellations.take(fact.id, reply):
             self._start(fact.id, self._free(fact))
 
-    def begin_to_dispose(self, about: dict[str, Any]) -> None:
+    def begin_to_dispose(self, request: dict[str, Any]) -> None:
         """`dispose`, beside what else is done."""
-        self._start(about["id"], self.dispose(about))
+        self._start(request["id"], self.dispose(request))
 
-    async def dispose(self, about: dict[str, Any]) -> None:
+    async def dispose(self, request: dict[str, Any]) -> None:
         """Frees what may have been obtained for a request that was taken back. Its delivery is
         acknowledged only then: who dies in between leaves it to the next one."""
-        await self._call(Cancellation(**about, reason="it was taken back meanwhile"))
-        self._requests.done(about["id"])
+        await self._call(Cancellation(**request, reason="it was taken back meanwhile"))
+        self._requests.done(request["id"])
 
     async def _free(self, fact: ProvisioningCancelled) -> None:
-        about = {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}
-        await self._note(about)
+        told = about(fact)
+        await self._note(told)
         await self._stop_work(fact.id)
-        await self._call(Cancellation(**about, reason=fact.reason))
+        await self._call(Cancellation(**told, reason=fact.reason))
         self._requests.done(fact.id)
         self._cancellations.done(fact.id)
 
-    async def _note(self, about: dict[str, Any]) -> None:
+    async def _note(self, request: dict[str, Any]) -> None:
         """Writes down that it was taken back, however long the bus is away."""
         pause = AWAY_PAUSE_MIN
         while True:
             go_on()
             try:
-                await self._store.cancel(about)
+                await self._store.cancel(request)
                 return
             except Refused as error:
-                log.error("not_noted", id=about["id"], reason=str(error))
+                log.error("not_noted", id=request["id"], reason=str(error))
                 return
             except AdmittanceError:
                 await asyncio.sleep(pause)
@@ -121,3 +121,8 @@ class Freeing:
             # A bug of ours: held, it would never come again.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
             self._cancellations.again(task.get_name(), AGAIN_SECONDS)
+
+
+def about(fact: ProvisioningFact | Said) -> dict[str, Any]:
+    """Which request that is, and whose."""
+    return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}

@@ -8,14 +8,20 @@ accepted or to be tried once more, leaves its place to others.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.providers.answers import Accepted, Failed, Provisioned, Status
 from admittance.providers.deliveries import Deliveries
-from admittance.providers.freeing import AGAIN_SECONDS, AWAY_PAUSE_MAX, AWAY_PAUSE_MIN, Freeing
+from admittance.providers.freeing import (
+    AGAIN_SECONDS,
+    AWAY_PAUSE_MAX,
+    AWAY_PAUSE_MIN,
+    Freeing,
+    about,
+)
 from admittance.providers.request import Request
 from admittance.providers.saying import Speaker
 from admittance.providers.store import CANCELLED, Said, Store
@@ -83,11 +89,11 @@ class Working:
         said = (await self._store.get(request_id)).said
         if said is None:
             return False
-        counts = await self._speaker.say(_about(said), status)
+        counts = await self._speaker.say(about(said), status)
         if counts and status.ends:
             self._open.done(request_id)
         elif not counts and isinstance(status, Provisioned):
-            self._freeing.begin_to_dispose(_about(said))
+            self._freeing.begin_to_dispose(about(said))
         return counts
 
     async def look(self) -> None:
@@ -115,7 +121,7 @@ class Working:
     async def _work(self, fact: ProvisioningRequested) -> None:
         found = await self._kept(fact)
         if found is not None and found.status == CANCELLED:
-            await self._freeing.dispose(_about(fact))
+            await self._freeing.dispose(about(fact))
             return
         if found is not None and found.status not in ("", "accepted"):
             await self._speaker.repeat(found)
@@ -142,7 +148,7 @@ class Working:
                 found = await self._store.get(fact.id)
                 if found.said is not None:
                     return found.said
-                await self._store.put(Said(**_about(fact)), found.revision)
+                await self._store.put(Said(**about(fact)), found.revision)
                 return None
             except StaleRevision:
                 continue
@@ -178,7 +184,7 @@ class Working:
         """Says of it, and not in its author's name, that it is worked on in vain; False: it was
         taken back, or is over."""
         try:
-            return await self._speaker.say(_about(fact), Accepted(trouble), by_helper=True)
+            return await self._speaker.say(about(fact), Accepted(trouble), by_helper=True)
         except AdmittanceError as error:
             log.warning("trouble_not_told", id=fact.id, reason=str(error))
             return True
@@ -186,14 +192,10 @@ class Working:
     async def _say(self, fact: ProvisioningRequested, status: Status) -> bool:
         """Says it, and acknowledges what has come to its end with it; what was taken back meanwhile
         is freed."""
-        counts = await self._speaker.say(_about(fact), status)
+        counts = await self._speaker.say(about(fact), status)
         go_on()
         if not counts:
-            self._freeing.begin_to_dispose(_about(fact))
+            self._freeing.begin_to_dispose(about(fact))
         elif status.ends:
             self._open.done(fact.id)
         return counts
-
-
-def _about(fact: ProvisioningRequested | Said) -> dict[str, Any]:
-    return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}

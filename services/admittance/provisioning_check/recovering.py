@@ -19,8 +19,7 @@ from admittance.events.provisioning import (
 from admittance.provisioning.names import request_name
 from admittance.provisioning.records import Record, RecordSpec
 from admittance.provisioning_check.making import API, KIND
-
-Name = tuple[str, str]
+from admittance.provisioning_check.picture import Name
 
 
 class Recovering:
