@@ -21,16 +21,3 @@ def test_who_has_passed_all_checks_and_is_not_admitted_yet_is_retried(
     story.says(kind)
 
     assert story.last[0] == "Retry"
-
-
-@pytest.mark.scenario("E6")
-def test_who_is_admitted_keeps_what_it_runs_on() -> None:
-    story = Story()
-    story.reserved()
-    story.says(facts.Provisioned)
-    story.reserved(state="Ready", conditions=("Admitted",))
-    told = len(story.told)
-
-    story.says(facts.BookingExpired)
-
-    assert len(story.told) == told
