@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from admittance.api.workload import CheckState
 from admittance.runtime.bucket import read_all
@@ -11,6 +11,9 @@ from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 
 from processes import eventually, workload
+
+SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
+"""Those that capacity needs, but for who provides it."""
 
 CHECK = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from admittance.runtime.bus import Bus
 from ec2_server import Ec2Server
 
+from capacity import SERVICES
 from processes import Fleet
 from servers import TestServer
-
-SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
 
 
 @pytest.fixture

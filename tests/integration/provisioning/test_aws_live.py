@@ -24,13 +24,12 @@ from admittance.workload.phase import Phase
 from ec2_server import ZONE, Ec2Server
 
 from builders import a_manifest
-from capacity import CHECK, a_config, row, until_phase
+from capacity import CHECK, SERVICES, a_config, row, until_phase
 from processes import Fleet, apply, eventually, queues, submit, workload
 from servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
-SERVICES = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
 SAMPLE = Path(__file__).parents[3] / "deploy" / "samples" / "providers" / "aws" / "manifests.yaml"
 LARGE = {"InstanceType": "m5.large", "AvailabilityZone": ZONE}
 """Two vCPUs and 8 GiB."""

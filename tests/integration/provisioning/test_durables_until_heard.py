@@ -10,18 +10,13 @@ from admittance.runtime.peer_durables import provider_durables
 from admittance.workload.phase import Phase
 from integration.provisioning.test_pool_live import a_pool, booked, finish
 
+import capacity
 from builders import a_manifest
 from capacity import CHECK, a_config, records, until_phase
 from processes import Fleet, apply, ask, eventually, queues, submit
 
 pytestmark = pytest.mark.bus
-SERVICES = (
-    "workload-controller",
-    "scheduler",
-    "retry-timer",
-    "provisioning-check",
-    "provider-pool",
-)
+SERVICES = (*capacity.SERVICES, "provider-pool")
 
 
 async def delete_config(bus: Bus, name: str) -> None:

@@ -18,13 +18,11 @@ from admittance.workload.phase import Phase
 from integration.provisioning.fake_kubernetes import Kubernetes, Manifest
 
 from builders import a_manifest
-from capacity import CHECK, a_config, row, until_phase
+from capacity import CHECK, SERVICES, a_config, row, until_phase
 from processes import Fleet, ServiceProcess, apply, eventually, queues, submit
 from servers import TestServer, until
 
 pytestmark = pytest.mark.bus
-
-SERVICES = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
 
 
 @pytest.fixture

@@ -15,19 +15,14 @@ from admittance.runtime.bucket import read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 
+import capacity
 from builders import a_manifest
 from capacity import CHECK, a_config, until_phase
 from processes import Fleet, apply, ask, eventually, queues, submit
 
 pytestmark = pytest.mark.bus
 
-SERVICES = (
-    "workload-controller",
-    "scheduler",
-    "retry-timer",
-    "provisioning-check",
-    "provider-pool",
-)
+SERVICES = (*capacity.SERVICES, "provider-pool")
 
 
 def a_pool(count: int, boot: float = 0) -> dict[str, Any]:
