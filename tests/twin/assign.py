@@ -126,6 +126,7 @@ def assign(
             amounts["pods"] = count
         choice = Choice(pod_set.name, count, amounts)
         made.choices.append(choice)
+        worst: list[Mode] = []
         marks: dict[tuple[int, str], int] = {}
         for resource, much in amounts.items():
             if resource in choice.flavors:
@@ -141,7 +142,8 @@ def assign(
             if found is None:
                 made.mode = "NoFit"
                 break
-            flavor, modes, mark = found
+            flavor, modes, stands, mark = found
+            worst.append(stands)
             for key in wanted:
                 choice.flavors[key] = flavor
                 choice.modes[key] = modes[key]
@@ -152,8 +154,10 @@ def assign(
         made.cursor |= marks
         for key, flavor in choice.flavors.items():
             taken[flavor, key] = min(MOST, taken.get((flavor, key), 0) + amounts[key])
-    if made.contested():
-        made.mode = "Preempt"
+        # A resource that needs preemption can hide behind one that fits by borrowing, where that is
+        # the worse of the two: then the pod set counts as fitting, and finds no room later.
+        if any(mode != FIT for mode, _ in worst):
+            made.mode = "Preempt"
     return made
 
 
@@ -168,8 +172,9 @@ def search(
     start: Mapping[tuple[int, str], int],
     oracle: Oracle,
     only: Only | None,
-) -> tuple[str, dict[str, Mode], int] | None:
-    """A flavor of the group for all of these resources, the modes, and where the search stopped."""
+) -> tuple[str, dict[str, Mode], Mode, int] | None:
+    """A flavor of the group for all of these resources, their modes, the one that stands for the
+    flavor, and where the search stopped."""
     place = node.place
     best: tuple[str, dict[str, Mode]] | None = None
     best_mode: Mode = (NO_FIT, 0)
@@ -197,7 +202,7 @@ def search(
             best, best_mode = (flavor, modes), worst
     if best is None:
         return None
-    return best[0], best[1], -1 if last >= len(group.flavors) - 1 else last
+    return best[0], best[1], best_mode, -1 if last >= len(group.flavors) - 1 else last
 
 
 def try_next(mode: Mode, can_borrow: str, can_preempt: str) -> bool:

@@ -188,7 +188,7 @@ def _attempt(
         place: list[tuple[str, int]] = []
         stopped: dict[int, int] = {}
         start = cursor[index] if cursor is not None and index < len(cursor) else _START
-        mode = _FIT
+        mode, flavors_fit = _FIT, True
         for resource, amount in amounts:
             group = plan.groups.get(resource)
             if group is None:
@@ -231,6 +231,7 @@ def _attempt(
                     # The worst resource stands for the flavor in the scan (one that fits by
                     # borrowing can be worse than one that preempts, if that is preferred); in the
                     # assignment each counts as what it is.
+                    flavors_fit = flavors_fit and got == _FIT
                     for (one, _), room in zip(of_group, rooms, strict=True):
                         level = max(level, room[1])
                         if room[0] != _FIT:
@@ -241,6 +242,8 @@ def _attempt(
         if mode == _NO_FIT:
             result.mode = _NO_FIT
             break
+        if flavors_fit and plan.flavors_fit_whole:
+            mode = _FIT
         for cell, much in charges:
             taken[cell] = taken.get(cell, 0) + much
         result.places.append(PodSetPlace(ps.name, ps.count, flavors, place))

@@ -58,7 +58,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ``as_kueue``: play as Kueue does where ours differs. No quota cut revokes a reservation, no loop
     is broken. Victims that merely hold a reservation are
     evicted, and what they held is handed on a cycle later; and a head that fits is measured as if
-    victims of the same cycle were gone already, so that quota may be exceeded until they are.
+    victims of the same cycle were gone already, so that quota may be exceeded until they are. A pod
+    set whose flavors fit by borrowing counts as fitting, also where another of its resources needs
+    preemption: its workload keeps its queue waiting.
     """
 
     refusal_delay: timedelta = timedelta(seconds=1)

@@ -50,7 +50,9 @@ NOBODY = Policy()
 
 class Plan(NamedTuple):
     """``groups``: by resource. ``borrow_preempts``: where the queue's own nominal quota would not
-    suffice, it is worth while to look for victims."""
+    suffice, it is worth while to look for victims. ``flavors_fit_whole``: a pod set fits if its
+    flavors do, each judged by the resource that its queue likes least, as Kueue has it; else if
+    each of its resources fits."""
 
     queue: str
     groups: dict[str, Group]
@@ -60,6 +62,7 @@ class Plan(NamedTuple):
     preemption_first: bool
     policy: Policy = NOBODY
     borrow_preempts: bool = False
+    flavors_fit_whole: bool = False
 
 
 def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
@@ -111,6 +114,7 @@ def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
         policy=policy,
         borrow_preempts=policy.borrow
         or (config.fair_sharing is not None and policy.reclaim != "Never"),
+        flavors_fit_whole=config.as_kueue,
     )
 
 

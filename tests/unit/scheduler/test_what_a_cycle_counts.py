@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from admittance.scheduler.config import Config
 
 from scheduling import Story, groups
@@ -68,15 +70,27 @@ def test_in_another_tree_no_search_goes_on_where_it_stopped() -> None:
     assert queue.generation + queue.domain.generation > before
 
 
-def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() -> None:
-    """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
-    as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
-    story = Story(Config(preemption=True))
+def rows(**quotas: str) -> list[dict[str, str]]:
+    return [{"name": name, "nominalQuota": nominal} for name, nominal in quotas.items()]
 
-    def group(cpu: str, memory: str) -> list[dict[str, object]]:
-        rows = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]
-        flavor = {"name": "default", "resources": rows}
-        return [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}]
+
+def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> Story:
+    """Its cpu is taken by "low"; memory beyond 1 can be borrowed only. With ``gpu`` that is taken,
+    too, and of a resource group of its own."""
+    story = Story(Config(**config))
+    story.flavor("default-gpu")
+
+    def group(cpu: str, memory: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [
+            {
+                "coveredResources": ["cpu", "memory"],
+                "flavors": [{"name": "default", "resources": rows(cpu=cpu, memory=memory)}],
+            }
+        ]
+        if gpu:
+            flavor = {"name": "default-gpu", "resources": rows(gpu=cpu)}
+            found.append({"coveredResources": ["gpu"], "flavors": [flavor]})
+        return found
 
     story.queue("lender", "co", resourceGroups=group("0", "8"))
     story.queue(
@@ -90,9 +104,36 @@ def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() 
             "preference": "PreemptionOverBorrowing",
         },
     )
-    story.submit("low", "cq", pods=[{"requests": {"cpu": "4", "memory": "1"}}])
+    more = {"gpu": "4"} if gpu else {}
+    story.submit("low", "cq", pods=[{"requests": {"cpu": "4", "memory": "1", **more}}])
     assert story.settle() == ["low"]
-    story.submit("high", "cq", pods=[{"requests": {"cpu": "4", "memory": "4"}}], priority=1)
+    high = {"cpu": "4", "memory": "4", **more}
+    story.submit("high", "cq", pods=[{"requests": high}], priority=1)
+    story.submit("small", "cq", pods=[{"requests": {"memory": "1"}}])
+    return story
+
+
+def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() -> None:
+    """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
+    as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
+    story = a_queue_that_would_rather_preempt()
     assert story.cycle() == []
     assert [one.name for one in story.preempted] == ["low"]
-    assert story.settle() == ["high"]
+    assert story.settle() == ["high", "small"]
+
+
+def test_as_kueue_such_a_flavor_fits_by_name_and_keeps_its_queue() -> None:
+    """In Kueue the resource that stands for the flavor stands for the pod set, too: nothing is
+    preempted, there is never room, and the head goes back to where it was."""
+    story = a_queue_that_would_rather_preempt(as_kueue=True)
+    assert story.settle() == []
+    assert story.preempted == []
+    assert story.parked() == []
+    story.finish("low")
+    assert story.settle() == ["high", "small"]
+
+
+def test_as_kueue_another_group_that_preempts_tells_what_each_resource_is() -> None:
+    story = a_queue_that_would_rather_preempt(gpu=True, as_kueue=True)
+    assert story.cycle() == []
+    assert [one.name for one in story.preempted] == ["low"]
