@@ -26,7 +26,7 @@ from admittance.workload.conditions import Type, find
 from admittance.workload.families import happening
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import transition
-from admittance.workload.occasion import Occasion
+from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import StoredWorkload
 
 LIMIT = 1500
@@ -72,9 +72,20 @@ def _without_drain(workload: StoredWorkload | None, fact: Any, at: Occasion) -> 
     return transition(workload, fact, at)
 
 
+def _without_asking_later(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+    change = transition(workload, fact, at)
+    if not isinstance(fact, QueueChanged):
+        return change
+    says = tuple(say for say in change.says if say.what != "check_requested")
+    return change._replace(says=says)
+
+
 @pytest.mark.parametrize(
     ("moves", "breach"),
     [
+        pytest.param(
+            _without_asking_later, "listed and never asked", id="asking checks that come later"
+        ),
         pytest.param(
             _of_any_cycle,
             "does not count|nobody said",

@@ -13,7 +13,8 @@ What holds, for each replica:
 - A delivery is acknowledged when its verdict is on the log, and not before. One and the same
   request heard again is acknowledged, and judged once.
 - A request that comes again with other parameters is judged anew, with these; the judgement that is
-  under way ends first.
+  under way ends first. So is one that comes after the check was taken off the queue and listed
+  again in the same cycle.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import structlog
 from admittance.checks.freeing import Freeing
 from admittance.checks.line import Desk, Judgement, Line, is_over, names_of
 from admittance.checks.memory import Identity, Memory
-from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
+from admittance.checks.request import BY_OTHER_CHECK, CHECK_REMOVED, Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.runtime.errors import Refused
 
@@ -77,21 +78,25 @@ class Judging:
             return
         known = self._memory.of(identity)
         if known is not None and known.cancelled:
-            self._desk.done(reply)
-            return
+            if not known.unlisted or request.revision <= known.revision:
+                self._desk.done(reply)
+                return
+            # The queue lists the check again, in the same cycle: it is asked anew.
+            self._memory.forget(identity)
+            known = None
         if known is not None and known.judged and known.parameters == request.raw:
             self._desk.done(reply)
             return
         key = identity._replace(cycle=0)
         line = self._lines.get(key)
         if line is None:
-            self._memory.asked(identity, request.raw)
+            self._memory.asked(identity, request.raw, request.revision)
             self._lines[key] = Line(Judgement(identity, request, reply))
             self._begin(self._lines[key].first)
             return
         newest = line.next or line.first
         same = newest if newest.identity == identity else self._under_way(identity)
-        if same is not None and same.request.raw == request.raw:
+        if same is not None and not is_over(same.request) and same.request.raw == request.raw:
             # It came again while it is judged, most likely since this process was asleep.
             self._desk.done(same.reply)
             same.reply = reply
@@ -101,7 +106,7 @@ class Judging:
             return
         if line.next is not None:
             self._desk.done(line.next.reply)
-        self._memory.asked(identity, request.raw)
+        self._memory.asked(identity, request.raw, request.revision)
         line.next = Judgement(identity, request, reply)
         line.first.request.superseded = True
         if line.first.task is None:
@@ -145,7 +150,7 @@ class Judging:
         self._bad.pop(identity, None)
         under_way = self._under_way(identity)
         if reason != BY_OTHER_CHECK:
-            self._memory.cancelled(identity)
+            self._memory.cancelled(identity, unlisted=reason == CHECK_REMOVED)
             line = self._lines.get(identity._replace(cycle=0))
             if line is not None and line.next is not None and line.next.identity == identity:
                 self._drop(line.next)

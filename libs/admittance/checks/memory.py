@@ -25,11 +25,21 @@ class Identity(NamedTuple):
 
 class Known:
     """``judged``: it was answered, or never will be. ``begun``: this replica called the check.
-    ``cancelled``: it was taken back, so that it is not to be judged. ``freed``: the reasons for
-    which the callback ran. ``request``: as long as anybody holds it. ``parameters``: those of the
-    newest request, as they came."""
+    ``cancelled``: it was taken back, so that it is not to be judged. ``unlisted``: because the
+    check was taken off the queue, which may list it again in the same cycle. ``revision``: of the
+    workload in the newest request. ``freed``: the reasons for which the callback ran. ``request``:
+    as long as anybody holds it. ``parameters``: those of the newest request, as they came."""
 
-    __slots__ = ("begun", "cancelled", "freed", "judged", "parameters", "request")
+    __slots__ = (
+        "begun",
+        "cancelled",
+        "freed",
+        "judged",
+        "parameters",
+        "request",
+        "revision",
+        "unlisted",
+    )
 
     def __init__(self) -> None:
         self.judged = False
@@ -38,6 +48,8 @@ class Known:
         self.freed: tuple[str, ...] = ()
         self.request: weakref.ref[Request] | None = None
         self.parameters = b""
+        self.revision = 0
+        self.unlisted = False
 
 
 class Memory:
@@ -60,14 +72,17 @@ class Memory:
         """It is not to be judged again."""
         self._noted(identity).judged = True
 
-    def cancelled(self, identity: Identity) -> None:
+    def cancelled(self, identity: Identity, *, unlisted: bool = False) -> None:
         """It was taken back."""
-        self._noted(identity).cancelled = True
+        known = self._noted(identity)
+        known.cancelled = True
+        known.unlisted = unlisted
 
-    def asked(self, identity: Identity, parameters: bytes) -> None:
+    def asked(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
         """It is to be judged, with these parameters; whatever was judged with others."""
         known = self._noted(identity)
         known.parameters = parameters
+        known.revision = max(known.revision, revision)
         known.judged = False
 
     def freed(self, identity: Identity, reason: str) -> None:

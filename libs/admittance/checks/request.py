@@ -14,6 +14,9 @@ from admittance.peers.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
 """The reason of a withdrawal that ends no judgement: another check said Retry."""
+CHECK_REMOVED: Final = "CheckRemoved"
+"""The reason of a withdrawal after which the same cycle may be asked about again: the queue does
+not list the check any more."""
 
 
 class BadParameters(ValueError):

@@ -29,9 +29,25 @@ def broken(
         found += _rows(key, before, after, effects)
     if before is not None and head(after).role != PARENT:
         found += _frost(before, after, around)
-    if not reserved(after):
+    if reserved(after):
+        found += _asked(before, after)
+    else:
         found += _wait(after)
     return found
+
+
+def _asked(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str]:
+    """Each check that gets a row under a reservation is asked in the same write, whether the
+    workload is admitted by then or not. 2.5."""
+    cycle = after.status.admission_cycle
+    had: set[str] = set()
+    if before is not None and reserved(before) and before.status.admission_cycle == cycle:
+        had = {row.name for row in before.status.admission_checks}
+    asked = {say.detail for say in after.status.log.says if say.what == "check_requested"}
+    for row in after.status.admission_checks:
+        # A row with a message tells why nobody can be asked.
+        if row.name not in had | asked and row.state == "Pending" and not row.message:
+            yield f"{row.name} is listed and never asked (2.5)"
 
 
 def _rows(

@@ -74,10 +74,9 @@ def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]
         for name in sorted(had - have)
     ]
     kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
-    if admitted:
-        # Shown, never asked: a new check does not un-admit.
-        return applied(kept, *says)
-    conflict = contradiction(kept, at)
+    # A check that comes after the admission is asked, too, and changes nothing by itself: only its
+    # Retry and its Rejected stop what runs.
+    conflict = None if admitted else contradiction(kept, at)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
     # Where nothing is left to wait for, the scheduler sees it and looks again.

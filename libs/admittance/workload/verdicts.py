@@ -41,6 +41,8 @@ from admittance.workload.waits import check_deadline
 STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
 """Reason of a Pending: the check can say Ready only once the planned victims are gone."""
+UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
+"""Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
 
 
 def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
@@ -112,6 +114,8 @@ def _stored(
     admitted = anew and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
         return ignored(workload, "Repeated", "what it says of pods comes too late")
+    # Its pods were made when it was admitted: nothing can be added to them any more.
+    late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
     new = CheckState(
@@ -121,7 +125,7 @@ def _stored(
         reason=PREEMPTION_REQUIRED if not ready and fact.reason == PREEMPTION_REQUIRED else "",
         last_transition_time=at.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
-        pod_set_updates=_plain(fact) if ready and anew else (),
+        pod_set_updates=_plain(fact) if ready and anew and not late else (),
         verdict_cycle=fact.cycle,
     )
     if new == row:
@@ -131,7 +135,9 @@ def _stored(
         return held(workload, rows, at)
     kept = with_status(workload, admission_checks=rows)
     says: tuple[Say, ...] = ()
-    if admitted and moved and not ready:
+    if ready and late:
+        says = (_note(UPDATES_TOO_LATE, new, "what it adds to the pods comes after their start"),)
+    elif admitted and moved and not ready:
         # Only False suspends: what runs goes on.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
     elif anew and new.reason and not row.reason and not workload.status.pending_preemption:

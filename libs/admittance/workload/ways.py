@@ -84,7 +84,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T26": Transition("it ended", "kept, counts no more", _KEPT, _KEPT),
     "T27": Transition("a user deletes it; a job stops first", _FREED, _KEPT, _KEPT),
     "T28": Transition("the checks of its queue changed", _KEPT,
-                      "new ones Pending, removed ones gone, others untouched", _KEPT),
+                      "new ones Pending, and asked where it has quota; removed ones gone, others "
+                      "untouched", _KEPT),
     "T29": Transition("its priority changed", _KEPT, _KEPT, _KEPT),
     "T30": Transition("a user holds it or lets it go", _KEPT, _KEPT, _KEPT),
     "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),

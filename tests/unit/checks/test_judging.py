@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -64,11 +65,14 @@ class Room:
     def let_wait(self, reply: str) -> None:
         self.story.append(f"rest {reply}")
 
-    def ask(self, identity: Identity, reply: str, raw: bytes = b"null") -> Request:
+    def ask(
+        self, identity: Identity, reply: str, raw: bytes = b"null", *, revision: int = 1
+    ) -> Request:
         request = Request(
             namespace="ns", name=identity.name, uid=identity.uid, check="c", cycle=identity.cycle
         )
         request.raw = raw
+        request.revision = revision
         self.judging.requested(identity, request, reply)
         return request
 
@@ -150,6 +154,21 @@ async def test_a_withdrawal_takes_back_what_waits_with_other_parameters_too() ->
     room.judging.withdrawn(of(), "Preempted", "")
     await room.until("ack r1", "ack r2")
     assert room.story.count("w 1") == 1
+
+
+@pytest.mark.parametrize("judge", [None, forever], ids=["judged", "under way"])
+async def test_a_check_that_is_listed_again_is_judged_anew(judge: Any) -> None:
+    room = Room(judge)
+    room.ask(of(), "r1")
+    await room.settle()
+    room.judging.withdrawn(of(), "CheckRemoved", "")
+    room.ask(of(), "r2")  # the same request, handed out again
+    await room.settle()
+    assert room.story.count("w 1") == 1
+    room.ask(of(), "r3", revision=2)
+    await room.settle()
+    assert room.story.count("w 1") == 2
+    await room.judging.stop(0)
 
 
 async def test_a_namesake_with_another_uid_is_another_workload() -> None:

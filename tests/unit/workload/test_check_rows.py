@@ -58,8 +58,9 @@ def test_without_its_last_check_a_reservation_counts_as_judged() -> None:
 def test_what_runs_is_neither_stopped_by_a_new_check_nor_by_one_that_goes() -> None:
     life = Life(Around(["c1"])).admitted().lists("c1", "c2")
     assert (life.phase, life.states) == (Phase.ADMITTED, {"c1": "Ready", "c2": "Pending"})
-    assert life.said == []
+    assert [(say.what, say.detail) for say in life.says] == [("check_requested", "c2")]
     assert life.lists().phase is Phase.ADMITTED
+    assert life.said == ["check_withdrawn", "check_withdrawn"]
 
 
 def test_an_edit_that_changes_nothing_writes_nothing() -> None:

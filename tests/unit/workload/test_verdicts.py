@@ -98,6 +98,22 @@ def test_a_check_that_came_after_admission_may_still_suspend(state: str) -> None
     assert life.phase is (Phase.EVICTING if state == "Retry" else Phase.REJECTED)
 
 
+@pytest.mark.scenario("A18")
+@pytest.mark.parametrize("state", ["Pending", "Ready"])
+def test_a_check_that_came_after_admission_stops_nothing_by_waiting(state: str) -> None:
+    life = Life().admitted().ready().lists("late").verdict("late", state, message="so")
+    assert (life.phase, life.states) == (Phase.RUNNING, {"late": state})
+    assert life.status.admission_checks[0].message == "so"
+
+
+def test_pod_set_updates_after_admission_are_noted_and_not_kept() -> None:
+    life = Life().admitted().lists("late")
+    life.verdict("late", "Ready", pod_set_updates=(PodSetUpdate(name="main", labels={"a": "b"}),))
+    assert (life.phase, life.states) == (Phase.ADMITTED, {"late": "Ready"})
+    assert life.status.admission_checks[0].pod_set_updates == ()
+    assert list(life.noted()) == ["PodSetUpdatesTooLate"]
+
+
 @pytest.mark.scenario("A25", "A27")
 def test_preemption_required_is_kept_with_pending_only() -> None:
     life = Life(Around(["c1"])).assigned()
