@@ -1,24 +1,30 @@
-"""Every acceptance scenario has a test that carries its id: on the pure cores all of them, against
-real services and a real nats-server the essential ones.
+"""Every acceptance scenario of docs/spec/lifecycle.md has a test that carries its id: on the pure
+cores all of them, against real services and a real nats-server the essential ones.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parents[1]
-ALL = (
-    *(f"A{number}" for number in range(1, 31)),
-    *(f"B{number}" for number in range(11)),
-    *(f"L{number}" for number in range(1, 27)),
-    *(f"D{number}" for number in range(1, 35)),
-    *(f"E{number}" for number in range(1, 15)),
-    *(f"F{number}" for number in range(1, 16)),
-)
+SPECIFICATION = TESTS.parent / "docs" / "spec" / "lifecycle.md"
+
+
+def _specified() -> Iterator[str]:
+    """The ids that the tables of section 7 begin their rows with; a span of ids stands for each."""
+    for row in re.findall(r"^\| ([A-FL]\d\S*) ", SPECIFICATION.read_text(), re.MULTILINE):
+        first, _, last = row.partition("\N{EN DASH}")
+        letter, start = first[0], int(first[1:])
+        for number in range(start, int(last[1:] if last else start) + 1):
+            yield f"{letter}{number}"
+
+
+ALL = tuple(_specified())
 ESSENTIAL = (
     *(f"A{number}" for number in (*range(1, 14), 26, 29)),
     *(f"B{number}" for number in range(1, 6)),
@@ -77,6 +83,10 @@ def found() -> dict[str, set[str]]:
     for one, path, _ in marked():
         folders.setdefault(one, set()).add(path.parts[0])
     return folders
+
+
+def test_the_specification_lists_each_scenario_once() -> None:
+    assert len(ALL) == len(set(ALL)) > 120
 
 
 def test_every_scenario_is_played_on_the_pure_cores(found: dict[str, set[str]]) -> None:
