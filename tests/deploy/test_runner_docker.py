@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from admittance.runner.executors import DockerExecutor
+from admittance.runner.plan import probe_docker
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import SetupError
@@ -107,6 +108,40 @@ async def test_an_evicted_container_is_stopped(world: World, image: str) -> None
         await world.evict("train", admitted)
         await world.hears("stopped", "train", 60.0)
         assert containers(world) == []
+
+
+async def test_a_container_that_exits_0_because_it_is_stopped_has_stopped(
+    world: World, image: str
+) -> None:
+    async with world.runner(executor="docker"):
+        script = "trap 'exit 0' TERM; echo on; while :; do sleep 0.1; done"
+        admitted = await world.admit("train", "", containers=a_container(image, script), grace=20)
+        (out,) = await until(
+            lambda: sorted((world.tmp / "a/runner/runs").glob("*/out/*.log")), "the output", 60.0
+        )
+        await until(lambda: "on" in out.read_text(), "the container", 60.0)
+        evicted = await world.evict("train", admitted)
+        assert (await world.hears("stopped", "train", 60.0)).revision == evicted
+        assert await world.said("finished", "train") is None
+
+
+def test_the_engine_tells_whether_a_container_has_ended(tmp_path: Path, image: str) -> None:
+    def ended(name: str) -> bool:
+        probe = probe_docker(DOCKER, f"{name}.cid")
+        return subprocess.run(probe, check=False, cwd=tmp_path, timeout=60).returncode == 0
+
+    def start(name: str, script: str) -> str:
+        path = str(tmp_path / f"{name}.cid")
+        return docker("run", "--detach", "--cidfile", path, image, script)
+
+    runs, over = start("runs", "sleep 60"), start("over", "true")
+    try:
+        docker("wait", over)
+        assert (ended("none"), ended("runs"), ended("over")) == (False, False, True)
+        docker("rm", over)
+        assert ended("over"), "also when the engine has removed it"
+    finally:
+        docker("rm", "--force", runs)
 
 
 async def test_a_dead_shim_leaves_no_container(world: World, image: str) -> None:

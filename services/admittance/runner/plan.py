@@ -48,12 +48,16 @@ class CannotRun(ValueError):
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One process. ``cwd`` "": the pod's scratch folder. References ``$(NAME)`` in ``argv`` and
-    in the values of ``env`` are the shim's to expand."""
+    in the values of ``env`` are the shim's to expand.
+
+    ``probe``: run in the scratch folder before a stop, for a process that only stands for another
+    one. Status 0: what it stands for has ended by itself, so the process is about to end, too."""
 
     name: str
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
+    probe: tuple[str, ...] = ()
 
 
 Processes: TypeAlias = tuple[ContainerPlan, ...]
@@ -201,7 +205,8 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
         for each in containers:
             if not each.image:
                 raise CannotRun(f"container {each.name} names no image")
-            argv = [docker, "run", "--rm", "--init"]
+            id_file = f"{each.name}.cid"
+            argv = [docker, "run", "--rm", "--init", "--cidfile", id_file]
             argv += [
                 "--label",
                 f"admittance.run={mark}",
@@ -217,7 +222,11 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
             if each.command:
                 argv += ["--entrypoint", each.command[0]]
             argv += [each.image, *each.command[1:], *each.args]
-            plans.append(ContainerPlan(name=each.name, argv=tuple(argv), env=env))
+            plans.append(
+                ContainerPlan(
+                    name=each.name, argv=tuple(argv), env=env, probe=probe_docker(docker, id_file)
+                )
+            )
         return tuple(plans)
 
     parts = []
@@ -236,6 +245,19 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
             )
         )
     return _assemble(admitted, given, parts, (sweep_docker(docker, mark),))
+
+
+def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
+    """The program that finds out whether a container has ended while its client still waits for
+    its removal. Status 0: it has; 1: it runs, was not started yet, or the engine does not answer.
+    """
+    script = (
+        'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
+        'state=$("$0" container inspect --format "{{.State.Status}}" "$cid" 2>&1) || '
+        'case $state in *"No such"*) exit 0;; *) exit 1;; esac; '
+        "case $state in exited|dead|removing) exit 0;; esac; exit 1"
+    )
+    return ("/bin/sh", "-c", script, docker, id_file)
 
 
 def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:

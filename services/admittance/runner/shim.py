@@ -16,13 +16,18 @@ What a shim promises, and how:
   What forks out of it is adopted, and killed when the run ends.
 - What happened is appended to ``journal``, one JSON object per line; the end of a pod is on disk
   (fsync) before anybody is told of it. A line without its newline does not count.
+- A stop wins over an exit that came after it. Before the shim passes a stop on, it takes note of
+  every process that has ended by itself, and then writes that the stop was delivered. A pod that
+  ends after that line has not succeeded, whatever its exit code: it may have saved its state only.
+  So the order of the lines is the order that counts.
 - It ends all pods when the runner's lease is not renewed in time, so that nothing runs on under a
   claim that others may hold by now.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
-"code": …}``, ``{"e": "up"}`` once the first processes run, ``{"e": "ready"}`` once every pod runs
-or has succeeded, and last ``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost",
-"message": …}``.
+"code": …, "whole": counts as a success}``, ``{"e": "up"}`` once the first processes run,
+``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop", "why": "stopped" | "lost",
+"pods": […]}`` before these pods are told to end, and last ``{"e": "outcome", "kind": "succeeded" |
+"failed" | "stopped" | "lost", "message": …}``.
 """
 
 from __future__ import annotations
@@ -42,6 +47,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 NEVER = float("inf")
+STOPS = ("stopped", "lost")
+"""Ends that came from outside: what exits after such a stop was delivered is no result."""
+PROBE_SECONDS = 5.0
+"""Longest wait for the answers of all probes: after that a stop is passed on without them."""
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
 STRAYS_DEEP = 100
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
@@ -108,6 +117,8 @@ class Pod:
         self.name = f"{pod_set.spec['name']}-{index}"
         self.inits = list(pod_set.spec["init"])
         self.running: set[int] = set()
+        self.probes: dict[int, list[str]] = {}
+        self.told_to_stop = False
         self.main_started = False
         self.ended = False
         self.code = 0
@@ -181,7 +192,7 @@ class Shim:
     def advance(self, pod: Pod) -> None:
         """Go on with a pod: an init container, then all the others, then its end."""
         while not pod.running and not pod.ended:
-            if pod.code or self.why_ending or pod.main_started:
+            if pod.code or self.why_ending or self.asked or pod.main_started:
                 self.end_pod(pod)
                 return
             try:
@@ -196,16 +207,23 @@ class Shim:
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
-        """A failing container fails its pod, and a failing pod the job."""
-        if not pod.code:
-            pod.code = code
-            self.end_all("failed", f"pod {pod.name} failed: {how}")
+        """A failing container fails its pod, and a failing pod the job, unless the pod was told to
+        stop before."""
+        if pod.code:
+            return
+        pod.code = code
+        message = f"pod {pod.name} failed: {how}"
+        if pod.told_to_stop or self.why_ending not in STOPS:
+            self.end_all("failed", message)
+        else:
+            # Its end came before the stop and was heard of only now.
+            self.why_ending, self.message = "failed", message
 
     def end_pod(self, pod: Pod) -> None:
         """Nothing of the pod runs any more, and nothing is to come."""
         pod.ended = True
         pod.set.active -= 1
-        whole = pod.main_started and not pod.code
+        whole = pod.main_started and not pod.code and not pod.told_to_stop
         if whole:
             pod.set.succeeded += 1
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
@@ -240,6 +258,8 @@ class Shim:
             setsigdef=[signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
         )
         pod.running.add(pid)
+        if container.get("probe"):
+            pod.probes[pid] = [expand(word, env) for word in container["probe"]]
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
@@ -259,8 +279,50 @@ class Shim:
             return
         self.why_ending, self.message = why, message
         self.kill_at = min(boot_seconds() + self.spec["grace"], until)
-        for pod in set(self.pods.values()):
+        pods = sorted(set(self.pods.values()), key=lambda pod: pod.name)
+        if why in STOPS:
+            pods = self.note_stop(why, pods)
+        for pod in pods:
             self.end_group(pod, signal.SIGTERM)
+
+    def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
+        """Write down, before any pod hears of it, that these are told to stop; which they are.
+
+        Not told is a pod whose process only waits for what has ended already.
+        """
+        ended = self.probe(pods)
+        pods = [pod for pod in pods if not pod.running <= ended]
+        for pod in pods:
+            pod.told_to_stop = True
+        if pods:
+            self.write(durable=True, e="stop", why=why, pods=[pod.name for pod in pods])
+            self.flush()
+        return pods
+
+    def probe(self, pods: list[Pod]) -> set[int]:
+        """The pids whose probe says that what they stand for has ended by itself."""
+        asked = {}
+        for pod in pods:
+            for pid in pod.running & pod.probes.keys():
+                argv = pod.probes[pid]
+                os.chdir(os.path.join(self.folder, "scratch", pod.name))
+                try:
+                    asked[os.posix_spawn(argv[0], argv, dict(os.environ), setsid=True)] = pid
+                except OSError:
+                    pass
+        ended = set()
+        until = boot_seconds() + PROBE_SECONDS
+        for prober, pid in asked.items():
+            found, status = os.waitpid(prober, os.WNOHANG)
+            while not found and boot_seconds() < until:
+                time.sleep(0.01)
+                found, status = os.waitpid(prober, os.WNOHANG)
+            if not found:
+                os.killpg(prober, signal.SIGKILL)
+                _, status = os.waitpid(prober, 0)
+            if os.waitstatus_to_exitcode(status) == 0:
+                ended.add(pid)
+        return ended
 
     def kill_all(self) -> None:
         for pod in set(self.pods.values()):
@@ -343,10 +405,11 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            if self.asked:
+            self.reap()  # what has ended by itself has ended before the stop
+            if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
-            if now >= deadline:
+            if now >= deadline and self.pods:
                 deadline = self.lease_deadline()  # renewed meanwhile, as a rule
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
@@ -357,11 +420,11 @@ class Shim:
                 self.kill_all()
             self.reap()
             self.fill()
-        kind = "succeeded" if self.is_over() else self.why_ending
+        kind = "succeeded" if self.is_over() else self.why_ending or "stopped"
         if self.spec["cleanup"] and kind != "succeeded":
             self.kill_all()
         end_strays()
-        message = "" if kind == "succeeded" else self.message
+        message = "" if kind == "succeeded" else self.message or "stopped"
         self.write(durable=True, e="outcome", kind=kind, message=message)
         self.flush()
 

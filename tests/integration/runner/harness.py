@@ -35,6 +35,8 @@ from admittance.workload.stored import encode as encode_workload
 LIMIT_SECONDS = 15.0
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMESPACE = "team"
+CHECKPOINTS = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; done"
+"""A job that takes a moment to save its state when it is told to end, and then exits 0."""
 
 
 async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT_SECONDS) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.runner.harness import RunnerProcess, World, until
+from integration.runner.harness import CHECKPOINTS, RunnerProcess, World, until
 
 pytestmark = pytest.mark.bus
 
@@ -18,6 +18,13 @@ pytestmark = pytest.mark.bus
 def the_run(world: World) -> Path:
     (found,) = (world.tmp / "a/runner/runs").iterdir()
     return found
+
+
+async def said(world: World, text: str) -> None:
+    """Waits until the job has printed that."""
+    await world.hears("started", "train")
+    out = the_run(world) / "out/main-0.log"
+    await until(lambda: out.exists() and text in out.read_text(), text)
 
 
 async def test_a_job_that_runs_on_is_not_started_again(world: World) -> None:
@@ -52,13 +59,28 @@ async def test_a_job_that_ends_while_the_runner_is_away_keeps_its_result(world: 
 
 async def test_an_eviction_while_the_runner_is_away_stops_the_job(world: World) -> None:
     async with RunnerProcess(world, world.tmp / "a") as first:
-        admitted = await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
+        admitted = await world.admit("train", CHECKPOINTS, grace=10)
+        await said(world, "on")
         await first.kill()
     evicted = await world.evict("train", admitted)
     async with world.runner():
         assert (await world.hears("stopped", "train")).revision == evicted
     assert '"outcome"' in (the_run(world) / "journal").read_text()
+    assert await world.said("finished", "train") is None, "it exited 0 to go on later"
+
+
+async def test_a_job_that_stops_while_the_runner_is_away_has_stopped(world: World) -> None:
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        admitted = await world.admit("train", CHECKPOINTS, grace=10)
+        await said(world, "on")
+        evicted = await world.evict("train", admitted)
+        journal = the_run(world) / "journal"
+        await until(lambda: '"stop"' in journal.read_text(), "the stop")
+        await first.kill()
+    await until(lambda: '"outcome"' in journal.read_text(), "its end")
+    async with world.runner():
+        assert (await world.hears("stopped", "train")).revision == evicted
+    assert await world.said("finished", "train") is None, "it exited 0 to go on later"
 
 
 async def test_a_job_whose_admission_ended_while_the_runner_was_away_is_stopped(

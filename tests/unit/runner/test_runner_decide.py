@@ -128,7 +128,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             Ended("succeeded"),
             ENDED,
             (finished(True), Say(stopped(12)), Bury(), Forget()),
-            id="a job that ends well while it is being stopped keeps its result",
+            id="a result from before the stop counts, also in the middle of an eviction",
         ),
         pytest.param(
             a_run(STOPPING, leaving=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 
 from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote
@@ -125,6 +126,10 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def journal(run: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run.path / "journal").read_text().splitlines()]
+
+
 def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench) -> None:
     run = bench.start(sh("echo out; echo err >&2"))
     assert bench.outcome(run) == ("succeeded", "")
@@ -173,11 +178,9 @@ def test_further_pods_run_as_others_succeed_and_never_too_many_at_once(bench: Be
     assert [bench.output(run, f"main-{index}") for index in range(5)] == [
         f"{i}\n" for i in range(5)
     ]
-    journal = (run.path / "journal").read_text().splitlines()
     at_once = 0
-    for line in journal:
-        kind = msgspec.json.decode(line)["e"]
-        at_once += {"start": 1, "end": -1}.get(kind, 0)
+    for line in journal(run):
+        at_once += {"start": 1, "end": -1}.get(line["e"], 0)
         assert at_once <= 2
 
 
@@ -229,11 +232,91 @@ def test_who_does_not_heed_sigterm_is_killed_after_the_grace(bench: Bench) -> No
     assert bench.outcome(run)[0] == "stopped"
 
 
-def test_a_job_that_ends_well_within_the_grace_keeps_its_result(bench: Bench) -> None:
-    run = bench.start(sh("trap 'exit 0' TERM; echo on; while :; do sleep 0.02; done"))
+CHECKPOINTS = "trap 'echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; done"
+
+
+def test_a_job_that_exits_0_because_it_is_stopped_has_not_succeeded(bench: Bench) -> None:
+    """It has saved its state to go on later; it would never be run again."""
+    run = bench.start(sh(CHECKPOINTS))
     until(lambda: bench.output(run), "its start")
     os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.outcome(run) == ("stopped", "stopped")
+    assert bench.output(run).endswith("saved\n")
+    assert [line["e"] for line in journal(run)[-3:]] == ["stop", "end", "outcome"]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "succeeded"), (3, "failed")])
+def test_a_job_that_exits_before_the_stop_arrives_keeps_its_result(
+    bench: Bench, tmp_path: Path, code: int, kind: str
+) -> None:
+    flag = tmp_path / "flag"
+    run = bench.start(sh(f"echo on; while ! test -e {flag}; do sleep 0.02; done; exit {code}"))
+    until(lambda: bench.output(run) and run.read_journal(), "its start")
+    os.kill(run.shim_pid(), signal.SIGSTOP)
+    flag.touch()
+    (pid,) = run.journal.processes
+    until(lambda: not alive(pid), "its end")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    os.kill(run.shim_pid(), signal.SIGCONT)
+    assert bench.outcome(run)[0] == kind
+    assert "stop" not in [line["e"] for line in journal(run)]
+
+
+def test_pods_that_exit_after_the_stop_do_not_count(bench: Bench) -> None:
+    script = f"if [ $JOB_COMPLETION_INDEX = 0 ]; then echo on; else {CHECKPOINTS}; fi"
+    run = bench.start(sh(script), parallel=3, completions=3)
+    until(lambda: run.read_journal() or run.journal.ended, "the end of the first pod")
+    until(lambda: all(bench.output(run, f"main-{index}") for index in (1, 2)), "the others")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "stopped"
+    ends = {line["p"]: line["whole"] for line in journal(run) if line["e"] == "end"}
+    assert ends == {"main-0": True, "main-1": False, "main-2": False}
+    (stop,) = [line for line in journal(run) if line["e"] == "stop"]
+    assert stop["pods"] == ["main-1", "main-2"]
+
+
+def test_no_further_pod_starts_after_a_stop(bench: Bench) -> None:
+    run = bench.start(sh(CHECKPOINTS), parallel=1, completions=3)
+    until(lambda: bench.output(run), "its start")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "stopped"
+    assert [line["p"] for line in journal(run) if line["e"] == "start"] == ["main-0"]
+
+
+def test_a_stop_during_an_init_container_starts_no_container(bench: Bench) -> None:
+    run = bench.start(sh("echo main"), init=(sh(CHECKPOINTS),))
+    until(lambda: bench.output(run), "its start")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == "stopped"
+    assert bench.output(run).endswith("saved\n")
+
+
+def test_a_job_that_exits_0_because_the_lease_ran_out_is_lost(bench: Bench) -> None:
+    run = bench.start(sh(CHECKPOINTS), lease=(0.6, 100.0))
+    assert bench.outcome(run) == ("lost", "the runner's lease ran out")
+    assert bench.output(run).endswith("saved\n")
+
+
+@pytest.mark.parametrize(
+    ("probe", "kind"),
+    [
+        pytest.param("test -e ended", "succeeded", id="what it stands for has ended"),
+        pytest.param("test -e other", "stopped", id="what it stands for still runs"),
+    ],
+)
+def test_a_stop_asks_the_probe_whether_a_container_has_ended(
+    bench: Bench, probe: str, kind: str
+) -> None:
+    """The client of a container engine outlives its container by a moment."""
+    client = ContainerPlan(
+        name="c",
+        argv=("/bin/sh", "-c", "trap 'exit 0' TERM; touch ended; echo on; sleep 0.5 & wait; wait"),
+        probe=("/bin/sh", "-c", probe),
+    )
+    run = bench.start(client)
+    until(lambda: bench.output(run), "its start")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run)[0] == kind
 
 
 def test_a_run_told_to_stop_before_its_shim_comes_starts_nothing(bench: Bench) -> None:

@@ -30,6 +30,8 @@ class Job:
         """It ended, and nothing of it tells so."""
         self.deaf = False
         self.mute = False
+        self.told = ""
+        """As what it ends since it was told to."""
         self.outcome: tuple[str, str] | None = None
         self._kernel = kernel
         self._on_news = on_news
@@ -65,9 +67,10 @@ class Job:
         kernel.after(course.seconds, lambda: self.end(ending))
 
     def stop(self, kind: str) -> None:
-        """Told to end; it takes its time, and may end by itself meanwhile."""
+        """Told to end; it takes its time. Whatever its exit code says from now on is no result."""
         if self.deaf:
             return
+        self.told = self.told or kind
 
         def end() -> None:
             self.is_silent = self.mute and self.outcome is None
@@ -77,7 +80,7 @@ class Job:
 
     def end(self, kind: str) -> None:
         if self.outcome is None:
-            self.outcome = (kind, "")
+            self.outcome = (self.told or kind, "")
             self._on_news(self)
 
 
