@@ -6,8 +6,9 @@ for either). The log and the bucket are read and written at tens of thousands of
 messages a second, so for those alone two short cuts are taken: a subscription whose handler is
 called straight from the parser, and a write of many messages at once. Everything else is nats-py's.
 
-They rest on two private names of nats-py (`_process_msg`, `_send_command` with `_flush_pending`);
-`tests/integration/bus/test_connection.py` tells when a new version moves them.
+They rest on private names of nats-py (`_process_msg`, `_send_command` with `_flush_pending`), as
+does `reconnecting_client`; `tests/integration/bus/test_reconnecting.py` fails when a new version
+moves them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+
+from admittance.runtime.reconnecting_client import ReconnectingClient
 
 Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply, data, raw headers (each empty where there is none). Must not block."""
 
 
-class Connection(Client):
+class Connection(ReconnectingClient):
     """A client that hands messages of some subscriptions straight to a function."""
 
     def __init__(self) -> None:
@@ -46,13 +48,13 @@ class Connection(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         handler = self._straight.get(sid)
-        if handler is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-            return
         try:
-            handler(subject, reply, data, headers or b"")
+            if handler is None:
+                await super()._process_msg(sid, subject, reply, data, headers)
+            else:
+                handler(subject, reply, data, headers or b"")
         except Exception as error:
-            # An exception here would end nats-py's read loop without a word.
+            # An exception here would end the reading, and so the connection.
             await self._error_cb(error)
 
     async def send(self, blob: bytes) -> None:

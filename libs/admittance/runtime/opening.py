@@ -15,6 +15,10 @@ from admittance.runtime.connection import Connection
 from admittance.runtime.errors import SetupError
 
 OLDEST_SERVER: Final = (2, 12)
+PING_SECONDS: Final = 3
+PINGS_UNANSWERED: Final = 3
+"""A server that answers nothing for 9 to 12 s is connected to anew. A shorter pause costs nothing
+but its own time: what was asked meanwhile is answered behind it."""
 
 
 async def open_connection(
@@ -49,8 +53,8 @@ async def open_connection(
         max_reconnect_attempts=-1,
         reconnect_time_wait=cast(int, 0.2),
         connect_timeout=2,
-        ping_interval=20,
-        max_outstanding_pings=2,
+        ping_interval=PING_SECONDS,
+        max_outstanding_pings=PINGS_UNANSWERED,
         pending_size=64 * 1024 * 1024,
         error_cb=told,
         disconnected_cb=on_lost,
@@ -60,26 +64,20 @@ async def open_connection(
     try:
         await asyncio.wait_for(connecting, 5.0)
     except _FirstFailure as failure:
-        await _abandon(nc)
+        nc.abandon()
         raise SetupError(_connect_sentence(shown, failure.error)) from None
     except FileNotFoundError:
         raise SetupError(f"there is no credentials file {creds}") from None
     except (TimeoutError, OSError, ValueError, nats.errors.Error) as error:
-        await _abandon(nc)
+        nc.abandon()
         raise SetupError(_connect_sentence(shown, error)) from None
     first = False
     try:
         await _check_server(nc, shown)
     except BaseException:
-        await _abandon(nc)
+        nc.abandon()
         raise
     return nc
-
-
-async def _abandon(nc: Connection) -> None:
-    # nats-py asserts that it got as far as making its queues; a wrong URL ends it before.
-    with suppress(AssertionError, OSError, nats.errors.Error):
-        await nc.close()
 
 
 class _FirstFailure(Exception):

@@ -161,6 +161,8 @@ class StandingPull:
                 # Also a bug: else the reader would wait for ever, and seem to be well.
                 if not self.failed.done():
                     self.failed.set_exception(error)
+                    # Marked as read: a reader that has ended does not ask any more.
+                    self.failed.exception()
                 return
 
     async def _silent(self) -> bool:
@@ -169,8 +171,12 @@ class StandingPull:
         if not self._bus.nc.is_connected:
             return False
         # Perhaps it was this process that did not listen: read what has piled up first.
-        with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
+        try:
             await self._bus.nc.flush(timeout=1)
+        except (nats.errors.Error, TimeoutError):
+            # The server answers nothing at all. What is open there stays open, and goes on with it;
+            # if the connection is lost, the client's pings find that out.
+            return False
         return clock.monotonic() - self._heard >= 2.5 * HEARTBEAT
 
     async def _make_anew(self) -> None:

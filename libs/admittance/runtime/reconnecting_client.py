@@ -1,0 +1,167 @@
+"""nats-py's client, which reconnects after every way in which a connection can be lost.
+
+nats-py 2.16 has ways to lose a connection and still count as connected, or to give up for good:
+
+- its reading, flushing and ping tasks end without a word on every error that they do not expect
+  (a PONG for a `flush` that was given up is one): nothing is read any more until two pings are
+  unanswered;
+- `_process_err` closes for good on most errors that a server may send;
+- an error that is not expected while it reconnects ends the reconnecting;
+- closing a socket waits until a server that does not read has read everything;
+- what waits for an answer on a lost connection waits until its own time is over.
+
+Here every end of one of the three tasks is a lost connection, every lost connection is made anew,
+and what waits for an answer learns of the loss at once. This rests on private names of nats-py;
+`tests/integration/bus/test_reconnecting.py` fails when a new version moves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.client import PING_PROTO, Client, Srv
+
+CLOSE_SECONDS: Final = 2.0
+"""How long `close` waits for a server to read what is still to be written."""
+
+
+class ReconnectingClient(Client):
+    """A client that notices every loss of its connection and reconnects, unless it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # What ends the connection. ----------------------------------------------------------
+
+    async def _process_connect_init(self) -> None:
+        # A ping of the old connection that is still to be written would be answered on the new one,
+        # in place of another.
+        self._pending = [command for command in self._pending if command is not PING_PROTO]
+        self._pending_data_size = sum(len(command) for command in self._pending)
+        await super()._process_connect_init()
+        for task in self._connection_tasks():
+            task.add_done_callback(self._on_task_end)
+        if not self.is_connected:
+            # The server closed the connection instead of answering CONNECT.
+            self._abandon_transport()
+            raise ConnectionResetError("the server closed the connection")
+
+    def _connection_tasks(self) -> list[asyncio.Task[None]]:
+        tasks = (self._reading_task, self._flusher_task, self._ping_interval_task)
+        return [task for task in tasks if task is not None]
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()
+        if task in self._connection_tasks() and self.is_connected:
+            self._spawn(self._process_op_err(nats.errors.StaleConnectionError()))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _process_err(self, err_msg: str) -> None:
+        error = nats.errors.Error(f"nats: {err_msg.strip(chr(39))}")
+        await self._error_cb(error)
+        if "permissions violation" not in err_msg:
+            await self._process_op_err(error)
+
+    async def _process_pong(self) -> None:
+        if not self._pongs:
+            return
+        # PONGs come in the order of the PINGs, so one that was given up keeps its place.
+        waiting = self._pongs.pop(0)
+        if not waiting.done():
+            waiting.set_result(True)
+        self._pongs_received += 1
+        self._pings_outstanding = 0
+
+    # Making it anew. --------------------------------------------------------------------
+
+    async def _attempt_reconnect(self) -> None:
+        self._abandon_transport()
+        self._fail_waiting()
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            try:
+                await super()._attempt_reconnect()
+            except Exception as error:
+                # Such as uvloop's RuntimeError for a write to a closed socket.
+                await self._error_cb(error)
+            if task.cancelling() or self.is_closed or self.is_connected:
+                return
+            self._status = Client.RECONNECTING
+            await asyncio.sleep(self.options["reconnect_time_wait"])
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # The socket and the tasks of an attempt that failed later than here.
+        self._abandon_transport()
+        await super()._connect_to_server(s)
+
+    def _abandon_transport(self) -> None:
+        """Ends socket and tasks at once, whatever is still to be written."""
+        for task in self._connection_tasks():
+            task.cancel()
+        transport, self._transport = self._transport, None
+        writer = getattr(transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+
+    def _fail_waiting(self) -> None:
+        """Ends every wait for an answer on this connection: none will come."""
+        pongs, self._pongs = self._pongs, []
+        for waiting in (*pongs, *self._resp_map.values()):
+            if not waiting.done():
+                waiting.set_exception(nats.errors.ConnectionReconnectingError())
+                # Asked for here, so that a wait that was given up is no "never retrieved".
+                waiting.exception()
+
+    # Writing. ---------------------------------------------------------------------------
+
+    async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:
+        # Behind everything that waits to be written, so that the PONG answers for all of it;
+        # nats-py overtakes it.
+        loop = asyncio.get_running_loop()
+        self._pongs.append(future if future is not None else loop.create_future())
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
+
+    async def _flush_pending(self, force_flush: bool = False) -> None:
+        # nats-py's swallows cancellations, and blocks behind 1,024 others while a server does not
+        # read. One wake-up is enough: the flusher writes all that is there.
+        queue = self._flush_queue
+        assert queue is not None, "connect comes first"
+        if not self.is_connected:
+            return
+        if force_flush:
+            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await queue.put(written)
+            await written
+        elif queue.empty():
+            queue.put_nowait(asyncio.get_running_loop().create_future())
+
+    # The end. ---------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Closes for good; what is still to be written gets `CLOSE_SECONDS`."""
+        self._fail_waiting()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await super().close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes for good and at once; tells no callback."""
+        self._status = Client.CLOSED
+        if self._reconnection_task is not None:
+            self._reconnection_task.cancel()
+        self._abandon_transport()
+        self._fail_waiting()
+        while self._flush_queue is not None and not self._flush_queue.empty():
+            self._flush_queue.get_nowait().cancel()

@@ -1,0 +1,162 @@
+"""The client notices every loss of its connection, and a pause of the server is no loss."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import nats.errors
+import psutil
+import pytest
+
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Unavailable
+
+from servers import TestServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+@contextmanager
+def paused(server: TestServer) -> Iterator[None]:
+    """The server neither reads nor answers inside."""
+    os.kill(server.server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.server.pid, signal.SIGCONT)
+
+
+def reconnections(bus: Bus) -> list[None]:
+    """Grows with every reconnection."""
+    seen: list[None] = []
+    bus.reconnected.append(lambda: seen.append(None))
+    return seen
+
+
+async def answers(bus: Bus) -> bool:
+    """The server answers this connection."""
+    return bool(await within(bus.api("INFO")))
+
+
+async def test_a_flush_that_gave_up_leaves_the_connection_as_it_is(
+    nats_server: TestServer, bare_bus: Bus
+) -> None:
+    back = reconnections(bare_bus)
+    with paused(nats_server):
+        for _ in range(3):
+            with pytest.raises(nats.errors.TimeoutError):
+                await bare_bus.nc.flush(timeout=0.05)
+        waiting = asyncio.create_task(bare_bus.nc.flush(timeout=20))
+        cancelled = asyncio.create_task(bare_bus.nc.flush(timeout=20))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+    await within(waiting)
+    assert await answers(bare_bus)
+    assert not back
+
+
+async def test_a_request_outlives_a_pause_of_the_server(nats_server: TestServer, bus: Bus) -> None:
+    with paused(nats_server):
+        asking = asyncio.create_task(bus.api("INFO", timeout=20))
+        publishing = asyncio.create_task(
+            bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}"))
+        )
+        with pytest.raises(nats.errors.TimeoutError):
+            await bus.nc.flush(timeout=0.05)
+    assert await within(asking)
+    assert await within(publishing) == 1
+
+
+@pytest.mark.parametrize("name", ["_reading_task", "_flusher_task", "_ping_interval_task"])
+async def test_the_end_of_a_task_of_the_client_leads_to_a_reconnection(
+    bare_bus: Bus, name: str
+) -> None:
+    back = reconnections(bare_bus)
+    getattr(bare_bus.nc, name).cancel()
+    await until(lambda: bool(back))
+    assert await answers(bare_bus)
+
+
+async def test_an_error_of_the_server_leads_to_a_reconnection(bare_bus: Bus) -> None:
+    back = reconnections(bare_bus)
+    await bare_bus.nc.send(b"NONSENSE\r\n")
+    await until(lambda: bool(back))
+    assert await answers(bare_bus)
+
+
+async def test_an_unexpected_error_does_not_end_the_reconnecting(
+    bare_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = reconnections(bare_bus)
+    connect = type(bare_bus.nc)._connect_to_server
+    attempts = 0
+
+    async def failing_once(*arguments: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        await connect(*arguments)  # type: ignore[arg-type]
+        if attempts == 1:
+            bare_bus.nc._abandon_transport()
+
+    monkeypatch.setattr(type(bare_bus.nc), "_connect_to_server", failing_once)
+    await bare_bus.nc.force_reconnect()
+    await until(lambda: bool(back))
+    assert attempts > 1
+    assert await answers(bare_bus)
+
+
+async def test_a_wait_for_an_answer_ends_with_its_connection(
+    nats_server: TestServer, bare_bus: Bus
+) -> None:
+    await bare_bus.nc.subscribe("silent")
+    asking = asyncio.create_task(bare_bus.request("silent", b"", timeout=600))
+    await bare_bus.nc.flush()
+    with paused(nats_server):
+        flushing = asyncio.create_task(bare_bus.nc.flush(timeout=600))
+        await asyncio.sleep(0)
+        await bare_bus.nc.force_reconnect()
+        with pytest.raises(Unavailable):
+            await within(asking)
+        with pytest.raises(nats.errors.Error):
+            await within(flushing)
+
+
+async def test_attempts_at_a_paused_server_leave_no_sockets(
+    nats_server: TestServer, bare_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        failures.append(error)
+
+    monkeypatch.setattr(bare_bus.nc, "_error_cb", note)
+    monkeypatch.setitem(bare_bus.nc.options, "connect_timeout", 0.02)
+    monkeypatch.setitem(bare_bus.nc.options, "reconnect_time_wait", 0.02)
+    back = reconnections(bare_bus)
+    with paused(nats_server):
+        await bare_bus.nc.force_reconnect()
+        await until(lambda: len(failures) >= 8)
+        port = int(nats_server.url.rpartition(":")[2])
+        ours = [
+            one
+            for one in psutil.Process().net_connections("tcp")
+            if one.raddr and one.raddr.port == port
+        ]
+        assert len(ours) <= 2
+    bare_bus.nc.options["connect_timeout"] = 2
+    await until(lambda: bool(back))
+
+
+async def test_closing_does_not_wait_for_a_server_that_does_not_read(
+    nats_server: TestServer,
+) -> None:
+    bus = await Bus.connect(nats_server.url, name="closing")
+    with paused(nats_server):
+        for _ in range(40):
+            await within(bus.tell(("anywhere", b"x" * 1_000_000)))
+        await within(bus.close())
+    assert bus.nc.is_closed
