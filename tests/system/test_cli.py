@@ -192,10 +192,24 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     assert "Succeeded" in story
 
 
-def test_a_failing_command_makes_the_status_1(admit: Up) -> None:
-    failed = admit("submit", "--name", "bad", "--wait", "--", "sh", "-c", "exit 3")
-    assert failed.status == 1
-    assert 'error: workload "bad" failed: ' in failed.err
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [pytest.param("exit 3", 3, id="exit code"), pytest.param("kill -9 $$", 137, id="signal")],
+)
+def test_submit_and_wait_passes_the_exit_status_of_the_job_on(
+    admit: Up, script: str, status: int
+) -> None:
+    name = f"bad-{status}"
+    failed = admit("submit", "--name", name, "--wait", "--", "sh", "-c", script)
+    assert failed.status == status
+    assert f'error: workload "{name}" failed: ' in failed.err
+    stored = admit.ok("get", "wl", name, "-o", "json").json()
+    assert stored["status"]["exitCode"] == status
+    for goal, why in (("Finished", "failed"), ("Succeeded", "has finished and failed")):
+        waited = admit("wait", "workload", name, "--for", goal)
+        assert (waited.status, waited.out) == (1, "")
+        assert why in waited.err
+    assert admit("wait", "workload", name, "--for", "Failed").status == 0
 
 
 def test_a_job_is_submitted_once(admit: Up) -> None:
@@ -220,16 +234,44 @@ def test_a_name_that_is_taken_is_refused(admit: Up) -> None:
     assert "another spec" in again.err
 
 
-def test_a_queue_that_is_not_there_is_named_at_once(admit: Up) -> None:
-    sent = admit("submit", "-q", "nowhere", "--name", "early", "--", "true")
+def test_a_command_for_a_queue_that_does_not_exist_is_refused(admit: Up) -> None:
+    typed = ("submit", "-q", "nowhere", "--name", "early")
+    refused = admit(*typed, "--", "true")
+    assert (refused.status, refused.out) == (1, "")
+    assert "LocalQueue default/nowhere does not exist; --anyway submits it" in refused.err
+    assert admit("get", "wl", "early").status == 1
+    sent = admit(*typed, "--anyway", "--", "true")
     assert (sent.status, sent.lines) == (0, ["workload.kueue.x-k8s.io/early created"])
     assert "LocalQueue default/nowhere does not exist" in sent.err
     admit.ok("delete", "workload", "early")
 
 
+def test_a_command_that_its_queue_can_never_hold_is_refused(admit: Up) -> None:
+    refused = admit("submit", "--name", "big", "--cpu", "100", "--", "true")
+    assert (refused.status, refused.out) == (1, "")
+    assert "cpu: 100 > 4, the most that flavor spot can give" in refused.err
+    assert "--anyway" in refused.err
+    manifest = JOB.replace("two-pods", "big").replace("cpu: 1}", "cpu: 100}")
+    for verb in ("submit", "apply"):
+        accepted = admit.ok(verb, "-f", "-", stdin=manifest)
+        assert accepted.lines[0].split()[0] == "workload.kueue.x-k8s.io/big"
+        assert "cpu: 200 > 4, the most that flavor spot can give" in accepted.err
+    admit.ok("delete", "workload", "big")
+
+
+def test_a_job_of_an_image_alone_warns_where_no_runner_has_an_engine(admit: Up) -> None:
+    manifest = JOB.replace("two-pods", "image").replace("command: [sh, -c]", "image: example/x")
+    manifest = "".join(line for line in manifest.splitlines(True) if "args:" not in line)
+    assert "image example/x cannot run" in admit.ok("submit", "-f", "-", stdin=manifest).err
+    waited = admit("wait", "workload", "image", "--for", "Finished", "--timeout", "50")
+    assert (waited.status, "FailedToStart" in waited.err) == (1, True)
+
+
 def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
-    admit.ok("submit", "--name", "huge", "--cpu", "100", "--priority", "5", "--", "true")
-    admit.ok("submit", "--name", "huge-too", "--cpu", "50", "--", "true")
+    admit.ok(
+        "submit", "--name", "huge", "--anyway", "--cpu", "100", "--priority", "5", "--", "true"
+    )
+    admit.ok("submit", "--name", "huge-too", "--anyway", "--cpu", "50", "--", "true")
     rows = admit.ok("get", "pending", "-q", "main", "-o", "json").json()["items"]
     assert [row["name"] for row in rows] == ["huge", "huge-too"]
     why = admit.ok("explain", "workload", "huge", "-o", "json").json()
@@ -246,7 +288,7 @@ def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
 
 def test_the_story_of_one_that_comes_again_under_its_name_begins_anew(admit: Up) -> None:
     for priority in ("1", "2"):
-        admit.ok(*("submit", "--name", "twice", "--cpu", "100"), *("--", "true"))
+        admit.ok(*("submit", "--name", "twice", "--anyway", "--cpu", "100"), *("--", "true"))
         admit.ok("priority", "workload", "twice", priority)
         if priority == "1":
             admit.ok("delete", "wl", "twice")
@@ -262,7 +304,7 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
         row = admit.ok("get", "wl", "mine").lines[1].split()
         return row[3], row[-1]
 
-    admit.ok("submit", "--name", "mine", "--cpu", "100", "--", "true")
+    admit.ok("submit", "--name", "mine", "--anyway", "--cpu", "100", "--", "true")
     admit.ok("hold", "workload", "mine")
     assert state() == ("Pending", "OnHold")
     admit.ok("release", "workload", "mine")
@@ -294,7 +336,7 @@ def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:
 
 
 def test_a_wait_that_takes_too_long_is_an_answer(admit: Up) -> None:
-    admit.ok("submit", "--name", "never", "--cpu", "100", "--", "true")
+    admit.ok("submit", "--name", "never", "--anyway", "--cpu", "100", "--", "true")
     waited = admit("wait", "workload", "never", "--for", "Admitted", "--timeout", "0.2s")
     assert waited.status == 1
     assert "not Admitted, after 0.2 s" in waited.err

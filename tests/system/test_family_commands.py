@@ -230,7 +230,7 @@ def test_fewer_pods_and_no_flavor_are_told_of_at_once(admit: Up) -> None:
     }
     told = admit.ok("submit", "-f", "-", stdin=json.dumps(partial))
     assert "with a minCount it is a regular workload, and tries no variants" in told.err
-    submit(admit, "nowhere", "--flavor", "gold")
+    submit(admit, "nowhere", "--flavor", "gold", "--anyway")
     why = until(
         lambda: admit.ok("explain", "workload", "nowhere", "-o", "json").json(),
         lambda found: found["reason"] == "NoMatchingFlavor",

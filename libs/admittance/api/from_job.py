@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -43,6 +44,9 @@ _OF_A_JOB: Final = frozenset(
     }
 )
 """Labels that the Job controller of a cluster puts on templates: they name another job's pods."""
+
+_EXPANDED: Final = re.compile(r"\$(?=[$(])")
+"""A dollar sign that the expansion of ``$(NAME)`` and ``$$`` would look at."""
 
 _NOT_CARRIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
@@ -145,6 +149,11 @@ def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) 
     return replace(workload, spec=replace(workload.spec, priority=value))
 
 
+def literal(text: str) -> str:
+    """text as a manifest has to spell it so that Kubernetes' expansion gives it back unchanged."""
+    return _EXPANDED.sub("$$", text)
+
+
 def from_command(
     command: Sequence[str],
     *,
@@ -163,6 +172,8 @@ def from_command(
     """A workload of count pods, each of which runs command. Raises ManifestError.
 
     What is asked zero of is not asked for. ``priority`` and ``priority_class`` may both be given.
+    Each word of command and each value of env reaches the process as it is: ``$(NAME)`` and ``$$``
+    mean something in manifests only, and are escaped here.
     """
     if not command or not command[0]:
         raise ManifestError([Problem("", "there must be a command to run", REQUIRED)])
@@ -171,8 +182,8 @@ def from_command(
     container = Container(
         name="main",
         image=image,
-        command=tuple(command),
-        env=tuple(EnvVar(name=k, value=v) for k, v in (env or {}).items()),
+        command=tuple(map(literal, command)),
+        env=tuple(EnvVar(name=k, value=literal(v)) for k, v in (env or {}).items()),
         resources=ResourceRequirements(requests=requests),
     )
     workload = Workload(

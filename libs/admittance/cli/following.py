@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
@@ -34,12 +35,23 @@ PHASE_CLOCK_SECONDS: Final = 1.0
 """Backoff ends by the clock and not by a write, so the phase is looked at this often too."""
 
 
-def phase_named(typed: str) -> Phase:
-    """The phase that typed means, in any case. Raises BadInput with all there are."""
-    for one in Phase:
+class End(StrEnum):
+    """How a workload finishes: what can be waited for beside its phases."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+Goal: TypeAlias = Phase | End
+
+
+def goal_named(typed: str) -> Goal:
+    """The phase or end that typed means, in any case. Raises BadInput with all there are."""
+    goals: tuple[Goal, ...] = (*Phase, *End)
+    for one in goals:
         if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
             return one
-    raise BadInput(f'--for "{typed}" is no phase; there are {", ".join(Phase)}')
+    raise BadInput(f'--for "{typed}" is no phase; there are {", ".join(goals)}')
 
 
 async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
@@ -57,10 +69,13 @@ async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found |
 
 
 async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:
-    """Waits for a phase and prints it. Raises AnswerIsNo when it did not, or cannot, come."""
-    wanted = phase_named(typed)
+    """Waits for a phase or an end and prints it. Raises AnswerIsNo when it did not, or cannot,
+    come, and for Finished also when the job failed."""
+    wanted = goal_named(typed)
     async with link(call) as bus:
-        await reach(bus, call.namespace, name, wanted, timeout)
+        workload = await reach(bus, call.namespace, name, wanted, timeout)
+    if wanted is Phase.FINISHED and (why := is_failure(workload)):
+        raise AnswerIsNo(f'workload "{name}" is Finished, and failed: {why}')
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", str(wanted))
 
 
@@ -68,7 +83,7 @@ async def reach(
     bus: Link,
     namespace: str,
     name: str,
-    wanted: Phase,
+    wanted: Goal,
     timeout: float | None,
     seen: Callable[[StoredWorkload, Phase], None] = lambda _workload, _phase: None,
 ) -> StoredWorkload:
@@ -131,12 +146,14 @@ async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found
         await asyncio.gather(pumping, return_exceptions=True)
 
 
-def is_reached(workload: StoredWorkload, now: Phase, wanted: Phase) -> bool:
-    """Whether the workload is, or provably was, in the phase wanted.
+def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:
+    """Whether the workload is, or provably was, in the phase wanted, or ended as wanted.
 
     One that ran to its end was admitted on the way, however short that was; one that a user
     declared finished while it waited never was.
     """
+    if isinstance(wanted, End):
+        return now is Phase.FINISHED and bool(is_failure(workload)) is (wanted is End.FAILED)
     if now in REACHED_BY.get(wanted, {wanted}):
         return True
     if now is Phase.FINISHED and wanted in ON_THE_WAY:
@@ -155,7 +172,7 @@ def _was(workload: StoredWorkload, wanted: Phase) -> bool:
     return is_true(workload, kind)
 
 
-def hopeless(workload: StoredWorkload, now: Phase, wanted: Phase) -> str:
+def hopeless(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
     """Why wanted can never come from here; empty while it may.
 
     Deactivated and Rejected end only when a user turns the workload on again, so nobody should
@@ -163,6 +180,9 @@ def hopeless(workload: StoredWorkload, now: Phase, wanted: Phase) -> str:
     """
     reason, message = tables.reason_of(workload, clock.now())
     because = f" ({reason}: {message})" if message else f" ({reason})" if reason else ""
+    if now is Phase.FINISHED and isinstance(wanted, End):
+        how = "failed" if is_failure(workload) else "succeeded"
+        return f"it has finished and {how}{because}"
     if now is Phase.FINISHED:
         return f"it is Finished{because}"
     if now in (Phase.DEACTIVATED, Phase.REJECTED) and wanted not in (

@@ -51,6 +51,7 @@ ANSWERED_BY: Final = {
     "settled": "workload-controller",
     "events": "workload-controller",
     "explain": "scheduler",
+    "fit": "scheduler",
     "pending": "scheduler",
     "queues": "scheduler",
     "simulate": "scheduler",

@@ -13,7 +13,7 @@ from admittance.api.from_job import named, workload_of
 from admittance.api.job import Job
 from admittance.api.manifest import Document, ManifestError, decode_object, encode
 from admittance.api.workload import Workload
-from admittance.cli import files, following, kinds, output, stating, wishes
+from admittance.cli import files, following, foresight, kinds, output, stating, wishes
 from admittance.cli.errors import BadInput, CliError
 from admittance.cli.families import rules_for
 from admittance.cli.link import Link, link
@@ -30,6 +30,7 @@ AT_ONCE: Final = 100
 """Outcomes asked for side by side."""
 
 COMMAND_LINE: Final = "the command line"
+NAMED_MAX: Final = 5
 
 
 class Submission(NamedTuple):
@@ -50,22 +51,32 @@ async def submit(
     *,
     wait: bool,
     timeout: float | None,
+    anyway: bool = False,
 ) -> int:
     """Submits what was typed, or what the files hold; with wait until all have finished.
 
-    The status is 1 when one is refused, or, with wait, fails.
+    What was typed is refused where it could never start, unless ``anyway``. The status is 1 when
+    one is refused; with wait it is the exit status of the first job that failed, 1 where its runner
+    did not report one.
     """
     from_files = [_runnable(one) for one in files.documents(paths, call.namespace)] if paths else []
     async with link(call) as bus:
-        submissions = from_files + (
-            [Submission(COMMAND_LINE, await wishes.workload_of(bus, wish))] if wish else []
-        )
+        submissions = list(from_files)
+        if wish is not None:
+            workload = await wishes.workload_of(bus, wish)
+            if not anyway:
+                await foresight.refuse_hopeless(bus, workload)
+            submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput("nothing to submit: name a command after --, or a file with -f")
         status = await submit_all(bus, submissions)
         if status or not wait:
             return status
-        return await _wait_for_all(bus, submissions, timeout)
+        try:
+            return await _wait_for_all(bus, submissions, timeout)
+        except asyncio.CancelledError:
+            _tell_they_go_on(submissions)
+            raise
 
 
 def _runnable(document: Document) -> Submission:
@@ -141,6 +152,9 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
     await _note_missing_queues(bus, submissions)
     await _warn_of_min_counts(bus, submissions)
+    files_alone = [one for one in submissions if one.source != COMMAND_LINE]
+    await foresight.warn_of_hopeless(bus, [(one.subject, one.workload) for one in files_alone])
+    await foresight.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
     return status
 
 
@@ -223,7 +237,26 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
             )
         if why := following.is_failure(workload):
             output.error(f'workload "{meta.name}" failed: {why}')
-            status = 1
+            status = status or exit_status(workload)
         else:
             output.outcome(one.subject, "finished")
     return status
+
+
+def _tell_they_go_on(submissions: Sequence[Submission]) -> None:
+    """Nothing but the waiting was interrupted."""
+    names = ", ".join(one.workload.metadata.name for one in submissions[:NAMED_MAX])
+    more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
+    goes = "goes on" if len(submissions) == 1 else "go on"
+    first = submissions[0].workload.metadata.name
+    output.note(
+        f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
+        f"`admit stop workload {first}` ends it"
+    )
+
+
+def exit_status(workload: StoredWorkload) -> int:
+    """The exit status of a job that failed, 128+n where signal n ended it; 1 where its runner did
+    not report one, or none that a process can have."""
+    code = workload.status.exit_code
+    return code if code is not None and 0 < code < 256 else 1

@@ -64,6 +64,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("settled", applying.Settled, applying.SettledReply, "all"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
+    ("fit", requests.Fit, requests.FitReply, "namespace"),
     ("pending", requests.PendingQuery, requests.PendingReply, "both"),
     ("queues", requests.Queues, requests.QueuesReply, "both"),
     ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),

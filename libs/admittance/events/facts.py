@@ -100,12 +100,17 @@ class PodsNotReady(Fact, frozen=True, kw_only=True):
 
 
 class Finished(Fact, frozen=True, kw_only=True):
-    """The job ended by itself. ``revision`` 0: a user says so, of whatever runs."""
+    """The job ended by itself. ``revision`` 0: a user says so, of whatever runs.
+
+    ``exit_code``: of the first container that failed, 128+n where signal n ended it; None where
+    nothing failed or the runner does not know.
+    """
 
     revision: int = 0
     succeeded: bool = True
     message: str = ""
     reason: str = ""
+    exit_code: int | None = None
 
 
 class Stopped(Fact, frozen=True, kw_only=True):

@@ -146,6 +146,26 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     seen: int = 0
 
 
+class Fit(Request, frozen=True, kw_only=True):
+    """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start, as its
+    queue is now. ``workload``: its manifest."""
+
+    workload: msgspec.Raw
+
+
+class FitReply(Reply, frozen=True, kw_only=True):
+    """``fits`` false: its ClusterQueue could not hold it even if nothing else ran, for ``reason``
+    (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the numbers: nominal quota and
+    what may be borrowed. ``seen``: newest revision of the bucket that the answer knows."""
+
+    fits: bool = True
+    reason: str = ""
+    message: str = ""
+    local_queue: str = ""
+    cluster_queue: str = ""
+    seen: int = 0
+
+
 class PendingQuery(Request, frozen=True, kw_only=True):
     """``admit.api.pending[.<ns>]``: who waits, in order; ``limit`` of them behind the first
     ``skip``."""

@@ -124,7 +124,7 @@ def finish(workload: StoredWorkload, fact: facts.Finished, at: Occasion) -> Chan
     reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
     conditions = put(workload.status.conditions, Type.FINISHED, True, reason, message, now=at.now)
-    done = with_status(workload, conditions=conditions)
+    done = with_status(workload, conditions=conditions, exit_code=fact.exit_code)
     says: tuple[Say, ...] = ()
     if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
         says = (Say(what="evicted", reason="Finished", message=message),)

@@ -50,6 +50,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
     ``evicted_revision`` are the facts' revisions that a runner names. ``preempted_by``: who took
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
+    ``exit_code``: of the job, where it failed and its runner knows.
 
     Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one
     that is admitted, also while its job still stops, "" is none; ``migrating_to``: the better one
@@ -74,6 +75,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     pending_preemption: PendingPreemption | None = None
     preempted_by: PreemptedBy | None = None
     preemptions: tuple[PreemptionCount, ...] = ()
+    exit_code: int | None = None
     variants: tuple[VariantRow, ...] = ()
     admitted_variant: str = ""
     migrating_to: str = ""

@@ -84,10 +84,11 @@ class Ready(msgspec.Struct, frozen=True):
 
 class Ended(msgspec.Struct, frozen=True):
     """``kind``: succeeded, failed, stopped (asked to) or lost (nobody knows how it ended, or it
-    had to end without being asked)."""
+    had to end without being asked). ``exit_code``: of what failed; 0: not known."""
 
     kind: str
     message: str = ""
+    exit_code: int = 0
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
@@ -168,8 +169,8 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
             return msgspec.structs.replace(run, ready=True), (Say(PodsReady(**_of(run))),)
-        case Ended(kind, message):
-            return _ended(run, kind, message)
+        case Ended(kind, message, exit_code):
+            return _ended(run, kind, message, exit_code)
         case ClaimLost() | Leave() if run.stage is Stage.ENDED:
             return run, ()
         case ClaimLost():
@@ -209,8 +210,11 @@ def _at(run: Run, stage: Stage) -> Run:
     return msgspec.structs.replace(run, stage=stage)
 
 
-def _finished(run: Run, *, succeeded: bool, message: str, reason: str) -> Say:
-    return Say(Finished(**_of(run), succeeded=succeeded, message=message, reason=reason))
+def _finished(run: Run, *, succeeded: bool, message: str, reason: str, exit_code: int = 0) -> Say:
+    code = exit_code or None
+    return Say(
+        Finished(**_of(run), succeeded=succeeded, message=message, reason=reason, exit_code=code)
+    )
 
 
 def _stopped(run: Run, *, reason: str = "", message: str = "") -> Stopped:
@@ -253,7 +257,7 @@ def _over(run: Run, says: Effects) -> tuple[Run, Effects]:
     return _at(run, Stage.ENDED), (*says, Bury(), Forget())
 
 
-def _ended(run: Run, kind: str, message: str) -> tuple[Run, Effects]:
+def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effects]:
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
@@ -265,6 +269,7 @@ def _ended(run: Run, kind: str, message: str) -> tuple[Run, Effects]:
                 succeeded=succeeded,
                 message=message,
                 reason="Succeeded" if succeeded else "Failed",
+                exit_code=exit_code,
             ),
         )
         if run.evicted:

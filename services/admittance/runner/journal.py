@@ -42,6 +42,8 @@ class Journal:
         """Every process group ever started: pid to start time in ticks."""
         self.ended: dict[str, int] = {}
         """Pods that have ended, with their exit codes."""
+        self.exit_code = 0
+        """Of the first container that failed; 0: none did, or an older shim wrote the journal."""
 
     def feed(self, data: bytes) -> bool:
         """Takes what was written since; True when that was anything.
@@ -66,4 +68,5 @@ class Journal:
                     self.ready = True
                 case "outcome":
                     self.outcome = Outcome(line.kind, line.message)
+                    self.exit_code = line.code
         return whole > 0

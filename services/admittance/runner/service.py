@@ -74,7 +74,7 @@ async def run(
     )
     try:
         await shell.launcher.open()
-        await _serve(bus, settings, shell, stop, ready, retention_seconds, retention_runs)
+        await _serve(bus, settings, shell, stop, ready, retention_seconds, retention_runs, executor)
     finally:
         await shell.close()
         folder.close()
@@ -88,6 +88,7 @@ async def _serve(
     ready: asyncio.Event | None,
     retention_seconds: float,
     retention_runs: int,
+    executor: str,
 ) -> None:
     # Where the log ended before the bucket was read: what comes after is heard as facts.
     end = await shell.insist(shell.world.end_of_log)
@@ -104,7 +105,11 @@ async def _serve(
             instance=settings.instance,
             ready=True,
             lag=puller.pending,
-            details={"runner": shell.folder.runner, "runs": str(len(shell.runs))},
+            details={
+                "runner": shell.folder.runner,
+                "runs": str(len(shell.runs)),
+                "executor": executor,
+            },
         )
 
     renewing = asyncio.create_task(_renew(shell), name="runner renews")

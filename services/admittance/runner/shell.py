@@ -277,7 +277,7 @@ class Shell:
             self.happen(key, decide.Ready())
         if journal.outcome is not None:
             self.launcher.settled(key)
-            self.happen(key, decide.Ended(*journal.outcome))
+            self.happen(key, decide.Ended(*journal.outcome, journal.exit_code))
 
     async def look_after(self) -> None:
         """What no news tell: shims that died, shims that never came, news that were lost."""

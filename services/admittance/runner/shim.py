@@ -27,7 +27,8 @@ Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end
 "code": …, "whole": counts as a success}``, ``{"e": "up"}`` once the first processes run,
 ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop", "why": "stopped" | "lost",
 "pods": […]}`` before these pods are told to end, and last ``{"e": "outcome", "kind": "succeeded" |
-"failed" | "stopped" | "lost", "message": …}``.
+"failed" | "stopped" | "lost", "message": …, "code": …}``: the exit code of the container that made
+the job fail, 128+n for signal n, 0 where none did.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ class Shim:
         self.ready_said = False
         self.why_ending = ""  # "", "failed", "stopped" or "lost"
         self.message = ""
+        self.code = 0
         self.kill_at = NEVER
         self.journal = os.open(
             os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
@@ -214,10 +216,12 @@ class Shim:
         pod.code = code
         message = f"pod {pod.name} failed: {how}"
         if pod.told_to_stop or self.why_ending not in STOPS:
+            if not self.why_ending:
+                self.code = code
             self.end_all("failed", message)
         else:
             # Its end came before the stop and was heard of only now.
-            self.why_ending, self.message = "failed", message
+            self.why_ending, self.message, self.code = "failed", message, code
 
     def end_pod(self, pod: Pod) -> None:
         """Nothing of the pod runs any more, and nothing is to come."""
@@ -425,7 +429,8 @@ class Shim:
             self.kill_all()
         end_strays()
         message = "" if kind == "succeeded" else self.message or "stopped"
-        self.write(durable=True, e="outcome", kind=kind, message=message)
+        code = self.code if kind == "failed" else 0
+        self.write(durable=True, e="outcome", kind=kind, message=message, code=code)
         self.flush()
 
     def is_ready(self) -> bool:

@@ -16,6 +16,8 @@ from typing import Any
 from admittance.events.facts import Decision, Refused
 from admittance.events.requests import (
     ExplainReply,
+    Fit,
+    FitReply,
     PendingQuery,
     PendingReply,
     PendingRow,
@@ -28,6 +30,7 @@ from admittance.scheduler import answers, configure, cuts, intake, planned, rech
 from admittance.scheduler.config import Config
 from admittance.scheduler.cycle import Cycle, flush
 from admittance.scheduler.domain import Domain
+from admittance.scheduler.fit import fit
 from admittance.scheduler.loops import repeated
 from admittance.scheduler.outcomes import Decided, Outcomes
 from admittance.scheduler.picture import Key
@@ -257,6 +260,10 @@ class Scheduler:
         """Why the workload waits, as the next cycle would see it. Costs a nomination, and a look at
         each of its flavors, at some of who holds what is short, and at each class of its queue."""
         return answers.explain(self._world, self._cycle, (namespace, name), now=now)
+
+    def fit(self, request: Fit, namespace: str) -> FitReply:
+        """Whether a workload that is not submitted could start if nothing else ran."""
+        return fit(self._world, namespace, request.workload)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""

@@ -25,6 +25,8 @@ from admittance.events.names import plain
 from admittance.events.requests import (
     Explain,
     ExplainReply,
+    Fit,
+    FitReply,
     HealthReply,
     PendingQuery,
     PendingReply,
@@ -79,6 +81,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         settings.instance,
         {
             "admit.api.explain.*": shell.explain,
+            "admit.api.fit.*": shell.fit,
             "admit.api.pending": shell.pending,
             "admit.api.pending.*": shell.pending,
             "admit.api.queues": shell.queues,
@@ -318,6 +321,10 @@ class Shell:
     async def explain(self, data: bytes, subject: str) -> ExplainReply:
         request = msgspec.json.decode(data, type=Explain)
         return self._core.explain(_namespace(subject), request.name, now=clock.now())
+
+    async def fit(self, data: bytes, subject: str) -> FitReply:
+        request = msgspec.json.decode(data, type=Fit)
+        return self._core.fit(request, _namespace(subject))
 
     async def pending(self, data: bytes, subject: str) -> PendingReply:
         request = msgspec.json.decode(data or b"{}", type=PendingQuery)

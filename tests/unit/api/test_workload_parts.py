@@ -10,12 +10,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from admittance.api.check_lists import conflicts, named_checks, of_flavor, queue_wide
 from admittance.api.durations import BadDuration, seconds
-from admittance.api.from_job import BACKOFF_LIMIT, from_command, resolve_priority, workload_of
+from admittance.api.from_job import (
+    BACKOFF_LIMIT,
+    from_command,
+    literal,
+    resolve_priority,
+    workload_of,
+)
 from admittance.api.job import Job
 from admittance.api.manifest import ManifestError, accept, decode_object, encode
 from admittance.api.needs import needs
@@ -26,6 +32,7 @@ from admittance.api.queues import ClusterQueue, ClusterQueueSpec
 from admittance.api.stored_form import spec_of, to_stored
 from admittance.api.validate_pods import exceeding
 from admittance.api.workload import COMPLETIONS, CheckState, Workload
+from admittance.runner.shim import expand
 
 V2 = "kueue.x-k8s.io/v1beta2"
 CASES = Path(__file__).resolve().parents[4] / "shared" / "conformance" / "workload"
@@ -415,3 +422,9 @@ def test_a_row_of_a_check_always_tells_its_state(state: str) -> None:
     rows = (CheckState(name="a"), CheckState(name="a", state=state))
     written = [msgspec.json.decode(msgspec.json.encode(row)) for row in rows]
     assert [row["state"] for row in written] == ["Pending", state]
+
+
+@given(text=st.text("$()AB x", max_size=12))
+@example(text="echo $$ $(A) $$(B)")
+def test_what_is_typed_reaches_the_process_as_it_is(text: str) -> None:
+    assert expand(literal(text), {"A": "no", "B": "no"}) == text

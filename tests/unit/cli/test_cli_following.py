@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from admittance.cli.errors import BadInput
-from admittance.cli.following import hopeless, is_failure, is_reached, phase_named
+from admittance.cli.following import End, goal_named, hopeless, is_failure, is_reached
+from admittance.cli.submitting import exit_status
 from admittance.workload import stored
 from admittance.workload.phase import Phase
 
@@ -29,12 +30,12 @@ RAN = a_workload(
     "typed", ["quotareserved", "QuotaReserved", "quota-reserved", "QUOTA_RESERVED"]
 )
 def test_a_phase_is_named_in_any_case(typed: str) -> None:
-    assert phase_named(typed) is Phase.QUOTA_RESERVED
+    assert goal_named(typed) is Phase.QUOTA_RESERVED
 
 
 def test_an_unknown_phase_is_answered_with_those_there_are() -> None:
     with pytest.raises(BadInput, match="Pending, Backoff, QuotaReserved"):
-        phase_named("done")
+        goal_named("done")
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,34 @@ def test_only_what_finished_badly_failed() -> None:
     assert is_failure(NEVER_RAN) == "Failed"
     assert not is_failure(RAN)
     assert not is_failure(a_workload())
+
+
+@pytest.mark.parametrize(
+    ("workload", "came", "other"),
+    [
+        pytest.param(RAN, End.SUCCEEDED, End.FAILED, id="success"),
+        pytest.param(NEVER_RAN, End.FAILED, End.SUCCEEDED, id="failure"),
+    ],
+)
+def test_the_other_end_of_a_job_can_no_longer_come(
+    workload: stored.StoredWorkload, came: End, other: End
+) -> None:
+    assert goal_named(came.lower()) is came
+    assert is_reached(workload, Phase.FINISHED, came)
+    assert not is_reached(workload, Phase.FINISHED, other)
+    assert f"has finished and {came.lower()}" in hopeless(workload, Phase.FINISHED, other)
+
+
+def test_an_end_can_still_come_to_what_runs() -> None:
+    assert not is_reached(a_workload(), Phase.RUNNING, End.FAILED)
+    assert not hopeless(a_workload(), Phase.RUNNING, End.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(3, 3), (137, 137), (None, 1), (0, 1), (256, 1), (-9, 1), (10**18, 1)]
+)
+def test_the_exit_status_is_that_of_the_job(code: int | None, status: int) -> None:
+    failed = msgspec.structs.replace(
+        NEVER_RAN, status=msgspec.structs.replace(NEVER_RAN.status, exit_code=code)
+    )
+    assert exit_status(failed) == status

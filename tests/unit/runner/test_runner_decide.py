@@ -45,9 +45,12 @@ def stopped(revision: int, reason: str = "", message: str = "") -> Stopped:
     return Stopped(**OF, revision=revision, reason=reason, message=message)
 
 
-def finished(succeeded: bool, message: str = "", reason: str = "") -> Say:
+def finished(
+    succeeded: bool, message: str = "", exit_code: int | None = None, *, reason: str = ""
+) -> Say:
     reason = reason or ("Succeeded" if succeeded else "Failed")
-    return Say(Finished(**OF, revision=10, succeeded=succeeded, message=message, reason=reason))
+    how = {"message": message, "reason": reason, "exit_code": exit_code}
+    return Say(Finished(**OF, revision=10, succeeded=succeeded, **how))
 
 
 CLAIMING, STARTING, RUNNING = Stage.CLAIMING, Stage.STARTING, Stage.RUNNING
@@ -90,7 +93,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STARTING),
             Unstartable("no command"),
             ENDED,
-            (finished(False, "no command", "FailedToStart"), Bury(), Forget()),
+            (finished(False, "no command", reason="FailedToStart"), Bury(), Forget()),
             id="what can never start has failed",
         ),
         pytest.param(
@@ -115,6 +118,13 @@ LOST = stopped(10, "NodeFailures", "gone")
             ENDED,
             (finished(False, "pod main-0 failed: exit code 3"), Bury(), Forget()),
             id="failure finishes the workload and says why",
+        ),
+        pytest.param(
+            a_run(RUNNING),
+            Ended("failed", "signal 9", 137),
+            ENDED,
+            (finished(False, "signal 9", 137), Bury(), Forget()),
+            id="the exit code of the job is passed on",
         ),
         pytest.param(
             a_run(STOPPING, evicted=12),

@@ -162,13 +162,14 @@ def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
     script = "if [ $JOB_COMPLETION_INDEX = 1 ]; then exit 3; else sleep 60; fi"
     run = bench.start(sh(script), parallel=3, completions=3)
     assert bench.outcome(run) == ("failed", "pod main-1 failed: exit code 3")
+    assert run.journal.exit_code == 3
     assert not any(alive(pid) for pid in run.journal.processes)
 
 
 def test_a_program_that_is_not_there_fails_the_job(bench: Bench) -> None:
     run = bench.start(ContainerPlan(name="c", argv=("no-such-program",)))
     kind, message = bench.outcome(run)
-    assert kind == "failed"
+    assert (kind, run.journal.exit_code) == ("failed", 127)
     assert "no-such-program" in message
 
 

@@ -35,6 +35,8 @@ PHASES: Final = (
     "Rejected",
     "Finished",
 )
+ENDS: Final = ("Succeeded", "Failed")
+"""How a workload finishes: what can be waited for beside its phases."""
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -50,7 +52,7 @@ def _workload(incomplete: str) -> list[str]:
 
 
 def _phases(incomplete: str) -> list[str]:
-    return [phase for phase in PHASES if phase.lower().startswith(incomplete.lower())]
+    return [phase for phase in (*PHASES, *ENDS) if phase.lower().startswith(incomplete.lower())]
 
 
 def _services(incomplete: str) -> list[str]:
@@ -81,7 +83,9 @@ WorkloadName = Annotated[
 ]
 PhaseOption = Annotated[
     str,
-    typer.Option("--for", metavar="PHASE", help=", ".join(PHASES), autocompletion=_phases),
+    typer.Option(
+        "--for", metavar="PHASE", help=", ".join((*PHASES, *ENDS)), autocompletion=_phases
+    ),
 ]
 ServiceName = Annotated[
     str,

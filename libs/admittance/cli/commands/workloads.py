@@ -73,7 +73,14 @@ def submit(
         str | None, typer.Option(metavar="SPAN", help="Longest time that it may run in all.")
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until it has finished; the status is 1 if it failed.")
+        bool,
+        typer.Option("--wait", help="Until it has finished; the exit status is that of the job."),
+    ] = False,
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway", help="Also where the queue does not exist, or can never hold so much."
+        ),
     ] = False,
     timeout: Timeout = None,
     nats: NatsOption = None,
@@ -114,7 +121,7 @@ def submit(
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     limit = None if timeout is None else seconds_of(timeout, "--timeout")
-    run(submitting.submit(call, wish, file or [], wait=wait, timeout=limit))
+    run(submitting.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str]:
@@ -137,10 +144,11 @@ def wait(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Wait until a workload is in a phase.
+    """Wait until a workload is in a phase, or has Succeeded or Failed.
 
     Admitted is reached by Running as well, and QuotaReserved by both; a workload that finished was
-    admitted on the way. When the phase can no longer come, the waiting ends with status 1.
+    admitted on the way. When the phase can no longer come, the waiting ends with status 1; so it
+    does for Finished when the job failed.
     """
     from admittance.cli import following
     from admittance.cli.kinds import workload_target

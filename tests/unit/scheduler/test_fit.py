@@ -1,0 +1,85 @@
+"""Whether a queue could ever hold a workload that is not submitted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.requests import Fit, FitReply
+from admittance.scheduler.config import Config
+
+from scheduling import Story, groups, quota
+
+
+def asked(story: Story, queue: str, cpu: str, count: int = 1, **more: Any) -> FitReply:
+    requests = {"cpu": cpu, **more.pop("requests", {})}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    pods = {"name": "main", "count": count, "template": {"spec": {"containers": containers}}}
+    manifest = {"spec": {"queueName": queue, "podSets": [{**pods, **more}]}}
+    return story.core.fit(Fit(workload=msgspec.Raw(json.dumps(manifest).encode())), "ns")
+
+
+@pytest.fixture
+def story() -> Story:
+    found = Story(Config())
+    found.flavor("spot")
+    found.queue("cq", "team", resourceGroups=groups(default="4", spot=quota("2", borrow="1")))
+    found.queue("other", "team", resourceGroups=groups(default="3", spot="5"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cpu", "count", "fits"),
+    [
+        pytest.param("7", 1, True, id="with all that its cohort lends"),
+        pytest.param("7001m", 1, False, id="more than the cohort has"),
+        pytest.param("1", 7, True, id="over all pods"),
+        pytest.param("1", 8, False, id="too many pods"),
+    ],
+)
+def test_a_request_fits_up_to_nominal_quota_and_borrowing(
+    story: Story, cpu: str, count: int, fits: bool
+) -> None:
+    reply = asked(story, "cq", cpu, count)
+    assert reply.fits is fits
+    assert reply.cluster_queue == "cq"
+    if not fits:
+        assert reply.reason == "ExceedsMaxQuota"
+        assert "> 7, the most that flavor default can give" in reply.message
+        assert "> 3, the most that flavor spot can give" in reply.message
+
+
+def test_quota_that_others_use_does_not_matter(story: Story) -> None:
+    story.submit("runs", "cq", "4")
+    story.settle()
+    assert asked(story, "cq", "7").fits
+
+
+def test_fewer_pods_count_where_the_workload_may_start_with_them(story: Story) -> None:
+    assert asked(story, "cq", "1", 50, minCount=7).fits
+    assert not asked(story, "cq", "1", 50, minCount=8).fits
+
+
+def test_a_resource_that_the_queue_does_not_cover_never_fits(story: Story) -> None:
+    reply = asked(story, "cq", "1", requests={"nvidia.com/gpu": "1"})
+    assert (reply.fits, reply.reason) == (False, "NoMatchingFlavor")
+    assert "resource nvidia.com/gpu unavailable in ClusterQueue" in reply.message
+
+
+def test_a_queue_that_does_not_exist_is_named(story: Story) -> None:
+    assert asked(story, "nowhere", "1").message == "LocalQueue ns/nowhere does not exist"
+    story.put("LocalQueue", "astray", {"clusterQueue": "gone"}, namespace="ns")
+    reply = asked(story, "astray", "1")
+    assert (reply.fits, reply.cluster_queue) == (False, "gone")
+    assert "ClusterQueue gone of LocalQueue ns/astray does not exist" in reply.message
+
+
+def test_the_answer_says_how_new_it_is(story: Story) -> None:
+    assert asked(story, "cq", "1").seen == story.revision
+
+
+def test_bytes_that_are_no_workload_are_an_error(story: Story) -> None:
+    assert story.core.fit(Fit(workload=msgspec.Raw(b'{"spec": 3}')), "ns").error
