@@ -169,6 +169,7 @@ def freed_of(workload: StoredWorkload, reason: str, message: str, at: Occasion) 
         check_retry_counts=kept.counts,
         requeue_state=state,
         admitted_revision=0,
+        released_revision=status.admitted_revision or status.released_revision,
         accumulated_past_execution_time_seconds=accumulated(workload, at.now),
     )
 

@@ -119,7 +119,7 @@ def pods_not_ready(workload: StoredWorkload, fact: facts.PodsNotReady, at: Occas
 def finish(workload: StoredWorkload, fact: facts.Finished, at: Occasion) -> Change:
     """T26: the end; the quota is free at once. By a user (revision 0) also of what never ran; a
     job that runs then is told to stop."""
-    if fact.revision and fact.revision != workload.status.admitted_revision:
+    if fact.revision and not _is_result(workload, fact.revision):
         return ignored(workload, "Stale", f"of the admission {fact.revision}")
     reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
@@ -131,6 +131,15 @@ def finish(workload: StoredWorkload, fact: facts.Finished, at: Occasion) -> Chan
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
     return applied(done, *says, *withdrawals(workload, "Finished"))
+
+
+def _is_result(workload: StoredWorkload, revision: int) -> bool:
+    """What came of the admission at revision counts: it lasts, or it was the last one and was
+    released before its result came, and no job of a later one may run."""
+    status = workload.status
+    if is_true(workload, Type.ADMITTED):
+        return revision == status.admitted_revision
+    return revision == status.released_revision
 
 
 def started(workload: StoredWorkload, _: facts.Started, __: Occasion) -> Change:

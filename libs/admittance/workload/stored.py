@@ -48,7 +48,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     """Kueue's status plus the fields of the proposals.
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
-    ``evicted_revision`` are the facts' revisions that a runner names. ``preempted_by``: who took
+    ``evicted_revision`` are the facts' revisions that a runner names; ``released_revision`` is that
+    of the last admission that was released, whose result may still come. ``preempted_by``: who took
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
     ``exit_code``: of the job, where it failed and its runner knows.
 
@@ -87,6 +88,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     promised: Admission | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0
+    released_revision: int = 0
     log: LogPosition = LogPosition()
 
 

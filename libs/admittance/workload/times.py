@@ -95,8 +95,9 @@ def _ran_out(workload: StoredWorkload, at: Occasion) -> Change:
 
 
 def _forced(workload: StoredWorkload, at: Occasion) -> Change:
-    """Nobody says that the job has stopped. Its quota is free all the same: a runner that comes
-    back finds another revision, and what it then says of this one counts nothing."""
+    """No runner says that the job has stopped. Its quota is free all the same: a runner that comes
+    back finds another revision, and that the job stopped counts nothing then. Its result does,
+    until the workload is admitted again."""
     message = (
         f"No runner said within {_span(at.around.limits.drain)} that the job has stopped: "
         "its quota is free without that"

@@ -159,7 +159,14 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is Stage.ENDED:
                 return run, ()
             return _over(
-                run, (_finished(run, succeeded=False, message=message, reason=FAILED_TO_START),)
+                run,
+                (
+                    Say(
+                        Finished(
+                            **_of(run), succeeded=False, message=message, reason=FAILED_TO_START
+                        )
+                    ),
+                ),
             )
         case Up():
             if run.stage is not Stage.STARTING:
@@ -210,10 +217,15 @@ def _at(run: Run, stage: Stage) -> Run:
     return msgspec.structs.replace(run, stage=stage)
 
 
-def _finished(run: Run, *, succeeded: bool, message: str, reason: str, exit_code: int = 0) -> Say:
-    code = exit_code or None
-    return Say(
-        Finished(**_of(run), succeeded=succeeded, message=message, reason=reason, exit_code=code)
+def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
+    """What is said of a run that has ended by itself. ``kind``: succeeded or failed."""
+    succeeded = kind == "succeeded"
+    return Finished(
+        **_of(run),
+        succeeded=succeeded,
+        message=message,
+        reason="Succeeded" if succeeded else "Failed",
+        exit_code=exit_code or None,
     )
 
 
@@ -261,17 +273,8 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
-        succeeded = kind == "succeeded"
-        # Also in the middle of an eviction: what ended by itself has ended.
-        says: Effects = (
-            _finished(
-                run,
-                succeeded=succeeded,
-                message=message,
-                reason="Succeeded" if succeeded else "Failed",
-                exit_code=exit_code,
-            ),
-        )
+        # Also in the middle of an eviction, or under a lost claim: what ended by itself has ended.
+        says: Effects = (Say(result_of(run, kind, message, exit_code)),)
         if run.evicted:
             says = (*says, Say(_stopped(run)))
         return _over(run, says)

@@ -145,6 +145,11 @@ class RunFolder:
         (self.path / "said").touch()
         shutil.rmtree(self.path / "scratch", ignore_errors=True)
 
+    def mark_said(self) -> None:
+        """Everything about it is said, by another runner than its own."""
+        with contextlib.suppress(OSError):
+            (self.path / "said").touch()
+
     def is_closed(self) -> bool:
         return (self.path / "said").exists()
 
@@ -153,6 +158,50 @@ class RunFolder:
         with contextlib.suppress(FileNotFoundError):
             (self.path / "spec.json").unlink()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+class ClosedRuns(dict[str, RunFolder]):
+    """Runs of which everything is said, by key; also found by their workload."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[tuple[str, str], set[str]] = {}
+
+    def __setitem__(self, key: str, run: RunFolder) -> None:
+        super().__setitem__(key, run)
+        self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
+
+    def drop(self, key: str) -> RunFolder | None:
+        """Takes a run out, and answers it if it was there."""
+        run = self.pop(key, None)
+        if run is not None:
+            which = run.identity.namespace, run.identity.name
+            keys = self._of.get(which, set())
+            keys.discard(key)
+            if not keys:
+                self._of.pop(which, None)
+        return run
+
+    def of(self, namespace: str, name: str) -> list[RunFolder]:
+        """The closed runs of a workload."""
+        return [self[key] for key in self._of.get((namespace, name), ())]
+
+
+def _path_of(root: Path, key: str) -> Path:
+    name = key
+    if len(name) > NAME_MAX:
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return root / "runs" / name
+
+
+def open_run(root: Path, key: str) -> RunFolder | None:
+    """The run of that key in the data folder at root, whichever runner has it; None: there is no
+    such run. Raises OSError where it cannot be read."""
+    path = _path_of(root, key)
+    try:
+        return RunFolder(path, _identity.decode((path / "spec.json").read_bytes()))
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 class DataFolder:
@@ -215,10 +264,7 @@ class DataFolder:
         _replace(self.lease, repr(boot_seconds).encode())
 
     def folder_of(self, identity: Identity) -> RunFolder:
-        name = identity.key
-        if len(name) > NAME_MAX:
-            name = hashlib.sha256(name.encode()).hexdigest()
-        return RunFolder(self.root / "runs" / name, identity)
+        return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
         """Every run, open or closed; what is no run is removed."""

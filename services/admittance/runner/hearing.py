@@ -15,6 +15,7 @@ from admittance.runner import decide
 from admittance.runner.claims import State
 from admittance.runner.decide import NODE_FAILURES
 from admittance.runner.folder import run_key
+from admittance.runner.other_folders import ended
 from admittance.runner.shell import Shell
 from admittance.runner.standing import Standing
 
@@ -40,8 +41,12 @@ async def admit(shell: Shell, facts: Sequence[tuple[Admitted, str]]) -> None:
             ours.append(key)
             continue
         shell.happen(key, decide.NotOurs())
+        of = new[key].namespace, new[key].name, new[key].revision
         if claim.state is State.EXPIRED:
-            await mourn(shell, new[key].namespace, new[key].name, new[key].revision)
+            shell.keep(mourn(shell, *of), key)
+        elif claim.state is State.OVER and claim.runner == shell.folder.runner:
+            # We may have buried it and died before we said so.
+            shell.keep(say_end(shell, *of), key)
     # Read after the claim was made: what was taken back before is not started any more.
     views = await shell.insist(
         lambda: shell.world.standings(
@@ -83,15 +88,35 @@ async def settle(shell: Shell, namespace: str, name: str, uid: str, evicted: int
     found = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
     if found is not None and found[0].revision < evicted:
         key = run_key(namespace, name, found[0].revision)
+        claim = await shell.insist(lambda: shell.claims.look(key))
+        if claim.state is State.EXPIRED:
+            shell.keep(mourn(shell, namespace, name, found[0].revision), key)
+            return
         if not await shell.insist(lambda: shell.claims.bury(key)):
             return
     await shell.say(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
 
 
 async def mourn(shell: Shell, namespace: str, name: str, revision: int) -> None:
-    """A claim has expired: the job is lost. One runner says so."""
+    """A claim has expired: the job is lost, unless its folder can be read and has its result. One
+    runner says so."""
     key = run_key(namespace, name, revision)
-    if not await shell.insist(lambda: shell.claims.bury(key, dead_only=True)):
+    other = await shell.insist(lambda: shell.others.find(key))
+    if other is not None:
+        await ended(other)
+    if await shell.insist(lambda: shell.claims.bury(key, dead_only=True)):
+        await say_end(shell, namespace, name, revision)
+
+
+async def say_end(shell: Shell, namespace: str, name: str, revision: int) -> None:
+    """Says what became of a job whose claim ran out and that we have buried."""
+    key = run_key(namespace, name, revision)
+    other = await shell.insist(lambda: shell.others.find(key))
+    if other is not None:
+        other.folder.read_journal()
+    if other is not None and other.folder.journal.is_result:
+        log.info("result_found", run=key, folder=str(other.folder.path))
+        await shell.say_result_of(other)
         return
     view = (await shell.insist(lambda: shell.world.standings([(namespace, name, revision)])))[0]
     lost = Stopped(

@@ -45,6 +45,11 @@ class Journal:
         self.exit_code = 0
         """Of the first container that failed; 0: none did, or an older shim wrote the journal."""
 
+    @property
+    def is_result(self) -> bool:
+        """It ended by itself: what came of it counts, and it is not to run again."""
+        return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
+
     def feed(self, data: bytes) -> bool:
         """Takes what was written since; True when that was anything.
 

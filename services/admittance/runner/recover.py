@@ -111,6 +111,7 @@ async def heed_claims(shell: Shell, entries: list[Entry]) -> None:
         except BadToken:
             continue
         if claim.state is State.EXPIRED:
-            await mourn(shell, plain_namespace, plain_name, int(revision))
+            # Beside the others: it may wait for a shim's end.
+            shell.keep(mourn(shell, plain_namespace, plain_name, int(revision)), entry.key)
         elif claim.state is State.FREE and not shell.leaving:
             await consider(shell, plain_namespace, plain_name)

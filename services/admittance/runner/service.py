@@ -230,16 +230,18 @@ async def _look_after(shell: Shell) -> None:
 
 async def _tidy(shell: Shell, seconds: float, runs: int) -> None:
     while True:
-        await asyncio.to_thread(tidy, shell, seconds, runs)
+        await shell.insist(shell.others.tell)
+        await tidy(shell, seconds, runs)
         await asyncio.sleep(TIDY_SECONDS)
 
 
-def tidy(shell: Shell, seconds: float, runs: int) -> None:
+async def tidy(shell: Shell, seconds: float, runs: int) -> None:
     """Removes the output of closed runs: what is too old, and the oldest of too many."""
-    for key in expired(dict(shell.closed), now=time.time(), seconds=seconds, runs_max=runs):
-        found = shell.closed.pop(key, None)
-        if found is not None:
-            found.remove()
+    closed = dict(shell.closed)
+    old = await asyncio.to_thread(expired, closed, now=time.time(), seconds=seconds, runs_max=runs)
+    for key in old:
+        shell.closed.drop(key)
+        await asyncio.to_thread(closed[key].remove)
 
 
 def expired(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -25,8 +25,17 @@ from admittance.runner import decide
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.executors import Executor
-from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote, run_key
+from admittance.runner.folder import (
+    ClosedRuns,
+    DataFolder,
+    Identity,
+    RunFolder,
+    Spec,
+    StopNote,
+    run_key,
+)
 from admittance.runner.launcher import Launcher
+from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
 from admittance.runner.world import World
 from admittance.runtime import tracing
@@ -60,12 +69,13 @@ class Shell:
         self.folder = folder
         self._secret = folder.secret
         self.executor = executor
+        self.others = OtherFolders(world.bus, folder)
         self.launcher = Launcher(folder, self.on_news)
         self.ttl = ttl
         self.clock = clock
         self.runs: dict[str, Run] = {}
         self.folders: dict[str, RunFolder] = {}
-        self.closed: dict[str, RunFolder] = {}
+        self.closed = ClosedRuns()
         self.leaving = False
         self.idle = asyncio.Event()
         self.at_work = asyncio.Lock()
@@ -116,6 +126,10 @@ class Shell:
         if tasks:
             await asyncio.gather(*tasks)
 
+    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Does work beside everything else; an error in it ends the runner."""
+        self._keep(asyncio.create_task(work, name=name))
+
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
@@ -137,7 +151,10 @@ class Shell:
                 case decide.Stop():
                     self._stop(key)
                 case decide.Say(fact):
-                    await self.say(fact, key)
+                    found = self.folders.get(key)
+                    # Another runner that could read the folder may have said all of it.
+                    if found is None or not found.is_closed():
+                        await self.say(fact, key)
                 case decide.Bury(then):
                     if await self.insist(lambda: self.claims.bury(key)) and then is not None:
                         await self.say(then, key)
@@ -175,6 +192,12 @@ class Shell:
 
     def _start(self, key: str) -> None:
         run, admitted = self.runs[key], self._admitted[key]
+        earlier = self._earlier_result(run)
+        if earlier is not None:
+            log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
+            assert earlier.journal.outcome is not None, "it has a result"
+            self.happen(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
+            return
         # A name of its own for every start: after a clean end the same admission runs again.
         mark = f"{self.folder.runner}.{key}.{secrets.token_hex(3)}"
         try:
@@ -202,6 +225,19 @@ class Shell:
         self.folders[key] = found
         log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
         self._keep(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
+
+    def _earlier_result(self, run: Run) -> RunFolder | None:
+        """The run of an earlier admission of the same workload whose result came too late to count:
+        the work is done, so it is not done again."""
+        mine = run_key(run.namespace, run.name, 0)[:-1]
+        open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
+        for found in [*open_ones, *self.closed.of(run.namespace, run.name)]:
+            if found.identity.uid != run.uid or found.identity.revision >= run.revision:
+                continue
+            found.read_journal()
+            if found.journal.is_result:
+                return found
+        return None
 
     def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
         # Both before the TTL ends: SIGTERM early enough for the grace, SIGKILL in any case.
@@ -232,14 +268,28 @@ class Shell:
 
     # Saying. ---------------------------------------------------------------------------
 
-    async def say(self, fact: Fact, key: str = "") -> None:
-        """States the fact until the log has it. The message id makes twice once."""
+    async def say_result_of(self, other: OtherRun) -> None:
+        """Says what came of a run of another runner, as that one would; it need not any more."""
+        who = other.folder.identity
+        run = Run(namespace=who.namespace, name=who.name, uid=who.uid, revision=who.revision)
+        journal = other.folder.journal
+        assert journal.outcome is not None, "it has ended"
+        result = decide.result_of(run, *journal.outcome, journal.exit_code)
+        await self.say(result, start=who.mark, secret=other.secret or self._secret)
+        await asyncio.to_thread(other.folder.mark_said)
+
+    async def say(self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b"") -> None:
+        """States the fact until the log has it. The message id makes twice once.
+
+        ``start``, ``secret``: the mark of its run and the secret of the folder, where both are
+        another runner's.
+        """
         what = subject_of(fact).split(".")[2]
         found = self.folders.get(key)
-        start = found.identity.mark if found is not None else ""
+        start = found.identity.mark if found is not None else start
         headers = {
             HEADER_MSG_ID: message_id(
-                self._secret, fact.uid, getattr(fact, "revision", 0), start, what
+                secret or self._secret, fact.uid, getattr(fact, "revision", 0), start, what
             ),
             HEADER_SCHEMA: SCHEMA_VERSION,
         }

@@ -93,6 +93,69 @@ async def test_a_dead_runner_is_mourned_by_another(world: World) -> None:
     assert len(starts(world)) == 1, "what is lost is not started again under the same admission"
 
 
+async def ended_without_its_runner(world: World) -> int:
+    """A job of runner a has ended well while that is dead, and the claim lasts; the admission."""
+    flag = world.tmp / "flag"
+    async with RunnerProcess(world, world.tmp / "a", claim_ttl=2.0) as first:
+        admitted = await world.admit("train", f"until test -e {flag}; do sleep 0.02; done; echo ok")
+        await world.hears("started", "train")
+        await first.kill()
+    flag.touch()
+    (shim,) = starts(world)
+    await until(lambda: '"succeeded"' in (shim.parent / "journal").read_text(), "its end")
+    return admitted
+
+
+async def test_the_result_of_a_dead_runners_job_counts_where_its_folder_is_read(
+    world: World,
+) -> None:
+    admitted = await ended_without_its_runner(world)
+    async with world.runner("b"):
+        finished = await world.hears("finished", "train")
+        assert (finished.revision, finished.succeeded) == (admitted, True)
+        async with world.runner("a"):
+            await world.admit("marker", "true")
+            await world.hears("finished", "marker")
+    assert await world.said("stopped", "train") is None
+    assert await world.count("finished") == 2, "each is said once"
+    assert len(starts(world)) == 2
+
+
+async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(world: World) -> None:
+    admitted = await ended_without_its_runner(world)
+    # As on another machine: what is at that path there is not the folder of that runner.
+    name = world.tmp / "a/runner/id"
+    mine = name.read_text()
+    name.write_text("another")
+    async with world.runner("b"):
+        assert (await world.hears("stopped", "train")).reason == "NodeFailures"
+    name.write_text(mine)
+    again = await world.put("train", admitted, "QuotaReserved", "Admitted")
+    await world.say_admitted("train", again, "echo ran twice")
+    async with world.runner("a"):
+
+        async def finished() -> bool:
+            said = await world.said("finished", "train")
+            return said is not None and said.revision == again and said.succeeded
+
+        await until(finished, "the result, as that of the rerun")
+    assert len(starts(world)) == 1, "the work was done, and is not done again"
+
+
+async def test_a_runner_that_died_before_it_said_a_job_is_lost_says_so(world: World) -> None:
+    async with world.runner("a"):
+        pass
+    mine = (world.tmp / "a/runner/id").read_text()
+    claims = Claims(world.bus, mine, 60.0)
+    admitted = await world.admit("train", "echo ran")
+    key = run_key(NAMESPACE, "train", admitted)
+    await claims.take([key])
+    assert await claims.bury(key)
+    async with world.runner("a"):
+        stopped = await world.hears("stopped", "train")
+    assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
+
+
 async def test_a_job_whose_claim_was_taken_away_is_stopped(world: World) -> None:
     async with world.runner(claim_ttl=2.0):
         revision = await world.admit("train", "sleep 60")

@@ -183,7 +183,7 @@ def test_a_job_of_which_nobody_says_that_it_stopped_holds_its_quota_only_for_so_
     before = life.workload
     for revision in (evicted, admitted):
         assert life.happens(facts.Stopped(**ME, revision=revision)).workload is before
-        assert life.happens(facts.Finished(**ME, revision=revision)).workload is before
+    assert life.happens(facts.Finished(**ME, revision=evicted)).workload is before
 
 
 @pytest.mark.scenario("F13")

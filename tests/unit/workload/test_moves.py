@@ -217,6 +217,35 @@ def test_finished_of_an_earlier_admission_changes_nothing() -> None:
     assert life.happens(facts.Finished(**ME, revision=1)).outcome is Outcome.IGNORED
 
 
+@pytest.mark.parametrize(
+    ("since", "counts"),
+    [
+        pytest.param("waits", True, id="it waits for quota"),
+        pytest.param("off", True, id="it is turned off"),
+        pytest.param("reserved", True, id="it has quota and no job"),
+        pytest.param("admitted", False, id="a later job may run"),
+        pytest.param("lost again", False, id="a later job may have changed its files"),
+    ],
+)
+def test_a_result_that_comes_after_the_release_counts_if_no_later_job(
+    since: str, counts: bool
+) -> None:
+    life = Life(Around(["c"])).admitted()
+    first = life.status.admitted_revision
+    life.happens(facts.Stopped(**ME, revision=first, reason="NodeFailures"))
+    if since == "off":
+        life.happens(facts.Deactivated(**ME))
+    if since == "reserved":
+        life.assigned()
+    if since in ("admitted", "lost again"):
+        life.admitted()
+    if since == "lost again":
+        second = life.status.admitted_revision
+        life.happens(facts.Stopped(**ME, revision=second, reason="NodeFailures"))
+    life.happens(facts.Finished(**ME, revision=first))
+    assert (life.phase is Phase.FINISHED) is counts
+
+
 def test_a_deactivated_job_is_stopped_and_stays_out_until_activated_t16_t22() -> None:
     life = Life().admitted().happens(facts.Deactivated(**ME))
     assert (life.phase, life.said) == (Phase.DEACTIVATED, ["evicted"])

@@ -1,0 +1,102 @@
+"""Data folders of other runners that this runner can read: on its machine, or on a shared disk.
+
+A claim that ran out says that a runner is away, not that its job came to nothing: the job's shim
+runs on for most of the claim's time and may have written a result. Where the folder can be read,
+the result counts. Each runner tells the path of its folder under ``_runner.<id>`` in the bucket of
+claims, and the file ``id`` in the folder says whether a path leads to that runner's folder here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from admittance.events.subjects import CLAIMS
+from admittance.runner.folder import DataFolder, RunFolder, open_run
+from admittance.runtime.bucket import put_message, read_all
+from admittance.runtime.bus import Bus
+
+PREFIX: Final = "_runner"
+KNOWN_SECONDS: Final = 2 * 86_400.0
+"""How long a folder is remembered after its runner last told of it."""
+SHIM_END_SECONDS: Final = 60.0
+"""Longest wait for a shim that has outlived its claim: the usual grace of a job, and some."""
+LOOK_SECONDS: Final = 0.2
+
+log = structlog.get_logger(service="runner")
+
+
+class _Value(msgspec.Struct, frozen=True):
+    root: str = ""
+
+
+class OtherRun(NamedTuple):
+    """A run in the folder of another runner. ``secret``: of that folder, None: not readable."""
+
+    folder: RunFolder
+    secret: bytes | None
+
+
+class OtherFolders:
+    """Folders that other runners have told of."""
+
+    def __init__(self, bus: Bus, folder: DataFolder) -> None:
+        self._bus = bus
+        self._folder = folder
+
+    async def tell(self) -> None:
+        """Tells the others where our folder is. Raises Unavailable."""
+        value = msgspec.json.encode(_Value(str(self._folder.root)))
+        key = f"{PREFIX}.{self._folder.runner}"
+        await self._bus.publish(
+            put_message(key, value, expected=None, ttl_seconds=KNOWN_SECONDS, bucket=CLAIMS)
+        )
+
+    async def find(self, key: str) -> OtherRun | None:
+        """The run of that key in a folder of another runner; None: not where we can read.
+
+        Raises Unavailable.
+        """
+        roots = {}
+        for entry in await read_all(self._bus, f"{PREFIX}.>", bucket=CLAIMS):
+            runner = entry.key.removeprefix(f"{PREFIX}.")
+            if runner != self._folder.runner and entry.value is not None:
+                with suppress(msgspec.MsgspecError):
+                    roots[runner] = msgspec.json.decode(entry.value, type=_Value).root
+        return await asyncio.to_thread(_look, roots, key)
+
+
+async def ended(run: OtherRun) -> None:
+    """Waits until the run's shim has ended, which it does by itself before the claim runs out; not
+    for ever, since it may hang."""
+    for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
+        run.folder.read_journal()
+        if run.folder.journal.outcome is not None or not run.folder.shim_lives():
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    else:
+        log.warning("shim_outlives_its_claim", run=run.folder.identity.key)
+    run.folder.read_journal()
+
+
+def _look(roots: dict[str, str], key: str) -> OtherRun | None:
+    for runner, root in roots.items():
+        path = Path(root)
+        try:
+            if not path.is_absolute() or (path / "id").read_text().strip() != runner:
+                continue
+            found = open_run(path, key)
+        except (OSError, ValueError):
+            continue
+        if found is None:
+            continue
+        try:
+            return OtherRun(found, (path / "secret").read_text().strip().encode())
+        except (OSError, ValueError):
+            return OtherRun(found, None)
+    return None
