@@ -28,6 +28,7 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller.objects import Objects
 
 LIMIT = 1500
 """Seeds tried; a breach is found in the first few hundred."""
@@ -113,6 +114,13 @@ def test_without(moves: Moves, breach: str, monkeypatch: pytest.MonkeyPatch) -> 
     seed = _broken_as(breach, Mechanisms())
     monkeypatch.undo()
     assert not run(seed, plot=checked).broken
+
+
+def test_without_waiting_for_parameters_checks_would_be_asked_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Objects, "missing_parameters", lambda *_: "")
+    _broken_as("without its parameters", Mechanisms())
 
 
 def test_without_comparing_the_schedules_a_lost_one_would_never_come_due() -> None:

@@ -14,6 +14,7 @@ class Checked(Queues):
 
     def __init__(self, rng: Random) -> None:
         self.specs: dict[str, dict[str, Any]] = {}
+        self.parameters: dict[str, str] = {}
         super().__init__(rng)
         self.checks = ["k0", "k1", "k2"]
         self.cohorts = ["c0"]
@@ -49,8 +50,31 @@ class Checked(Queues):
             spec["retry"] = self.retry()
         if rng.random() < 0.3:
             spec["checkTimeoutSeconds"] = rng.choice((1, 4, 15))
+        if rng.random() < 0.3:
+            spec["parameters"] = {
+                "apiGroup": "kueue.x-k8s.io",
+                "kind": "ProvisioningRequestConfig",
+                "name": f"p-{name}",
+            }
+            self.parameters[f"p-{name}"] = "first"
         self.specs[name] = spec
         return spec
+
+    def all(self) -> list[dict[str, Any]]:
+        found = super().all()
+        return found + [self._parameters(name) for name in self.parameters]
+
+    def _parameters(self, name: str) -> dict[str, Any]:
+        spec = {"provisioningClassName": self.parameters[name]}
+        return manifest("ProvisioningRequestConfig", name, spec)
+
+    def _other_parameters(self) -> list[dict[str, Any]]:
+        """The object that some check has its parameters in goes, comes or changes."""
+        name = self.rng.choice(sorted(self.parameters))
+        if self.rng.random() < 0.5:
+            return [{"delete": f"provisioningrequestconfig.{name}"}]
+        self.parameters[name] = self.rng.choice(("first", "second"))
+        return [self._parameters(name)]
 
     def retry(self) -> dict[str, Any]:
         """When to come back where a controller does not say."""
@@ -92,6 +116,8 @@ class Checked(Queues):
         rng = self.rng
         if rng.random() < 0.05:
             return [{"delete": f"admissioncheck.{rng.choice(self.checks)}"}]
+        if self.parameters and rng.random() < 0.3:
+            return self._other_parameters()
         if rng.random() < 0.6:
             return super().edit()
         if rng.random() < 0.5:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from admittance.api.quantity import amount
 from admittance.api.stored_form import spec_of
@@ -67,6 +68,8 @@ class Ending:
                 check = self._inv.checks.get(row.name)
                 if row.state == "Ready" or check is None:
                     continue
+                if row.message.endswith("doesn't exist") and self._has_parameters(check):
+                    raise Broken(f"{row.name} was never asked: {row.message}")
                 report = CheckReported(
                     namespace=workload.metadata.namespace,
                     name=workload.metadata.name,
@@ -80,6 +83,14 @@ class Ending:
                 self._kernel.after(0.1, partial(self._publish, message))
                 spoke = True
         return spoke
+
+    def _has_parameters(self, check: Any) -> bool:
+        """The object that the check names is there; or it names none."""
+        named = check.spec.parameters
+        if named is None:
+            return True
+        found = self._server.bucket.last.get(f"{named.kind.lower()}.{named.name}")
+        return found is not None and not found.gone
 
     def _publish(self, message: Outgoing) -> None:
         self._server.publish(message)

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from admittance.api.manifest import decode_object
+from admittance.events.base import Fact
 from admittance.events.codec import decode
+from admittance.events.facts import CheckRequested
 from admittance.events.subjects import CAPACITY, DEADLETTER, OUTPUTS
 from admittance.simulation import cuts, deadlines, gates, lifecycle, naive, preemption, rows
 from admittance.simulation.accounts import Accounts
@@ -255,6 +257,7 @@ class Invariants:
             return
         if thing == "check" and what == "requested":
             what, rest = "check_requested", rest.partition(".")[2]
+            self._has_parameters(decode(stored.subject, stored.data))
         elif thing == "workload" and what == "finished":
             self.finished[f"workload.{rest}"] = stored.sequence
             return
@@ -270,6 +273,17 @@ class Invariants:
         if found is None or fact.revision > found.revision:
             raise Broken(f"{key}: {what} of revision {fact.revision}, which is not there")
         self.said.add((fact.uid, fact.revision, what))
+
+    def _has_parameters(self, fact: Fact) -> None:
+        """Whoever is asked gets the parameters that its AdmissionCheck names."""
+        assert isinstance(fact, CheckRequested)
+        check = self.checks.get(fact.check)
+        if (
+            check is not None
+            and check.spec.parameters is not None
+            and bytes(fact.parameters) == b"null"
+        ):
+            raise Broken(f"{fact.check} is asked about {fact.name} without its parameters")
 
     def timed(self, stored: Stored) -> None:
         """A schedule was set."""

@@ -23,8 +23,9 @@ from admittance.events.applying import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy
+from admittance.workload_controller.check_activity import by_parameters
 from admittance.workload_controller.marks import marked
-from admittance.workload_controller.objects import Kept, plan
+from admittance.workload_controller.objects import Kept, key_of, plan
 from admittance.workload_controller.proposals import Proposal, cautions, objections, proposal, users
 from admittance.workload_controller.statement import statement
 
@@ -116,15 +117,27 @@ def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
     if problems:
         raise Wrong(*problems)
     written: list[Kept] = []
-    for one, warnings in zip(planned, proposed.warnings, strict=True):
-        revision = one.told.revision
+    for one in planned:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(Kept(one.object, one.value, revision))
-        yield replace(one.told, revision=0, warnings=(*warnings, *cautions(one, limits)))
     # All of them are there before anything follows from one.
     for kept in written:
         said = statement(copy.controller, kept)
+        copy.state(said.subject, said.data)
+    _update_checks(copy)
+    for one, warnings in zip(planned, proposed.warnings, strict=True):
+        more = cautions(one, limits, objects)
+        yield replace(one.told, revision=0, warnings=(*warnings, *more))
+
+
+def _update_checks(copy: Copy) -> None:
+    """AdmissionChecks whose parameters came or went are active or not, as they then would be."""
+    for check in by_parameters(copy.controller.objects, copy.now):
+        key, value = key_of(check), encode(check)
+        before = copy.controller.objects.get(key)
+        kept = Kept(check, value, copy.put_object(key, check, value))
+        said = statement(copy.controller, kept, before=before)
         copy.state(said.subject, said.data)
 
 
@@ -179,4 +192,5 @@ def _delete(copy: Copy, request: Delete) -> Applied:
     revision = copy.put_object(key, None, b"")
     said = statement(controller, kept._replace(revision=revision), deleted=True)
     copy.state(said.subject, said.data)
+    _update_checks(copy)
     return told

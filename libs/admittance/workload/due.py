@@ -108,7 +108,7 @@ def check_ends(workload: StoredWorkload, around: Rules) -> dict[str, datetime]:
     ends: dict[str, datetime] = {}
     for row in workload.status.admission_checks:
         rules = around.check(row.name) if row.state == "Pending" else None
-        if rules is None or not rules.timeout_seconds:
+        if rules is None or not rules.timeout_seconds or rules.missing:
             continue
         wait = timedelta(seconds=rules.timeout_seconds)
         end = _since(workload, Type.QUOTA_RESERVED, wait)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
+from admittance.workload.asking import explained, requests
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, is_true, put
 from admittance.workload.leave import RESTARTED, evict, withdraw
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.reserve import withdraw_if_not_offered
-from admittance.workload.rows import Rows, frozen, synced
+from admittance.workload.rows import frozen, synced
 from admittance.workload.standing import hindered, is_held, required_now
 from admittance.workload.stored import Say, StoredWorkload, head
 from admittance.workload.verdicts import contradiction
 from admittance.workload.waits import recomputed, spoken, told, wake_if_over
 
-MISSING: Final = "AdmissionCheck {} doesn't exist"
-"""Message of a row that nobody was asked to judge."""
 LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
 """Reasons of QuotaReserved=False that end with the hindrance; the last two are older spellings."""
 
@@ -55,12 +52,8 @@ def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]
         return gone
     required = at.around.required_checks(admission.cluster_queue, admission)
     rows, counts = synced(status.admission_checks, status.check_retry_counts, required, now=at.now)
-    rows, known = _known(rows, at)
-    again = {
-        row.name
-        for row in rows
-        if row.name in asks and row.state == "Pending" and at.around.check(row.name) is not None
-    }
+    rows, come = explained(rows, at)
+    again = {row.name for row in rows if row.name in asks and row.state == "Pending"}
     if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
     have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
@@ -80,27 +73,8 @@ def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
     # Where nothing is left to wait for, the scheduler sees it and looks again.
-    asked = sorted(
-        known | again | {name for name in have - had if at.around.check(name) is not None}
-    )
-    says += [Say(what="check_requested", detail=name) for name in asked]
+    says += requests(sorted(come | again | (have - had)), at)
     return applied(kept, *says)
-
-
-def _known(rows: Rows, at: Occasion) -> tuple[Rows, set[str]]:
-    """The rows of checks that there are not say so, since nobody can be asked; and the names of
-    those that have come since, whose controllers are to be asked now."""
-    found, come = [], set()
-    for row in rows:
-        missing = MISSING.format(row.name)
-        message = row.message
-        if at.around.check(row.name) is None:
-            message = missing if row.state == "Pending" and not message else message
-        elif message == missing:
-            come.add(row.name)
-            message = ""
-        found.append(replace(row, message=message) if message != row.message else row)
-    return tuple(found), come
 
 
 def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
@@ -135,6 +109,8 @@ def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
             rows, counts = frozen(rows, counts, named, required, now=at.now)
         else:
             rows, counts = synced(rows, counts, required, now=at.now)
+    if not retrying:
+        rows, _ = explained(rows, at)
     after = with_status(
         workload, conditions=conditions, admission_checks=rows, check_retry_counts=counts
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
+from admittance.workload.asking import explained, requests
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Conditions, Type, find, is_true, put, revoke
 from admittance.workload.families.gating import is_used, others_go, used
@@ -32,11 +33,12 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         conditions = revoke(conditions, old, now=now)
     status = workload.status
     fresh = listed(status.admission_checks, status.check_retry_counts, required, now=now)
+    rows, _ = explained(fresh.rows, at)
     reserved = with_status(
         workload,
         admission=admission,
         conditions=conditions,
-        admission_checks=fresh.rows,
+        admission_checks=rows,
         check_retry_counts=fresh.counts,
         requeue_state=no_wait(workload.status.requeue_state),
         evicted_revision=0,
@@ -56,7 +58,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         "The workload waits for its admission checks",
         now=now,
     )
-    says += [Say(what="check_requested", detail=check.name) for check in required]
+    says += requests((check.name for check in required), at)
     return applied(with_status(reserved, conditions=conditions), *says)
 
 

@@ -25,13 +25,15 @@ class RequiredCheck(NamedTuple):
 
 class CheckRules(NamedTuple):
     """What an AdmissionCheck says about its verdicts. ``retry``: the delay where its controller
-    asks for none. ``timeout_seconds``: how long it may judge; None: for ever."""
+    asks for none. ``timeout_seconds``: how long it may judge; None: for ever. ``missing``: a
+    sentence that names the object of its parameters, where there is none; then it is not asked."""
 
     name: str
     controller: str
     preemption_policy: str = "Anytime"
     retry: RetryStrategy | None = None
     timeout_seconds: int | None = None
+    missing: str = ""
 
 
 def rules_of(check: AdmissionCheck) -> CheckRules:

@@ -7,6 +7,7 @@ is written. Between two heartbeats nothing runs but the clock of the next one th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,9 @@ from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.ending import end
 from admittance.runtime.errors import AdmittanceError, Superseded
-from admittance.workload_controller.heartbeats import Heartbeats, active_of, with_condition
-from admittance.workload_controller.objects import Planned
+from admittance.workload_controller.check_activity import changed, tells_of_parameters
+from admittance.workload_controller.heartbeats import Heartbeats, active_of
+from admittance.workload_controller.objects import Objects, Planned
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -62,7 +64,12 @@ class Alive:
         now = clock.monotonic()
         checks = self._checks()
         self._beats.expect(
-            (c.spec.controller_name for c in checks if active_of(c) is not None), now
+            (
+                c.spec.controller_name
+                for c in checks
+                if active_of(c) is not None and not tells_of_parameters(c)
+            ),
+            now,
         )
         self.look()
         self._bus.reconnected.append(self._on_reconnected)
@@ -85,21 +92,35 @@ class Alive:
         self._beats.forget(names)
         self._dirty.set()
 
-    def known(self, planned: Planned) -> Planned:
-        """The plan of an apply with what was heard so far: a new AdmissionCheck whose controller
-        has told that it cannot evaluate it is inactive from its first moment on."""
+    def known(self, planned: Iterable[Planned]) -> list[Planned]:
+        """The plan of an apply with what is known so far: a new AdmissionCheck whose controller
+        has told that it cannot evaluate it, or whose parameters are missing, is inactive from its
+        first moment on."""
+        every = list(planned)
+        coming = {one.key for one in every}
+        return [self._known(one, coming) for one in every]
+
+    def _known(self, planned: Planned, coming: Container[str]) -> Planned:
         check = planned.object
         if planned.value is None or not isinstance(check, AdmissionCheck):
             return planned
-        condition = self._beats.condition(check, clock.monotonic(), clock.now(), None)
-        if condition is None:
-            return planned
-        check = with_condition(check, condition)
-        return planned._replace(object=check, value=encode(check))
+        new = changed(
+            check,
+            self._objects,
+            self._beats,
+            clock.monotonic(),
+            clock.now(),
+            coming=coming,
+        )
+        return planned if new is None else planned._replace(object=new, value=encode(new))
+
+    @property
+    def _objects(self) -> Objects:
+        assert self._active.controller is not None, "a leader has read the bucket"
+        return self._active.controller.objects
 
     def _checks(self) -> list[AdmissionCheck]:
-        assert self._active.controller is not None, "a leader has read the bucket"
-        return list(self._active.controller.objects.of_kind("admissioncheck"))
+        return list(self._objects.of_kind("admissioncheck"))
 
     def _on_beat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         controller = self._controllers.get(subject[_PREFIX:])
@@ -160,17 +181,16 @@ class Alive:
         planned = []
         for check in self._checks():
             name = check.metadata.name
-            condition = self._beats.condition(check, now, wall, self._written.get(name))
-            if condition is not None:
-                planned.append(self._planned(with_condition(check, condition)))
+            new = changed(check, self._objects, self._beats, now, wall, self._written.get(name))
+            if new is not None:
+                planned.append(self._planned(new))
                 self._tell(check.spec.controller_name, now)
         return planned
 
     def _planned(self, check: AdmissionCheck) -> Planned:
         meta = check.metadata
         key = object_key("admissioncheck", "", meta.name)
-        assert self._active.controller is not None, "a leader has read the bucket"
-        expected = self._active.controller.objects.expected(key)
+        expected = self._objects.expected(key)
         told = Applied(kind=check.kind, namespace="", name=meta.name, outcome="changed")
         return Planned(key, check.kind, "", meta.name, check, encode(check), expected, told)
 

@@ -34,7 +34,9 @@ class Queues:
 
     def check(self, name: str) -> CheckRules | None:
         found = self._objects.check(name)
-        return None if found is None else rules_of(found)
+        if found is None:
+            return None
+        return rules_of(found)._replace(missing=self._objects.missing_parameters(found))
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         local = self._objects.local_queue(namespace, queue)

@@ -87,10 +87,7 @@ class Endpoints:
         await self._active.caught_up.wait()
         async with self._active.lock:
             objects = self._controller.objects
-            planned = [
-                self._active.alive.known(one)
-                for one in plan(objects, proposed.manifests, now=clock.now())
-            ]
+            planned = self._active.alive.known(plan(objects, proposed.manifests, now=clock.now()))
             limits = self._controller.around.limits
             problems = objections(objects, planned, limits)
             if problems:
@@ -101,7 +98,7 @@ class Endpoints:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
             results=tuple(
-                msgspec.structs.replace(told, warnings=(*warnings, *cautions(one, limits)))
+                msgspec.structs.replace(told, warnings=(*warnings, *cautions(one, limits, objects)))
                 for told, warnings, one in zip(results, proposed.warnings, planned, strict=True)
             )
         )

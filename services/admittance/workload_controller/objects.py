@@ -4,7 +4,7 @@ revision; and the plan of an apply or a delete. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, WorkloadPriorityClass
 from admittance.api.foreign import Foreign
-from admittance.api.kinds import KINDS, Manifest
+from admittance.api.kinds import GROUP, KINDS, Manifest
 from admittance.api.manifest import encode
 from admittance.api.queues import ClusterQueue, LocalQueue, ResourceFlavor
 from admittance.events.applying import Applied
@@ -131,6 +131,13 @@ class Objects:
             return b"null"
         return bytes(msgspec.json.decode(kept.value, type=_SpecOnly).spec)
 
+    def missing_parameters(self, check: AdmissionCheck, coming: Container[str] = ()) -> str:
+        """A sentence that names the object which a check has its parameters in, where there is no
+        such object; "": it is there, or the check names none. ``coming``: keys that are about to be
+        written."""
+        key = parameters_key(check)
+        return "" if not key or key in self._kept or key in coming else absence(check)
+
     def checks_by_parameters(self, key: str) -> frozenset[str]:
         """The checks whose parameters are the object at that key, be it there or not."""
         return frozenset(
@@ -152,9 +159,20 @@ def parameters_key(check: AdmissionCheck) -> str:
     named = check.spec.parameters
     if named is None or not named.name:
         return ""
-    if named.api_group.startswith("kueue.x-k8s.io"):
-        return object_key(named.kind.lower(), "", named.name)
+    if named.api_group.startswith(GROUP):
+        ours = KINDS.get(named.kind)
+        return object_key(ours.token if ours is not None else named.kind.lower(), "", named.name)
     return object_key(f"{named.kind.lower()}.{named.api_group}", "", named.name)
+
+
+def absence(check: AdmissionCheck) -> str:
+    """The sentence about a check whose parameters are missing; "": it names none."""
+    named = check.spec.parameters
+    if named is None:
+        return ""
+    ours = named.api_group == GROUP and named.kind in KINDS
+    kind = named.kind if ours else f"{named.kind}.{named.api_group}"
+    return f"{kind} {named.name} doesn't exist"
 
 
 class _SpecOnly(msgspec.Struct):

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.check_lists import conflicts
+from admittance.api.checks import AdmissionCheck
 from admittance.api.kinds import Manifest
 from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
@@ -75,9 +76,17 @@ def objections(objects: Objects, planned: Iterable[Planned], limits: Limits) -> 
     ]
 
 
-def cautions(planned: Planned, limits: Limits) -> tuple[str, ...]:
-    """What somebody who applies it should know."""
+def cautions(planned: Planned, limits: Limits, objects: Objects) -> tuple[str, ...]:
+    """What somebody who applies it should know. ``objects``: with all that is applied with it."""
     said = planned.object
+    if isinstance(said, AdmissionCheck):
+        missing = objects.missing_parameters(said)
+        if not missing:
+            return ()
+        return (
+            f"spec.parameters: {missing}: until then the check is inactive, "
+            "and its queues reserve nothing",
+        )
     if not isinstance(said, ClusterQueue) or said.spec.concurrent_admission is None:
         return ()
     if limits.families:

@@ -174,8 +174,8 @@ class Speaker:
         self, workload: StoredWorkload, say: Say, revision: int, common: dict[str, Any]
     ) -> Fact | None:
         check = self._objects.check(say.detail)
-        if check is None:
-            return None
+        if check is None or self._objects.missing_parameters(check):
+            return None  # It is asked when they come.
         row = next(
             (row for row in workload.status.admission_checks if row.name == say.detail), None
         )

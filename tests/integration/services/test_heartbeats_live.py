@@ -10,6 +10,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.manifest import decode_object
+from admittance.events.applying import Delete, DeleteReply
 from admittance.events.requests import Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bucket import get
@@ -51,6 +52,8 @@ async def active(bus: Bus, name: str) -> tuple[str, str] | None:
     """Status and reason of the condition."""
     found, _ = await check(bus, name)
     if found.status is None:
+        return None
+    if not found.status.conditions:
         return None
     (condition,) = found.status.conditions
     return condition.status, condition.reason
@@ -110,6 +113,35 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
     await eventually(lost)
     # What is reserved stays so.
     assert await is_reserved(bus, "w")
+
+
+async def test_a_check_without_its_parameters_closes_its_queue_until_they_come(
+    fleet: Fleet, bus: Bus
+) -> None:
+    await fleet.start("workload-controller", **BEAT)
+    await fleet.start("scheduler")
+    named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}
+    limited = a_check("limited", "never-heard")
+    limited["spec"]["parameters"] = named
+    budget = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
+    reply = await apply(bus, limited, *queues("cq", cpu=4, admissionChecks=["limited"]))
+    assert "Budget.example.com main doesn't exist" in reply.results[0].warnings[0]
+    assert await active(bus, "limited") == ("False", "BadParametersRef")
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+
+    async def closed() -> bool:
+        return (await why_closed(bus)).startswith("AdmissionCheckInactive")
+
+    await eventually(closed)
+    assert not await is_reserved(bus, "w")
+    await apply(bus, {**budget, "spec": {"limit": 5}})
+    await eventually(lambda: is_reserved(bus, "w"))
+    assert await active(bus, "limited") is None
+    gone = await ask(
+        bus, "admit.api.delete", Delete(kind="budget.example.com", name="main"), DeleteReply
+    )
+    assert gone.outcome == "deleted"
+    await eventually(closed)
 
 
 @pytest.mark.scenario("B8")

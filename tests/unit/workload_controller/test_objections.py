@@ -53,13 +53,15 @@ class House:
         assert not proposed.problems, proposed.problems
         planned = list(plan(self.objects, proposed.manifests, now=NOON))
         found = objections(self.objects, planned, self.limits)
-        self.warnings = [line for one in planned for line in cautions(one, self.limits)]
         if not found:
             for one in planned:
                 if one.value is not None:
                     self._revision += 1
                     kept = Kept(one.object, encode(one.object), self._revision)
                     self.objects.keep(one.key, kept)
+        self.warnings = [
+            line for one in planned for line in cautions(one, self.limits, self.objects)
+        ]
         return found
 
 
@@ -164,4 +166,22 @@ def test_while_the_gate_is_off_the_policy_is_kept_with_a_warning() -> None:
     assert house.warnings == []
     house.limits = Limits()
     assert house.apply(a_queue_of(2)) == []
+    assert house.warnings == []
+
+
+def test_parameters_that_are_missing_are_warned_about(house: House) -> None:
+    named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}
+    check = {
+        "apiVersion": VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "c"},
+        "spec": {"controllerName": "ctl", "parameters": named},
+    }
+    house.apply(check)
+    assert house.warnings == [
+        "spec.parameters: Budget.example.com main doesn't exist: until then the check is inactive, "
+        "and its queues reserve nothing"
+    ]
+    budget = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
+    house.apply(check, {**budget, "spec": {}})
     assert house.warnings == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from admittance.events.facts import CheckRequested
+from admittance.events.facts import CheckRequested, TimerDue
+from admittance.workload.rows import row_of
 from family_living import a_family_life
 from living import Life
 
@@ -44,13 +46,57 @@ def test_a_change_is_asked_about_in_the_same_cycle() -> None:
     assert asked(life) == [(0, "first"), (0, "second")]
 
 
-def test_parameters_that_go_and_come_are_asked_about() -> None:
+def test_parameters_that_come_again_are_asked_about() -> None:
     life = a_town()
     life.delete("ProvisioningRequestConfig", "config")
     life.settle()
     configure(life, "third")
     life.settle()
-    assert asked(life) == [(0, "first"), (0, None), (0, "third")]
+    assert asked(life) == [(0, "first"), (0, "third")]
+
+
+def message(life: Life) -> str:
+    row = row_of(life.stored("w").status.admission_checks, "c")
+    assert row is not None
+    return row.message
+
+
+def test_a_reservation_without_parameters_waits_and_says_why() -> None:
+    life = a_town(name="other")
+    assert life.phase("w") == "QuotaReserved"
+    assert asked(life) == []
+    why = "AdmissionCheck c is not asked: ProvisioningRequestConfig other doesn't exist"
+    assert message(life) == why
+    life.put("ProvisioningRequestConfig", "other", {"provisioningClassName": "late"})
+    assert (asked(life), message(life)) == ([(0, "late")], "")
+
+
+def test_a_check_that_cannot_be_asked_has_no_timeout_meanwhile() -> None:
+    life = Life()
+    spec = {"controllerName": "ctl-c", "parameters": REFERENCE, "checkTimeoutSeconds": 10}
+    life.put("AdmissionCheck", "c", spec)
+    life.queue("cq", resourceGroups=groups(default="9"), admissionChecks=["c"])
+    life.submit("w", "cq", "1")
+    life.settle()
+    life.now += timedelta(seconds=60)
+    life.say(TimerDue, "w", kind="checks")
+    assert life.phase("w") == "QuotaReserved"
+    configure(life, "late")
+    life.say(TimerDue, "w", kind="checks")
+    assert life.phase("w") == "QuotaReserved"
+    life.now += timedelta(seconds=10)
+    life.say(TimerDue, "w", kind="checks")
+    assert life.stored("w").status.admission_cycle == 1
+
+
+def test_a_verdict_that_is_there_outlasts_its_parameters() -> None:
+    life = a_town()
+    life.verdict("w", "c", "Pending", message="half way")
+    life.delete("ProvisioningRequestConfig", "config")
+    assert message(life) == "half way"
+    life.verdict("w", "c", "Ready")
+    life.settle()
+    assert life.phase("w") == "Admitted"
 
 
 def rename(life: Life, **spec: Any) -> None:
@@ -101,7 +147,7 @@ def test_nobody_is_asked_about_the_parameters_of_another_check() -> None:
     life = a_town(name="other")
     configure(life, "second")
     life.settle()
-    assert asked(life) == [(0, None)]
+    assert asked(life) == []
 
 
 def test_a_variant_is_asked_again_as_anybody_is() -> None:

@@ -14,10 +14,11 @@ from admittance.simulation.actors.service import Service
 from admittance.simulation.kernel import Future, Signal
 from admittance.simulation.link import Unavailable
 from admittance.simulation.stream import EXPECTED, OPERATION, Outgoing, Refused
+from admittance.workload_controller.check_activity import by_parameters
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.heartbeats import with_condition
 from admittance.workload_controller.marks import marked, unneeded
-from admittance.workload_controller.objects import Kept, Planned, plan
+from admittance.workload_controller.objects import Kept, Planned, key_of, plan
 from admittance.workload_controller.proposals import users
 from admittance.workload_controller.statement import statement
 
@@ -72,6 +73,7 @@ class Manifests:
                 outcome = yield from self._write(manifests)
             else:
                 outcome = yield from self._remove(manifests[0]["delete"])
+            yield from self._update_checks()
         except (Unavailable, Superseded):
             outcome = "unavailable"
         self.unlock()
@@ -102,6 +104,21 @@ class Manifests:
         expected = self._controller.objects.expected(key)
         planned = Planned(key, about.kind, "", check, about, encode(about), expected, told)
         return (yield from self._put_all([planned]))
+
+    def _update_checks(self) -> Any:
+        """Checks whose parameters came or went are active or not. An apply that is cut short before
+        this is made up for by the next one."""
+        controller = self._controller
+        todo = []
+        for check in by_parameters(controller.objects, self._service.process.now()):
+            key = key_of(check)
+            told = Applied(
+                kind=check.kind, namespace="", name=check.metadata.name, outcome="changed"
+            )
+            expected = controller.objects.expected(key)
+            name = check.metadata.name
+            todo.append(Planned(key, check.kind, "", name, check, encode(check), expected, told))
+        yield from self._put_all(todo)
 
     def _put_all(self, todo: list[Planned]) -> Any:
         service = self._service

@@ -1,0 +1,103 @@
+"""The Active condition of a check whose parameters are missing, and its controller's word."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.manifest import decode_object
+from admittance.events.system import CheckAlive
+from admittance.workload_controller.check_activity import changed, tells_of_parameters
+from admittance.workload_controller.heartbeats import Heartbeats, active_of
+from admittance.workload_controller.objects import Kept, Objects, key_of
+
+from builders import NOON
+
+API = "kueue.x-k8s.io/v1beta2"
+BUDGET = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
+VALUE = msgspec.json.encode(BUDGET)
+KEY = key_of(decode_object(VALUE).manifest)
+BAD = ("False", "BadParametersRef", "Budget.example.com main doesn't exist")
+ALIVE = ("True", "Active", "The admission check is active")
+
+
+class Watched:
+    """An AdmissionCheck c whose parameters are Budget main, written as soon as it differs."""
+
+    def __init__(self) -> None:
+        named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}
+        value = {
+            "apiVersion": API,
+            "kind": "AdmissionCheck",
+            "metadata": {"name": "c", "generation": 1},
+            "spec": {"controllerName": "ctl", "parameters": named},
+        }
+        check = decode_object(msgspec.json.encode(value)).manifest
+        assert isinstance(check, AdmissionCheck)
+        self.check = check
+        self.objects = Objects()
+        self.beats = Heartbeats(10.0)
+
+    def there(self, *, there: bool = True) -> None:
+        if not there:
+            self.objects.gone(KEY, 9)
+            return
+        self.objects.keep(KEY, Kept(decode_object(VALUE).manifest, VALUE, 1))
+
+    def look(self, now: float = 0.0) -> tuple[str, str, str] | None:
+        """The condition, once it is as it should be: looking again changes nothing."""
+        for _ in range(2):
+            clock = NOON + timedelta(seconds=now)
+            new = changed(self.check, self.objects, self.beats, now, clock)
+            if new is None:
+                break
+            self.check = new
+        assert new is None
+        found = active_of(self.check)
+        return None if found is None else (found.status, found.reason, found.message)
+
+
+def test_a_check_without_its_parameters_is_inactive_though_no_controller_was_heard() -> None:
+    watched = Watched()
+    assert watched.look() == BAD
+    watched.there()
+    assert watched.look() is None
+    watched.there(there=False)
+    assert watched.look() == BAD
+
+
+def test_missing_parameters_outweigh_what_a_controller_tells() -> None:
+    watched = Watched()
+    watched.beats.hear("ctl", CheckAlive(), 0.0)
+    assert watched.look() == BAD
+    watched.there()
+    assert watched.look() == ALIVE
+    watched.there(there=False)
+    assert watched.look(60.0) == BAD
+
+
+def test_a_controller_that_falls_silent_meanwhile_counts_as_lost_then() -> None:
+    watched = Watched()
+    watched.beats.hear("ctl", CheckAlive(), 0.0)
+    assert watched.look() == BAD
+    watched.there()
+    found = watched.look(60.0)
+    assert found is not None
+    assert found[:2] == ("False", "ControllerLost")
+
+
+def test_a_new_leader_does_not_take_the_condition_for_a_word_of_the_controller() -> None:
+    watched = Watched()
+    watched.look()
+    assert tells_of_parameters(watched.check)
+    watched.beats = Heartbeats(10.0)  # after a takeover
+    watched.there()
+    assert watched.look(100.0) is None
+
+
+def test_parameters_that_are_applied_together_with_the_check_are_there() -> None:
+    watched = Watched()
+    beats, clock = watched.beats, NOON
+    assert changed(watched.check, watched.objects, beats, 0.0, clock, coming={KEY}) is None
