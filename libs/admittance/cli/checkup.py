@@ -25,6 +25,7 @@ from admittance.runtime import streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.history import last
+from admittance.runtime.leading import LEADER, LEADER_SEEN, NO_LEADER
 from admittance.workload_controller.recording import checkpoints
 
 STREAMS: Final = (
@@ -190,7 +191,15 @@ def _services(answers: list[HealthReply]) -> list[Line]:
 
 def _service(one: HealthReply) -> Line:
     leads = f", leads {', '.join(one.leads)}" if one.leads else ""
-    details = "".join(f", {key} {value}" for key, value in one.details.items())
+    leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
+    if leader == NO_LEADER:
+        found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
+        return Line(WRONG, one.service, found)
+    if leader is not None:
+        leads = f", stands by for {leader} (last seen: {seen})"
+    details = "".join(
+        f", {key} {value}" for key, value in one.details.items() if key not in (LEADER, LEADER_SEEN)
+    )
     ready = "ready" if one.ready else "not ready"
     late = one.lag > LAG_MAX
     return Line(

@@ -17,12 +17,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class Epoch(Message, frozen=True, kw_only=True):
     """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain.
 
-    ``config``: how it is set up to decide, as far as that is not the default."""
+    ``config``: how it is set up to decide, as far as that is not the default. ``process``: the one
+    that wrote this, of all that ever run as ``owner``."""
 
     domain: str
     owner: str
     time: datetime | None = None
     config: dict[str, Any] | None = None
+    process: str = ""
 
 
 class Barrier(Message, frozen=True, kw_only=True):
@@ -41,10 +43,14 @@ class BarrierEcho(Message, frozen=True, kw_only=True):
 
 
 class Alive(Message, frozen=True, kw_only=True):
-    """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: this one lives."""
+    """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: this one lives. Also
+    question and answer on ``admit.alive.instance.<service>.<instance>``.
+
+    ``process``: the one that says so, of all that ever run as this instance."""
 
     service: str
     instance: str
+    process: str = ""
 
 
 class ObjectApplied(Message, frozen=True, kw_only=True):

@@ -159,6 +159,11 @@ class Tenure:
         """The domains we may decide for, sorted."""
         return sorted(domain for domain, held in self._held.items() if held.echoed)
 
+    def led(self, domain: str) -> bool:
+        """Whether an instance that is alive, this one included, holds the newest epoch."""
+        owner = self.owner(domain)
+        return domain in self._held or (owner != self.instance and owner in self._alive)
+
     def owner(self, domain: str) -> str:
         """Who holds the newest epoch of the domain; "" when nobody ever did."""
         return self._epochs.get(domain, (0, ""))[1]

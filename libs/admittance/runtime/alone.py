@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leading import Leading
 from admittance.runtime.settings import Settings
+from admittance.runtime.waiting import first_of
 
 log = structlog.get_logger()
 
@@ -85,9 +86,12 @@ class Alone(Generic[W]):
             ready=not leads or (work is not None and work.ready),
             leads=leads,
             lag=self._lag(work) if work is not None and self._lag is not None else 0,
-            details=health.told(
-                self._trouble(work) if work is not None and self._trouble is not None else ""
-            ),
+            details={
+                **self._leading.standby_details([self._domain]),
+                **health.told(
+                    self._trouble(work) if work is not None and self._trouble is not None else ""
+                ),
+            },
         )
 
     async def _take_turns(self, stop: asyncio.Event) -> None:
@@ -95,7 +99,7 @@ class Alone(Generic[W]):
         watch = asyncio.create_task(leading.run(), name="leading")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await _first(watch, stopping, made=leading.watching.wait())
+            await first_of(watch, stopping, event=leading.watching)
             while not stop.is_set():
                 if watch.done():
                     watch.result()
@@ -103,7 +107,7 @@ class Alone(Generic[W]):
                 epoch = leading.tenure.fence(self._domain)
                 if epoch is None:
                     leading.changed.clear()
-                    await _first(watch, stopping, made=leading.changed.wait())
+                    await first_of(watch, stopping, event=leading.changed)
                     continue
                 log.info("leading", domain=self._domain, epoch=epoch)
                 await self._work(epoch, watch, stopping)
@@ -122,7 +126,7 @@ class Alone(Generic[W]):
         try:
             while leading.tenure.fence(self._domain) == epoch:
                 leading.changed.clear()
-                await _first(watch, stopping, working, made=leading.changed.wait())
+                await first_of(watch, stopping, working, event=leading.changed)
                 if any(task.done() for task in (watch, stopping, working)):
                     break
             if working.done():
@@ -134,12 +138,3 @@ class Alone(Generic[W]):
                 working.cancel()
             await asyncio.gather(working, return_exceptions=True)
             await work.close()
-
-
-async def _first(*tasks: asyncio.Task[Any], made: Coroutine[Any, Any, Any]) -> None:
-    """Waits for the first of the tasks, or of what is made for this wait only."""
-    waiting = asyncio.create_task(made)
-    try:
-        await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +18,14 @@ from admittance.lease.tenure import Takeover, Tenure
 from admittance.runtime import clock, lease_io
 from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.parts import parts
+from admittance.runtime.single_process import SingleProcess
+
+LEADER: Final = "leader"
+LEADER_SEEN: Final = "leader_seen"
+NO_LEADER: Final = "none"
+"""Details of a standby's health: see `Leading.standby_details`."""
 
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
@@ -27,6 +34,14 @@ RENEWALS: Final = 4
 """Heartbeats within one TTL: three may be late before others believe us dead."""
 UNWILLING_SECONDS: Final = 0.5
 """Pause after the log took no epoch, for another reason than that somebody was faster."""
+DOUBT_SECONDS: Final = 1.0
+"""Pause between two questions whether another process runs as this instance."""
+CALM_SECONDS: Final = 30.0
+PAUSE_MIN_SECONDS: Final = 0.1
+PAUSE_MAX_SECONDS: Final = 5.0
+"""A domain that was lost is taken anew at once; one that is lost again and again within
+`CALM_SECONDS`, after a pause that doubles each time. Else whatever takes it away each time, such as
+epochs by a foreign hand, would keep the log and the service busy."""
 
 
 class Leading:
@@ -50,24 +65,42 @@ class Leading:
         self._service = service
         self._instance = instance
         self._ttl = ttl_seconds
-        self._ours: set[int] = set()
+        self._process = SingleProcess(bus, service, instance)
         self._known: set[str] = set()
-        self._unsure: set[str] = set()
-        self._born = 0
+        self._takes: dict[str, tuple[float, int]] = {}
+        """When each domain was taken last (monotonic), and how often in a row without a calm."""
+        self._beats: dict[str, datetime] = {}
+        self._leader_seen: datetime | None = None
+        self._doubt = asyncio.Event()
 
     async def run(self) -> None:
-        """Says that we live, hears who else does, and which epochs are taken; until cancelled."""
-        self._born = await lease_io.end_of_log(self._bus)
-        await lease_io.say_alive(self._bus, self._service, self._instance, ttl_seconds=self._ttl)
-        subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
+        """Says that we live, hears which others do, and which epochs are taken; until cancelled.
+
+        Raises SetupError when another process runs as this instance."""
+        await self._process.begin()
+        subscription = None
         try:
+            await self._say_alive()
+            subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
             async with parts() as tasks:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
                 tasks.create_task(self._hear(subscription))
+                tasks.create_task(self._settle_doubts())
         finally:
-            with suppress(Exception):
-                await subscription.unsubscribe()
+            await self._process.end()
+            if subscription is not None:
+                with suppress(Exception):
+                    await subscription.unsubscribe()
+
+    async def _say_alive(self) -> None:
+        await lease_io.say_alive(
+            self._bus,
+            self._service,
+            self._instance,
+            ttl_seconds=self._ttl,
+            process=self._process.id,
+        )
 
     async def goodbye(self) -> None:
         """Ends in order, so that others take over at once."""
@@ -82,7 +115,7 @@ class Leading:
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
             await self._read(fresh)
-        wanted = self.tenure.wanted(domains)
+        wanted = self.tenure.wanted(self._due(domains))
         if not wanted:
             return []
         try:
@@ -90,7 +123,6 @@ class Leading:
         except Unavailable:
             for take in wanted:
                 self.tenure.not_taken(take.domain)
-                self._unsure.add(take.domain)
             await self._read([take.domain for take in wanted])
             return []
         taken: list[tuple[str, int]] = []
@@ -103,7 +135,7 @@ class Leading:
                 if not isinstance(outcome, StaleRevision):
                     unwilling = outcome
                 continue
-            self._ours.add(outcome)
+            self._note_take(take.domain)
             if self.tenure.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
         if barrier:
@@ -131,9 +163,48 @@ class Leading:
         """The echo of a barrier came. True when the domain is ours to decide for from now on."""
         return self.tenure.echoed(domain, epoch)
 
+    def standby_details(self, domains: Iterable[str]) -> dict[str, str]:
+        """What an instance that leads none of these domains says of itself: which instance leads
+        them ("none" where no live one does), and when such a leader was last seen alive."""
+        wanted = list(domains)
+        if not wanted or any(self.tenure.held(domain) is not None for domain in wanted):
+            return {}
+        owners = {self.tenure.owner(domain) for domain in wanted}
+        led = all(self.tenure.led(domain) for domain in wanted)
+        seen = max((at for one, at in self._beats.items() if one in owners), default=None)
+        seen = seen or self._leader_seen
+        return {
+            LEADER: ", ".join(sorted(owners)) if led else NO_LEADER,
+            LEADER_SEEN: f"{seen:%Y-%m-%dT%H:%M:%SZ}" if seen is not None else "never",
+        }
+
+    def _due(self, domains: Iterable[str]) -> list[str]:
+        """Those that may be taken now; `changed` is set when it is the others' time."""
+        now = clock.monotonic()
+        due = []
+        for domain in domains:
+            taken, repeats = self._takes.get(domain, (0.0, 0))
+            pause = min(PAUSE_MAX_SECONDS, PAUSE_MIN_SECONDS * 2**repeats) if repeats else 0.0
+            left = taken + pause - now
+            if left > 0 and self.tenure.held(domain) is None:
+                asyncio.get_running_loop().call_later(left, self.changed.set)
+            else:
+                due.append(domain)
+        return due
+
+    def _note_take(self, domain: str) -> None:
+        now = clock.monotonic()
+        before = self._takes.get(domain)
+        calm = before is None or now - before[0] > CALM_SECONDS
+        self._takes[domain] = (now, 0 if calm or before is None else min(before[1] + 1, 10))
+
     def _epoch(self, take: Takeover) -> Outgoing:
         said = Epoch(
-            domain=take.domain, owner=self._instance, time=clock.now(), config=self._config
+            domain=take.domain,
+            owner=self._instance,
+            time=clock.now(),
+            config=self._config,
+            process=self._process.id,
         )
         headers = {EXPECTED: str(take.expected)}
         return Outgoing(lease_io.epoch_subject(take.domain), _encode(said), headers)
@@ -172,21 +243,16 @@ class Leading:
             for domain, known, (sequence, said) in zip(part, before, found, strict=True):
                 self._known.add(domain)
                 if sequence:
-                    self._seen(domain, sequence, said.owner if said is not None else "")
+                    self._seen(domain, sequence, said)
                 elif self.tenure.forgotten(domain, known):
                     log.warning("epoch_too_old", domain=domain, epoch=known)
 
-    def _seen(self, domain: str, sequence: int, owner: str) -> None:
-        unknown = owner == self._instance and sequence not in self._ours
-        if unknown and domain in self._unsure:
-            self._unsure.discard(domain)
-            self._ours.add(sequence)
-        elif unknown and self._ours and sequence > self._born:
-            # Not one of an earlier life: it is younger than this one.
-            raise SetupError(
-                f"another process runs as {self._service} instance {self._instance}: "
-                "give each its own ADMIT_INSTANCE"
-            )
+    def _seen(self, domain: str, sequence: int, said: Epoch | None) -> None:
+        owner = said.owner if said is not None else ""
+        if owner == self._instance and said is not None and said.process != self._process.id:
+            # Of an earlier life, or by a foreign hand: then what we hold is lost, and taken anew.
+            # A live process under our name is found out by asking it.
+            self._doubt.set()
         if self.tenure.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)
         self.changed.set()
@@ -195,25 +261,39 @@ class Leading:
         while True:
             await asyncio.sleep(self._ttl / RENEWALS)
             try:
-                await lease_io.say_alive(
-                    self._bus, self._service, self._instance, ttl_seconds=self._ttl
-                )
+                await self._say_alive()
             except (Refused, Unavailable) as error:
                 log.warning("heartbeat_failed", error=str(error))
+
+    async def _settle_doubts(self) -> None:
+        while True:
+            await self._doubt.wait()
+            self._doubt.clear()
+            await self._process.check()
+            await asyncio.sleep(DOUBT_SECONDS)
 
     async def _watch(self) -> None:
         pattern = f"_alive.{token(self._service)}.*"
         reader = BucketReader(self._bus, (pattern,), bucket=subjects.CLAIMS)
         async for entries in reader.batches():
             for entry in entries:
-                instance = plain(entry.key.rpartition(".")[2])
-                if entry.value is None:
-                    self.tenure.gone(instance)
-                else:
-                    self.tenure.alive(instance)
+                with suppress(BadToken):
+                    self._heard(plain(entry.key.rpartition(".")[2]), entry.value)
             if reader.loaded.is_set():
                 self.watching.set()
             self.changed.set()
+
+    def _heard(self, instance: str, value: bytes | None) -> None:
+        if value is not None:
+            self.tenure.alive(instance)
+            self._beats[instance] = clock.now()
+            if instance == self._instance and lease_io.process_of(value) != self._process.id:
+                self._doubt.set()
+            return
+        self.tenure.gone(instance)
+        seen = self._beats.pop(instance, None)
+        if seen is not None and any(self.tenure.owner(one) == instance for one in self._known):
+            self._leader_seen = seen
 
     async def _hear(self, subscription: object) -> None:
         async for message in subscription.messages:  # type: ignore[attr-defined]

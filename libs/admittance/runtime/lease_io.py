@@ -24,6 +24,7 @@ from admittance.runtime.errors import Refused
 
 _encode = msgspec.json.Encoder().encode
 _epoch = msgspec.json.Decoder(Epoch)
+_alive = msgspec.json.Decoder(Alive)
 
 
 def epoch_subject(domain: str) -> str:
@@ -64,6 +65,14 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
         return message["seq"], None
 
 
+def process_of(value: bytes) -> str:
+    """The process that wrote a liveness key; "": an older version of ours, or a foreign one."""
+    try:
+        return _alive.decode(value).process
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+
+
 async def end_of_log(bus: Bus) -> int:
     """The newest sequence of the log: what has a greater one was said after this."""
     info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
@@ -93,9 +102,11 @@ def alive_key(service: str, instance: str) -> str:
     return f"_alive.{token(service)}.{token(instance)}"
 
 
-async def say_alive(bus: Bus, service: str, instance: str, *, ttl_seconds: float) -> int:
+async def say_alive(
+    bus: Bus, service: str, instance: str, *, ttl_seconds: float, process: str = ""
+) -> int:
     """Lives for another ttl_seconds (whole ones): to be said again well before they are over."""
-    said = Alive(service=service, instance=instance)
+    said = Alive(service=service, instance=instance, process=process)
     key = alive_key(service, instance)
     return await bus.publish(
         put_message(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from typing import Any
 
 from admittance.runtime import clock
 
@@ -19,6 +20,16 @@ async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
+
+
+async def first_of(*tasks: asyncio.Task[Any], event: asyncio.Event) -> None:
+    """Waits until one of the tasks has ended, or the event is set. For events that one of the tasks
+    sets: waiting for the event alone would wait forever once that task has failed."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
 
 
 async def set_before(event: asyncio.Event, when: datetime | None) -> bool:

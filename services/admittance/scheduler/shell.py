@@ -123,6 +123,7 @@ class Shell:
         self._traces: dict[tuple[str, str], str] = {}
         self._stating: set[asyncio.Task[None]] = set()
         self._unwilling = False
+        self._failed: BaseException | None = None
         self._usages = UsageKeys(bus)
 
     # The picture. -------------------------------------------------------------------
@@ -214,6 +215,8 @@ class Shell:
         await self._loaded.wait()
         loop = asyncio.get_running_loop()
         while True:
+            if self._failed is not None:
+                raise self._failed
             if self._unwilling:
                 self._unwilling = False
                 await asyncio.sleep(UNWILLING_SECONDS)
@@ -286,7 +289,9 @@ class Shell:
     def _stated(self, task: asyncio.Task[None]) -> None:
         self._stating.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("stating_failed", error=repr(task.exception()))
+            # What it was about to state would be assumed forever.
+            self._failed = task.exception()
+            self._changed.set()
 
     async def _publish(self, messages: list[tuple[Decision, Outgoing]]) -> None:
         try:
@@ -345,6 +350,7 @@ class Shell:
             instance=tenure.instance,
             ready=ready or (self._loaded.is_set() and not domains),
             leads=leads,
+            details=self._leading.standby_details(domains),
         )
 
 

@@ -59,8 +59,9 @@ class Alive:
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Listens from now on."""
+    async def start(self) -> asyncio.Task[None]:
+        """Listens from now on; the task that writes down what is heard, which ends only when it
+        fails or a newer epoch writes."""
         now = clock.monotonic()
         checks = self._checks()
         self._beats.expect(
@@ -75,6 +76,7 @@ class Alive:
         self._bus.reconnected.append(self._on_reconnected)
         self._subscription = await self._bus.nc.listen(f"{ALIVE_CHECK}*", self._on_beat)
         self._task = asyncio.create_task(self._keep(), name="alive")
+        return self._task
 
     async def stop(self) -> None:
         """Listens no longer."""
@@ -83,7 +85,8 @@ class Alive:
         if self._subscription is not None:
             await self._bus.nc.deafen(self._subscription)
         if self._task is not None:
-            await end(self._task)
+            # What it raised instead has ended the leader.
+            await asyncio.gather(end(self._task), return_exceptions=True)
 
     def look(self) -> None:
         """AdmissionChecks came, went or changed."""

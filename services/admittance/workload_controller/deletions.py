@@ -35,7 +35,7 @@ class Deletions:
     def __init__(self, active: Active) -> None:
         self._active = active
         self._dirty = asyncio.Event()
-        self._task = asyncio.create_task(self._keep(), name="deletions")
+        self.task = asyncio.create_task(self._keep(), name="deletions")
 
     def look(self) -> None:
         """Something changed that a marked object may have waited for."""
@@ -44,7 +44,8 @@ class Deletions:
 
     async def stop(self) -> None:
         """Removes nothing any more."""
-        await end(self._task)
+        # What it raised instead has ended the leader.
+        await asyncio.gather(end(self.task), return_exceptions=True)
 
     @property
     def _controller(self) -> Controller:

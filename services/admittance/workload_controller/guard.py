@@ -39,7 +39,9 @@ class Guard:
             except StaleRevision:
                 pass
             except Unavailable:
-                continue  # without it we would not know what is still to come
+                # Without it we would not know what is still to come.
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
             with suppress(Unavailable):
                 await self._look()
             await asyncio.sleep(PAUSE_SECONDS)

@@ -28,6 +28,7 @@ from admittance.runtime.metrics import served
 from admittance.runtime.puller import Delivery, Puller
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract
+from admittance.runtime.waiting import first_of
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.alive import Alive
 from admittance.workload_controller.commit import Heard
@@ -80,6 +81,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             ready=bool(active and active[0].ready) or not leads,
             leads=leads,
             lag=active[0].lag if active else 0,
+            details=leading.standby_details([CONTROLLER]),
         )
 
     watch = asyncio.create_task(leading.run(), name="leading")
@@ -93,7 +95,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await figures.enter_async_context(
             served(settings.metrics, tally.metrics if tally is not None else ())
         )
-        await leading.watching.wait()
+        await first_of(watch, stopping, event=leading.watching)
         while not stop.is_set():
             if watch.done():
                 watch.result()
@@ -101,13 +103,17 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             epoch = leading.tenure.fence(CONTROLLER)
             if epoch is None:
                 leading.changed.clear()
-                await _first(stopping, watch, asyncio.create_task(leading.changed.wait()))
+                await first_of(stopping, watch, event=leading.changed)
                 continue
             log.info("leading", domain=CONTROLLER, epoch=epoch)
             leader = Active(bus, settings, epoch, tally)
             active[:] = [leader]
             work = asyncio.create_task(leader.run(), name="workload-controller")
-            await _first(stopping, watch, work)
+            while leading.tenure.fence(CONTROLLER) == epoch:
+                leading.changed.clear()
+                await first_of(stopping, watch, work, event=leading.changed)
+                if any(task.done() for task in (stopping, watch, work)):
+                    break
             # What ends only because it is closed has not ended by itself.
             ended = work.done()
             await leader.close()
@@ -125,15 +131,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await service.stop()
         watch.cancel()
         stopping.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+        await asyncio.gather(watch, stopping, return_exceptions=True)
         await leading.goodbye()
-
-
-async def _first(*tasks: asyncio.Task[object]) -> None:
-    """Waits for the first of the tasks; those made for this wait only are ended."""
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    tasks[-1].cancel() if tasks[-1].get_name().startswith("Task-") else None
 
 
 def _limits(settings: Settings) -> Limits:
@@ -168,7 +167,7 @@ class Active:
         self._config: asyncio.Task[None] | None = None
         self._memory: Memory | None = None
         self._performing: Performing | None = None
-        self._deaf: BaseException | None = None
+        self._failed: BaseException | None = None
         self.controller: Controller | None = None
         self.ready = False
         self.caught_up = asyncio.Event()
@@ -185,9 +184,9 @@ class Active:
         try:
             await self._lead()
         except asyncio.CancelledError:
-            # Without hearing of manifests, decisions would be judged by old ones.
-            if self._deaf is not None:
-                raise self._deaf from None
+            # Such as without hearing of manifests: decisions would be judged by old ones.
+            if self._failed is not None:
+                raise self._failed from None
             raise
 
     async def _lead(self) -> None:
@@ -200,7 +199,8 @@ class Active:
         self._manifests = Manifests(self._bus, controller, self.guard, durables, self._on_written)
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
-        self._config.add_done_callback(partial(self._on_deaf, leading))
+        failing = partial(self._on_part_failure, leading)
+        self._config.add_done_callback(failing)
         self.controller = controller
         now = clock.now()
         await state(self._bus, [m for key in unsaid for m in controller.outbox(key, now)])
@@ -229,8 +229,9 @@ class Active:
         self._performing = performing
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         self._alive = Alive(self._bus, self, self._settings.beat_seconds)
-        await self._alive.start()
+        (await self._alive.start()).add_done_callback(failing)
         self._deletions = Deletions(self)
+        self._deletions.task.add_done_callback(failing)
         await self._endpoints.start()
         self.ready = True
         log.info("serving", workloads=len(controller.workloads), floor=self._puller.floor)
@@ -253,9 +254,9 @@ class Active:
         if self._deletions is not None:
             self._deletions.look()
 
-    def _on_deaf(self, leading: asyncio.Task[None], hearing: asyncio.Task[None]) -> None:
-        if not hearing.cancelled() and hearing.exception() is not None:
-            self._deaf = hearing.exception()
+    def _on_part_failure(self, leading: asyncio.Task[None], part: asyncio.Task[None]) -> None:
+        if not part.cancelled() and part.exception() is not None:
+            self._failed = part.exception()
             leading.cancel()
 
     async def close(self) -> None:

@@ -70,6 +70,9 @@ async def test_one_works_and_who_stands_by_is_ready_too_and_takes_over(bus: Bus)
     second = Digger(bus, "second")
     try:
         await until_told(bus, {"first": (True, ("hole",), 7), "second": (True, (), 0)})
+        standby = next(one for one in await health(bus) if one.instance == "second")
+        assert standby.details["leader"] == "first"
+        assert standby.details["leader_seen"] != "never"
         assert second.alone.work is None
         assert second.begun == []
         await first.end()

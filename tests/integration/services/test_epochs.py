@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from admittance.lease.domains import CONTROLLER
+from admittance.retry_timer.shell import run as run_timer
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.history import past
 from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import epoch_subject, read_epoch, take_epoch
+from admittance.runtime.settings import Settings
 from admittance.workload.phase import holds_quota
+from admittance.workload_controller.shell import run as run_controller
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload
@@ -81,22 +84,98 @@ async def test_a_domain_that_comes_back_may_have_been_led_in_an_earlier_life(
     assert "another process" not in fleet.processes[1].log
 
 
-async def test_another_process_under_the_same_name_is_told_apart_from_an_earlier_life(
+async def test_an_epoch_by_a_foreign_hand_does_not_end_the_instance_it_names(
     fleet: Fleet, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
-    first = await fleet.start("scheduler", "me")
+    await fleet.start("workload-controller", "writer")
+    deciding = await fleet.start("scheduler", "me")
     await apply(bus, *queues("cq", cpu=4))
-    await eventually(lambda: _leads(bus, "me", "queue-cq"))
-    epoch, said = await read_epoch(bus, "queue-cq")
-    assert said is not None
-    await take_epoch(bus, "queue-cq", "me", expected=epoch)
+    for domain, owner in (("queue-cq", "me"), ("queue-cq", "me"), (CONTROLLER, "writer")):
+        await eventually(lambda owner=owner, domain=domain: _leads(bus, owner, domain))
+        epoch, _ = await read_epoch(bus, domain)
+        foreign = await take_epoch(bus, domain, owner, expected=epoch)
+        await eventually(
+            lambda owner=owner, domain=domain, foreign=foreign: _leads_since(
+                bus, owner, domain, foreign
+            )
+        )
+    await submit(bus, [a_manifest("after", queue="lq-cq")])
+    await eventually(lambda: _admitted(bus, "after"))
+    assert all(one.status is None for one in fleet.processes)
+    assert "another process" not in deciding.log
 
-    async def told() -> bool:
-        return "another process runs as scheduler instance me" in first.log
 
-    await eventually(told)
-    assert "Traceback" not in first.log
+async def _leads_since(bus: Bus, instance: str, domain: str, epoch: int) -> bool:
+    newest, said = await read_epoch(bus, domain)
+    ours = newest > epoch and said is not None and bool(said.process)
+    return ours and await _leads(bus, instance, domain)
+
+
+async def test_a_second_live_process_under_one_instance_is_refused(fleet: Fleet, bus: Bus) -> None:
+    first = await fleet.start("workload-controller", "me")
+    await eventually(lambda: _leads(bus, "me", CONTROLLER))
+    second = await fleet.start("workload-controller", "me")
+
+    async def ended() -> bool:
+        return second.status is not None
+
+    await eventually(ended)
+    assert second.status == 1
+    told = "another process runs as workload-controller instance me: give each its own ADMIT_INSTA"
+    assert told in second.log
+    assert "Traceback" not in second.log
+    assert first.status is None
+    assert await _leads(bus, "me", CONTROLLER)
+
+
+async def test_an_instance_is_restarted_after_a_kill_within_its_ttl(fleet: Fleet, bus: Bus) -> None:
+    killed = await fleet.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
+    await eventually(lambda: _leads(bus, "me", CONTROLLER))
+    epoch, _ = await read_epoch(bus, CONTROLLER)
+    await killed.kill()
+    again = await fleet.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
+    await eventually(lambda: _leads_since(bus, "me", CONTROLLER, epoch))
+    assert again.status is None
+
+
+async def test_a_domain_that_is_lost_again_and_again_is_taken_after_a_pause(bus: Bus) -> None:
+    leading = Leading(bus, "scheduler", "me", ttl_seconds=600)
+    beating = asyncio.create_task(leading.run())
+    await within(leading.watching.wait())
+    assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
+    for _ in range(8):
+        leading.tenure.lost("queue-a")
+        leading.changed.clear()
+        if not await leading.take(["queue-a"], barrier=False):
+            break
+    else:
+        pytest.fail("it was taken eight times without a pause")
+    while leading.tenure.held("queue-a") is None:
+        await within(leading.changed.wait())
+        leading.changed.clear()
+        await leading.take(["queue-a"], barrier=False)
+    beating.cancel()
+
+
+class Unread(Bus):
+    """A bus on which the server does not let the liveness keys be read."""
+
+    async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
+        if what == "CONSUMER.CREATE.KV_admittance_claims":
+            raise Unavailable("no answer")
+        return await super().api(what, *args, **more)
+
+
+async def test_a_standby_that_cannot_hear_of_leaders_does_not_stand_by_forever(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    unread = await Unread.connect(nats_server.url, name="unread")
+    settings = Settings(service="workload-controller", instance="me")
+    with pytest.raises(Unavailable):
+        await within(run_controller(unread, settings, stop=asyncio.Event()))
+    with pytest.raises(Unavailable):
+        await within(run_timer(unread, settings, stop=asyncio.Event()))
+    await unread.close()
 
 
 class Hard(Bus):

@@ -51,6 +51,21 @@ def test_a_newer_epoch_ends_the_tenure() -> None:
     assert me.leads() == []
 
 
+def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_is_alive() -> None:
+    me = Tenure("me")
+    assert not me.led(D)
+    me.epoch_seen(D, 7, "you")
+    assert not me.led(D)
+    me.alive("you")
+    assert me.led(D)
+    me.gone("you")
+    assert not me.led(D)
+    taken(me, 9)
+    assert me.led(D)
+    me.lost(D)
+    assert not me.led(D)
+
+
 def test_an_older_epoch_changes_nothing() -> None:
     me = Tenure("me")
     taken(me, 7)
