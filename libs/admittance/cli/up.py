@@ -50,6 +50,7 @@ class Options(NamedTuple):
     port: int | None = None
     runner: bool = True
     executor: str = "local"
+    detach_jobs: bool = False
     sync_always: bool = False
     config: Path | None = None
     metrics: str | None = None
@@ -87,7 +88,7 @@ async def up(call: Call, options: Options) -> int:
                 config=options.config,
                 metrics=options.metrics,
             )
-            tasks.append(_task(mine, options.executor))
+            tasks.append(_task(mine, options.executor, options.detach_jobs))
 
         def ready() -> None:
             output.say(f"ready {url}")
@@ -106,7 +107,7 @@ def started_by(options: Options) -> list[str]:
     ]
 
 
-def _task(settings: Settings, executor: str) -> Task:
+def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
     """A service as `supervise` wants it: it serves when it says so itself, and when it is ended it
     is given the time to end what it does."""
 
@@ -115,7 +116,7 @@ def _task(settings: Settings, executor: str) -> Task:
             settings.url, name=f"admit-{settings.service}", creds=settings.creds
         )
         stop = asyncio.Event()
-        working = asyncio.create_task(run_service(bus, settings, stop, executor))
+        working = asyncio.create_task(run_service(bus, settings, stop, executor, detach_jobs))
         waiting = asyncio.create_task(_until_serving(bus, settings, serves))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -155,6 +156,8 @@ async def serve(
     executor: str,
     config: Path | None = None,
     metrics: str | None = None,
+    *,
+    detach_jobs: bool = False,
 ) -> int:
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
@@ -169,20 +172,26 @@ async def serve(
     bus = await Bus.connect(call.url, name=f"admit-{name}", creds=settings.creds)
     try:
         await streams.ensure(bus, replicas=settings.replicas)
-        await run_service(bus, settings, stop, executor)
+        await run_service(bus, settings, stop, executor, detach_jobs)
     finally:
         await bus.close()
     return 0
 
 
-async def run_service(bus: Bus, settings: Settings, stop: asyncio.Event, executor: str) -> None:
+async def run_service(
+    bus: Bus, settings: Settings, stop: asyncio.Event, executor: str, detach_jobs: bool
+) -> None:
     """Runs the service of settings until stop is set. Raises whatever ends it before."""
     # In this task and all that it starts: several services share one process, and its log.
     structlog.contextvars.bind_contextvars(service=settings.service)
     module = import_module(SERVICES[settings.service].module)
     more: dict[str, Any] = {}
     if settings.service == "runner":
-        more = {"executor": executor, "claim_ttl": settings.claim_seconds}
+        more = {
+            "executor": executor,
+            "claim_ttl": settings.claim_seconds,
+            "detach_jobs": detach_jobs,
+        }
     await module.run(bus, settings, stop=stop, **more)
 
 

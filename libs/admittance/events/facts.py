@@ -117,7 +117,8 @@ class Stopped(Fact, frozen=True, kw_only=True):
     """Nothing of the workload runs any more.
 
     ``revision`` is that of the eviction acted on. ``reason`` is ``NodeFailures`` when the job was
-    lost without an eviction; then ``revision`` is that of the admission.
+    lost without an eviction; then ``revision`` is that of the admission. It is ``RunnerEnded`` when
+    the runner has ended in order: the admission lasts, and its job is started again later.
     """
 
     revision: int

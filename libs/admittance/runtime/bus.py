@@ -132,6 +132,11 @@ class Bus:
             gathering, index = found
             gathering.answer(index, data, headers)
 
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection at the moment."""
+        return self._up.is_set()
+
     async def connected(self, timeout: float = 10.0) -> None:
         """Waits for the connection. Raises Unavailable."""
         if not self._up.is_set():

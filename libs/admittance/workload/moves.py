@@ -25,17 +25,31 @@ Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
 """Any: the key of the table has settled the type."""
 
 
+RUNNER_ENDED: Final = "RunnerEnded"
+"""Reason of a stop that ends no admission: by the time it is heard, another runner may have it."""
+
+
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
     return wake_if_over(reserve.stopped(workload, fact, at), at)
 
 
 def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
     if not is_stopping(workload):
         return ignored(workload, "Stale", "nothing of it was running")
     return reserve.stopped(workload, fact, at)
 
 
+def _given_back(workload: StoredWorkload) -> Change:
+    return ignored(workload, RUNNER_ENDED, "its job runs again under the same admission")
+
+
 def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
     if fact.reason != "NodeFailures":
         return ignored(workload, "NotEvicted", "nobody asked to stop it")
     return reserve.lost(workload, fact, at)

@@ -10,6 +10,7 @@ import sys
 from admittance.runner.service import SERVICE, run
 from admittance.runtime import logs
 from admittance.runtime.bus import Bus
+from admittance.runtime.environment import choice
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.settings import Settings
 
@@ -28,6 +29,7 @@ async def main() -> None:
             executor=os.environ.get("ADMIT_EXECUTOR") or "local",
             claim_ttl=settings.claim_seconds,
             stop=stop,
+            detach_jobs=bool(choice(os.environ, "ADMIT_DETACH_JOBS", {"1": True, "0": False})),
         )
     finally:
         await bus.close()

@@ -17,6 +17,7 @@ import msgspec
 from admittance.events.facts import Finished, PodsReady, Started, Stopped
 
 NODE_FAILURES: Final = "NodeFailures"
+RUNNER_ENDED: Final = "RunnerEnded"
 FAILED_TO_START: Final = "FailedToStart"
 
 
@@ -129,8 +130,8 @@ class Bury(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give the claim back: whoever takes it runs the admission from its beginning, so nothing of
-    this run is kept."""
+    """Give the claim back: the runner that takes it runs the admission from its beginning. Of this
+    run the output is kept."""
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -285,6 +286,9 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
     if run.evicted:
         return _over(run, (Say(lost),))
     if kind == "stopped" and run.leaving:
-        return over, (Release(), Forget())
+        said = _stopped(
+            run, reason=RUNNER_ENDED, message="its runner ended; it runs again under a runner"
+        )
+        return over, (Say(said), Release(), Forget())
     # It ended in our absence or against our will: the quota goes back, the workload runs again.
     return over, (Bury(then=lost), Forget())

@@ -12,6 +12,8 @@ runner/
     shim       the shim's pid; there before any process      alive   locked while the shim lives
     journal    what happened                                 out/    output, one file per pod
     said       everything is said; kept for its output only  scratch/
+    earlier.json  in place of spec.json: it was stopped when its runner ended, and may run again
+               here; kept for its output, to which that of the next run is added
 ```
 """
 
@@ -98,6 +100,8 @@ class RunFolder:
 
     def write(self, spec: Spec) -> None:
         """From here on the run exists. Nothing may run before."""
+        if not (self.path / "spec.json").exists():
+            self._clear()  # an earlier run may have been given back, also halfway
         (self.path / "out").mkdir(parents=True, exist_ok=True)
         _replace(self.path / "spec.json", msgspec.json.encode(spec))
 
@@ -140,6 +144,24 @@ class RunFolder:
             os.close(file)
         return False
 
+    def give_back(self) -> None:
+        """The run is over and may begin anew, here or elsewhere. Its output stays."""
+        # The spec first: from here on nothing of the run counts, whenever we are interrupted.
+        (self.path / "spec.json").replace(self.path / "earlier.json")
+        self._clear()
+
+    def _clear(self) -> None:
+        for name in ("journal", "stop", "shim", "alive", "said"):
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "scratch", ignore_errors=True)
+
+    def closed_at(self) -> float:
+        """When it was closed or given back, in seconds since 1970. Raises FileNotFoundError."""
+        try:
+            return (self.path / "said").stat().st_mtime
+        except FileNotFoundError:
+            return (self.path / "earlier.json").stat().st_mtime
+
     def close(self) -> None:
         """Everything is said. Scratch folders go, the output stays for a while."""
         (self.path / "said").touch()
@@ -155,8 +177,8 @@ class RunFolder:
 
     def remove(self) -> None:
         # The spec first: a folder without one is no run, whenever we are interrupted.
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "spec.json").unlink()
+        for name in ("spec.json", "earlier.json"):
+            (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -272,6 +294,16 @@ class DataFolder:
             try:
                 identity = _identity.decode((path / "spec.json").read_bytes())
             except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
-                shutil.rmtree(path, ignore_errors=True)
+                if not (path / "earlier.json").exists():
+                    shutil.rmtree(path, ignore_errors=True)
                 continue
             yield RunFolder(path, identity)
+
+    def given_back(self) -> Iterator[RunFolder]:
+        """Runs that were given back and are not begun again here."""
+        for path in sorted((self.root / "runs").iterdir()):
+            if (path / "spec.json").exists():
+                continue
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+                identity = _identity.decode((path / "earlier.json").read_bytes())
+                yield RunFolder(path, identity)

@@ -22,33 +22,44 @@ _decoder = msgspec.json.Decoder(Logs)
 
 
 class LogReader:
-    """Answers from the newest run of a workload, also when it has ended."""
+    """Answers from the newest run of a workload, also when it has ended.
 
-    def __init__(self, runs: Callable[[], Iterable[RunFolder]]) -> None:
+    ``given_back``: runs that may have begun anew elsewhere; they answer if no other runner does.
+    """
+
+    def __init__(
+        self,
+        runs: Callable[[], Iterable[RunFolder]],
+        given_back: Callable[[], Iterable[RunFolder]] = tuple,
+    ) -> None:
         self._runs = runs
+        self._given_back = given_back
 
     async def handle(self, data: bytes, subject: str) -> LogsReply:
         """The handler of the endpoint. Raises what the asker did wrong, as micro wants it."""
         asked = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
-        found = self._newest(namespace, asked.name)
+        found = _newest(self._runs(), namespace, asked.name)
         if found is None:
             await asyncio.sleep(NOT_HERE_SECONDS)
-            return LogsReply(error=f"no runner has output of workload {namespace}/{asked.name}")
+            found = _newest(self._given_back(), namespace, asked.name)
+            if found is None:
+                return LogsReply(error=f"no runner has output of workload {namespace}/{asked.name}")
+            return await asyncio.to_thread(read_logs, found, asked, over=True)
         found.read_journal()
         return await asyncio.to_thread(read_logs, found, asked)
 
-    def _newest(self, namespace: str, name: str) -> RunFolder | None:
-        found = [
-            each
-            for each in self._runs()
-            if each.identity.name == name and each.identity.namespace == namespace
-        ]
-        return max(found, key=lambda each: each.identity.revision, default=None)
+
+def _newest(runs: Iterable[RunFolder], namespace: str, name: str) -> RunFolder | None:
+    found = [
+        each for each in runs if each.identity.name == name and each.identity.namespace == namespace
+    ]
+    return max(found, key=lambda each: each.identity.revision, default=None)
 
 
-def read_logs(run: RunFolder, asked: Logs) -> LogsReply:
-    """What the pods printed from the offsets on, as much as one answer takes.
+def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
+    """What the pods printed from the offsets on, as much as one answer takes. ``over``: nothing of
+    the run is going on, though it has no journal any more.
 
     An offset behind the end begins anew: it is from an earlier run of the workload.
     """
@@ -59,7 +70,7 @@ def read_logs(run: RunFolder, asked: Logs) -> LogsReply:
         pod = path.name.removesuffix(".log")
         if asked.pod is not None and not pod.endswith(f"-{asked.pod}"):
             continue
-        running = pod not in run.journal.ended and run.journal.outcome is None
+        running = not over and pod not in run.journal.ended and run.journal.outcome is None
         offset = asked.offsets.get(pod, 0)
         text, end, more = _read(path, offset, left, running)
         left -= end - offset if end >= offset else end

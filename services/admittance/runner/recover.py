@@ -56,6 +56,7 @@ async def recover(shell: Shell) -> None:
 
 
 def _read_folder(shell: Shell) -> None:
+    shell.given_back.update((found.identity.key, found) for found in shell.folder.given_back())
     for found in shell.folder.runs():
         identity = found.identity
         if found.is_closed():

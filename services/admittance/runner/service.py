@@ -40,6 +40,8 @@ LOOK_AFTER_SECONDS: Final = 2.0
 TIDY_SECONDS: Final = 600.0
 LEAVE_SECONDS: Final = 60.0
 """Longest wait for jobs at a clean end: the usual grace of 30 s, and what is to be said."""
+GONE_SECONDS: Final = 2.0
+"""Longest wait for a bus that is away at a clean end, once no job runs any more."""
 
 log = structlog.get_logger(service="runner")
 
@@ -54,9 +56,11 @@ async def run(
     ready: asyncio.Event | None = None,
     retention_seconds: float = 7 * 86_400.0,
     retention_runs: int = 5_000,
+    detach_jobs: bool = False,
 ) -> None:
     """Runs what is admitted until ``stop`` is set; then ends its jobs, which run again later.
 
+    ``detach_jobs``: leaves them running instead, for the next runner of this folder.
     ``claim_ttl``: seconds after which others may call our jobs lost. ``ready`` is set once the
     runner hears facts. Output of ended jobs is kept for ``retention_seconds``, of at most
     ``retention_runs``. Raises SetupError.
@@ -74,7 +78,17 @@ async def run(
     )
     try:
         await shell.launcher.open()
-        await _serve(bus, settings, shell, stop, ready, retention_seconds, retention_runs, executor)
+        await _serve(
+            bus,
+            settings,
+            shell,
+            stop,
+            ready,
+            retention_seconds,
+            retention_runs,
+            executor,
+            detach_jobs=detach_jobs,
+        )
     finally:
         await shell.close()
         folder.close()
@@ -89,6 +103,8 @@ async def _serve(
     retention_seconds: float,
     retention_runs: int,
     executor: str,
+    *,
+    detach_jobs: bool,
 ) -> None:
     # Where the log ended before the bucket was read: what comes after is heard as facts.
     end = await shell.insist(shell.world.end_of_log)
@@ -97,7 +113,10 @@ async def _serve(
     )
     await puller.start()
     claims = BucketReader(bus, bucket=CLAIMS)
-    logs = LogReader(lambda: [*shell.folders.values(), *shell.closed.values()])
+    logs = LogReader(
+        lambda: [*shell.folders.values(), *shell.closed.values()],
+        shell.given_back.values,
+    )
 
     async def health(_: bytes, __: str) -> HealthReply:
         return HealthReply(
@@ -145,8 +164,11 @@ async def _serve(
         await _deafen(shell, hearing)
         for ended in done - {stopping}:
             ended.result()  # a bug ends the process; the shims go on
-        if not await shell.leave(LEAVE_SECONDS):
-            log.warning("jobs_left_stopping", runs=len(shell.runs))
+        if detach_jobs:
+            await _detach(shell)
+        elif not await shell.leave(LEAVE_SECONDS, GONE_SECONDS):
+            # What is left to say is in the folder, and said at the next start.
+            log.warning("jobs_left_stopping", runs=len(shell.runs), bus=shell.world.bus.is_up)
         await served.stop()
     finally:
         for task in tasks:
@@ -176,12 +198,25 @@ async def _hear(shell: Shell, puller: Puller) -> None:
         await shell.insist(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
+async def _detach(shell: Shell) -> None:
+    """Lets jobs run on, with the full time of their claims until a runner has to be back."""
+    began = boot_seconds()
+    try:
+        async with asyncio.timeout(GONE_SECONDS):
+            lost = await shell.claims.renew()
+        if not lost:
+            shell.folder.touch_lease(began)
+    except (Unavailable, Refused, TimeoutError) as error:
+        log.warning("claims_not_renewed", error=str(error), claims=len(shell.claims.held))
+    log.info("jobs_detached", runs=len(shell.runs))
+
+
 async def _deafen(shell: Shell, hearing: Sequence[asyncio.Task[None]]) -> None:
     """Hears nothing more, but deals with what was heard: a run that was begun, and whose claim
     nobody waits for any more, would never end."""
     shell.leaving = True
     with suppress(TimeoutError):
-        async with asyncio.timeout(LEAVE_SECONDS):
+        async with asyncio.timeout(LEAVE_SECONDS if shell.world.bus.is_up else GONE_SECONDS):
             await shell.at_work.acquire()
     for task in hearing:
         task.cancel()
@@ -237,11 +272,11 @@ async def _tidy(shell: Shell, seconds: float, runs: int) -> None:
 
 async def tidy(shell: Shell, seconds: float, runs: int) -> None:
     """Removes the output of closed runs: what is too old, and the oldest of too many."""
-    closed = dict(shell.closed)
+    closed = {**shell.given_back, **shell.closed}
     old = await asyncio.to_thread(expired, closed, now=time.time(), seconds=seconds, runs_max=runs)
     for key in old:
-        shell.closed.drop(key)
-        await asyncio.to_thread(closed[key].remove)
+        if shell.closed.drop(key) or shell.given_back.pop(key, None):
+            await asyncio.to_thread(closed[key].remove)
 
 
 def expired(
@@ -251,7 +286,7 @@ def expired(
     aged = []
     for key, found in closed.items():
         with suppress(FileNotFoundError):  # about to be closed
-            aged.append(((found.path / "said").stat().st_mtime, key))
+            aged.append((found.closed_at(), key))
     aged.sort()
     return [
         key

@@ -10,6 +10,7 @@ the folder not closed: both are done again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
@@ -47,12 +48,16 @@ from admittance.runtime.message_ids import message_id
 AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""
 
+LEAVE_LOOK_SECONDS: Final = 0.2
+"""Between two looks at what still runs, at the end."""
+
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
 
 
 class Shell:
-    """One runner. ``runs`` are those that are not closed; ``closed`` are kept for their output."""
+    """One runner. ``runs`` are those that are not closed; ``closed`` and ``given_back`` are kept
+    for their output. What was given back may run again, here or elsewhere."""
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class Shell:
         self.runs: dict[str, Run] = {}
         self.folders: dict[str, RunFolder] = {}
         self.closed = ClosedRuns()
+        self.given_back: dict[str, RunFolder] = {}
         self.leaving = False
         self.idle = asyncio.Event()
         self.at_work = asyncio.Lock()
@@ -162,7 +168,8 @@ class Shell:
                     await self.insist(lambda: self.claims.release(key))
                     found = self.folders.pop(key, None)
                     if found is not None:
-                        await asyncio.to_thread(found.remove)
+                        await asyncio.to_thread(found.give_back)
+                        self.given_back[key] = found
                         self._returned.add(key)
                 case decide.Forget():
                     await self._forget(key)
@@ -222,6 +229,7 @@ class Shell:
                 f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
                 "make room, or choose another with --data-dir"
             ) from error
+        self.given_back.pop(key, None)
         self.folders[key] = found
         log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
         self._keep(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
@@ -354,19 +362,28 @@ class Shell:
 
     # The end. --------------------------------------------------------------------------
 
-    async def leave(self, seconds: float) -> bool:
-        """Stops all jobs and gives their claims back; False when that took too long."""
+    async def leave(self, seconds: float, gone_seconds: float) -> bool:
+        """Stops all jobs and gives their claims back; False when that took too long. While the bus
+        is away, jobs still get their grace; it is waited for only ``gone_seconds`` after that."""
         self.leaving = True
         for key in list(self.runs):
             self.happen(key, decide.Leave())
+            if self.runs[key].stage is Stage.STOPPING:
+                # At once: what is to be done before may wait for a bus that is away.
+                self._stop(key)
+        left = gone_seconds
         try:
             async with asyncio.timeout(seconds):
-                while self.runs:
+                while self.runs and left > 0:
                     self.idle.clear()
-                    await self.idle.wait()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LEAVE_LOOK_SECONDS):
+                            await self.idle.wait()
+                    waits = self.world.bus.is_up or any(map(_is_at_work, self.folders.values()))
+                    left = gone_seconds if waits else left - LEAVE_LOOK_SECONDS
         except TimeoutError:
             return False
-        return True
+        return not self.runs
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -374,3 +391,9 @@ class Shell:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.launcher.close()
         self.broken.cancel()
+
+
+def _is_at_work(run: RunFolder) -> bool:
+    """Whether processes of the run may still run."""
+    run.read_journal()
+    return run.journal.outcome is None and run.shim_lives()

@@ -170,12 +170,19 @@ class Runner:
     """A runner in this process, on a connection of its own."""
 
     def __init__(
-        self, world: World, folder: Path, *, claim_ttl: float = 60.0, executor: str = "local"
+        self,
+        world: World,
+        folder: Path,
+        *,
+        claim_ttl: float = 60.0,
+        executor: str = "local",
+        detach_jobs: bool = False,
     ) -> None:
         self.world = world
         self.folder = folder
         self.executor = executor
         self.claim_ttl = claim_ttl
+        self.detach_jobs = detach_jobs
         self.stop = asyncio.Event()
         self.bus: Bus | None = None
         self.task: asyncio.Task[None] | None = None
@@ -196,6 +203,7 @@ class Runner:
                 executor=self.executor,
                 claim_ttl=self.claim_ttl,
                 stop=self.stop,
+                detach_jobs=self.detach_jobs,
                 ready=ready,
             )
         )

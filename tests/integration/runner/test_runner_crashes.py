@@ -133,6 +133,28 @@ async def test_everything_killed_at_once_goes_on_where_it_stood(world: World) ->
     assert (the_run(world) / "out/main-0.log").read_text() == "done\n"
 
 
+async def test_a_runner_ends_in_order_also_when_the_server_is_gone(world: World) -> None:
+    async with RunnerProcess(world, world.tmp / "a") as first:
+        revision = await world.admit("train", CHECKPOINTS, grace=10)
+        await said(world, "on")
+        await world.kill_server()
+        assert first.process is not None
+        first.process.terminate()
+        # Its own limit, for what a server that is there has to hear, is a minute.
+        assert await asyncio.wait_for(first.process.wait(), 30.0) == 0
+    assert "saved" in (the_run(world) / "out/main-0.log").read_text()
+    await world.start_server()
+    async with world.runner():
+        await until(lambda: world.count("started"), "its first start")
+        stopped = await world.hears("stopped", "train")
+        assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
+
+        async def again() -> bool:
+            return await world.count("started") == 2
+
+        await until(again, "its second start")
+
+
 async def test_however_often_it_is_killed_every_job_runs_once(world: World) -> None:
     count = 40
     tally = world.tmp / "tally"

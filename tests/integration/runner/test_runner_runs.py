@@ -26,6 +26,12 @@ def output(world: World, folder: str = "a", pod: str = "main-0") -> str:
     return "".join(path.read_text() for path in found)
 
 
+async def ask_logs(world: World, **wants: Any) -> LogsReply:
+    data = msgspec.json.encode(Logs(name="train", **wants))
+    answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
+    return msgspec.json.decode(answer, type=LogsReply)
+
+
 async def test_an_admitted_job_is_started_ready_and_finished(world: World) -> None:
     async with world.runner():
         revision = await world.admit("train", "echo hello from $JOB_COMPLETION_INDEX", count=2)
@@ -137,7 +143,8 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(worl
     async with world.runner():
         revision = await world.admit("train", script)
         await world.hears("started", "train")
-    assert await world.said("stopped", "train") is None
+    stopped = await world.said("stopped", "train")
+    assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
     assert await world.said("finished", "train") is None
     flag.touch()
     async with world.runner():
@@ -145,23 +152,48 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(worl
     assert (finished.revision, finished.succeeded) == (revision, True)
     starts = await past(world.bus, [f"admit.workload.started.{NAMESPACE}.train"])
     assert len(starts) == 2, "the story tells of both runs"
+    assert output(world).splitlines() == ["begun", "begun"], "both outputs are kept"
+
+
+async def test_output_of_a_job_that_was_stopped_by_a_clean_end_is_served(world: World) -> None:
+    async with world.runner():
+        await world.admit("train", "echo begun; sleep 60")
+        await until(lambda: output(world), "its start")
+    # Its claim is free, and another runner takes it; that one ends, and the first comes back.
+    async with world.runner("b"):
+        await until(lambda: output(world, "b"), "its second start")
+        async with world.runner():
+            answer = await ask_logs(world)
+            assert [(pod.text, pod.running) for pod in answer.pods] == [("begun\n", True)]
+    await world.put("train", 1, "Admitted", "Finished", admitted_revision=1)
+    async with world.runner():
+        answer = await ask_logs(world)
+        assert [(pod.text, pod.running) for pod in answer.pods] == [("begun\n", False)]
+
+
+async def test_detached_jobs_run_on_and_are_taken_over(world: World) -> None:
+    flag = world.tmp / "flag"
+    async with world.runner(detach_jobs=True):
+        await world.admit("train", f"echo begun; until test -e {flag}; do sleep 0.02; done")
+        await until(lambda: output(world), "its start")
+    assert await world.said("stopped", "train") is None
+    flag.touch()
+    async with world.runner():
+        assert (await world.hears("finished", "train")).succeeded
+    assert output(world) == "begun\n"
+    assert await world.count("started") == 1
 
 
 async def test_logs_are_served_from_an_offset_on_also_after_the_end(world: World) -> None:
-    async def ask(**wants: Any) -> LogsReply:
-        data = msgspec.json.encode(Logs(name="train", **wants))
-        answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
-        return msgspec.json.decode(answer, type=LogsReply)
-
     async with world.runner():
         await world.admit("train", "echo grüße; sleep 0.2; echo end", count=2)
         await world.hears("finished", "train")
-        whole = await ask()
+        whole = await ask_logs(world)
         assert [(pod.pod, pod.text) for pod in whole.pods] == [
             ("main-0", "grüße\nend\n"),
             ("main-1", "grüße\nend\n"),
         ]
-        one = await ask(pod=1, offsets={"main-1": 8})
+        one = await ask_logs(world, pod=1, offsets={"main-1": 8})
         assert [(pod.pod, pod.text, pod.offset) for pod in one.pods] == [("main-1", "end\n", 12)]
         data = msgspec.json.encode(Logs(name="nobody"))
         answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)

@@ -144,8 +144,12 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STOPPING, leaving=True),
             Ended("stopped"),
             ENDED,
-            (Release(), Forget()),
-            id="a job stopped by the runner's end is given back, and nothing is said",
+            (
+                Say(stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")),
+                Release(),
+                Forget(),
+            ),
+            id="a job stopped by the runner's end is said to be, and given back",
         ),
         pytest.param(
             a_run(STOPPING, leaving=True, evicted=12),

@@ -61,6 +61,15 @@ Executor = Annotated[
         envvar="ADMIT_EXECUTOR",
     ),
 ]
+DetachJobs = Annotated[
+    bool,
+    typer.Option(
+        "--detach-jobs",
+        help="Leave jobs running when this ends; the next start on the same data folder takes "
+        "them over. They stop if it does not come before $ADMIT_CLAIM_SECONDS (300) run out.",
+        envvar="ADMIT_DETACH_JOBS",
+    ),
+]
 
 
 def up(
@@ -76,6 +85,7 @@ def up(
         bool, typer.Option("--no-runner", help="Start nothing that was admitted.")
     ] = False,
     executor: Executor = "local",
+    detach_jobs: DetachJobs = False,
     sync_always: Annotated[
         bool,
         typer.Option(
@@ -89,8 +99,9 @@ def up(
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
-    Prints `ready nats://…` once everything serves. Ctrl-C ends it cleanly, jobs included; they run
-    again after the next start. With --nats your server is used.
+    Prints `ready nats://…` once everything serves. Ctrl-C ends it cleanly and stops jobs; after
+    the next start they run again, and keep what they printed. With --detach-jobs they run on.
+    With --nats your server is used.
     """
     from admittance.cli import up as composition
 
@@ -103,6 +114,7 @@ def up(
         port=port,
         runner=not no_runner,
         executor=executor,
+        detach_jobs=detach_jobs,
         sync_always=sync_always,
         config=config,
         metrics=metrics,
@@ -115,6 +127,7 @@ def serve(
     service: ServiceName,
     data_dir: DataDir = None,
     executor: Executor = "local",
+    detach_jobs: DetachJobs = False,
     config: ConfigFile = None,
     metrics: Metrics = None,
     nats: NatsOption = None,
@@ -126,7 +139,17 @@ def serve(
 
     call = call_of(ctx, nats, namespace)
     service_named(service)
-    run_forever(composition.serve(call, service, _data_dir(data_dir), executor, config, metrics))
+    run_forever(
+        composition.serve(
+            call,
+            service,
+            _data_dir(data_dir),
+            executor,
+            config,
+            metrics,
+            detach_jobs=detach_jobs,
+        )
+    )
 
 
 def _data_dir(typed: Path | None) -> Path:
