@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +10,10 @@ from admittance.cli import tables
 from admittance.cli.objects import check_conditions
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age, span, stamp
+from admittance.workload.conditions import Type, is_false
+from admittance.workload.families.reading import PARENT
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waits import end_of
 
 DECIDES = "decides"
@@ -58,14 +61,24 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
     return Table(columns, rows)
 
 
-def next_attempt(workload: StoredWorkload, now: datetime) -> str:
-    """When it competes again and who decides that; "" while it waits for no time."""
+def next_attempt(
+    workload: StoredWorkload, now: datetime, variants: Iterable[StoredWorkload] = ()
+) -> str:
+    """When it competes again and what decides that; "" while it waits for no time. ``variants``: of
+    a parent."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None or state is None or phase(workload, now) is Phase.FINISHED:
         return ""
     who = deciding(workload)
     cause = ", ".join(f'"{name}"' for name in who) if who else "the backoff after PodsReadyTimeout"
+    if head(workload).role == PARENT and not is_false(workload, Type.REQUEUED):
+        first = [
+            head(one).variant
+            for one in variants
+            if one.status.requeue_state is not None and one.status.requeue_state.requeue_at == until
+        ]
+        cause = f"variant {', '.join(first)}" if first else "the first of its variants"
     left = f"in {span((until - now).total_seconds())}" if until > now else "by now"
     return f"{stamp(until)} ({left}, set by {cause})"
 

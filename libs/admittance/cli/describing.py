@@ -120,6 +120,7 @@ def _tell_workload(
     meta = workload.metadata
     status = workload.status
     shown_phase = str(phase(workload, now))
+    members = [one.workload for one in family.variants] if family is not None else []
     _facts(
         [
             ("Name", found.name),
@@ -137,7 +138,7 @@ def _tell_workload(
             ("Preempted by", _preempted_by(status.preempted_by, now)),
             *lanes.kin(workload, family, now),
             ("Flavors allowed", _allowed(workload)),
-            ("Not before", check_rows.next_attempt(workload, now)),
+            ("Not before", check_rows.next_attempt(workload, now, members)),
             ("Timeouts", check_rows.pods_ready_evictions(workload)),
             ("Time limit", _limit(spec.maximum_execution_time_seconds)),
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
@@ -105,8 +106,8 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in why.place(reply, now):
         output.say(line)
-    _details(found.workload(), reply, now)
     variants = {one.found.name: one for one in family.variants} if family is not None else {}
+    _details(found.workload(), reply, now, variants=[one.workload for one in variants.values()])
     # Once it has finished there is nobody to ask, and nothing to explain.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         _table("Variants", lanes.lane_table(family, now))
@@ -125,10 +126,15 @@ def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now:
 
 
 def _details(
-    workload: StoredWorkload | None, reply: ExplainReply, now: datetime, *, indent: int = 0
+    workload: StoredWorkload | None,
+    reply: ExplainReply,
+    now: datetime,
+    *,
+    indent: int = 0,
+    variants: Sequence[StoredWorkload] = (),
 ) -> None:
     """Flavors, victims, checks, holders, and what lets it go on. ``workload`` None: it is not in
-    the bucket yet."""
+    the bucket yet. ``variants``: of a parent."""
     table, listed = partial(_table, indent=indent), partial(_list, indent=indent)
     table("Flavors", why.flavor_table(reply.flavors))
     if reply.preempted_by is not None:
@@ -139,7 +145,7 @@ def _details(
     listed("Preemption does not help", why.barriers(reply.flavors))
     if workload is not None:
         table("Checks", check_rows.check_table(workload, now))
-        if attempt := check_rows.next_attempt(workload, now):
+        if attempt := check_rows.next_attempt(workload, now, variants):
             output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
     if reply.held_by:
         table("Quota is held by", why.holder_table(reply.held_by))

@@ -13,7 +13,7 @@ from admittance.cli.objects import Found, conditions_of, field
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age
 from admittance.events.requests import LocalUsage, QueueStatus
-from admittance.workload.conditions import Type, find
+from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
@@ -62,7 +62,9 @@ def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
         case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
             order = (Type.EVICTED, Type.QUOTA_RESERVED)
         case Phase.BACKOFF:
-            order = (Type.REQUEUED, Type.EVICTED, Type.QUOTA_RESERVED)
+            # A family waits because each of its variants does, and says so where it tells of them.
+            own = (Type.REQUEUED, Type.EVICTED) if is_false(workload, Type.REQUEUED) else ()
+            order = (*own, Type.QUOTA_RESERVED)
         case Phase.QUOTA_RESERVED:
             order = (Type.ADMITTED,)
         case Phase.PENDING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from admittance.family.gates import Opening
@@ -65,6 +65,12 @@ def changes_next(
         return None
     variants = tuple(variants)
     return next_change(_family(parent, rules), _rows(variants, rules), now)
+
+
+def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime | None:
+    """When that variant may be tried for the first time; None: the queue has no such variant."""
+    known = rules.tag(tag) if rules is not None else None
+    return parent.start + timedelta(seconds=known.create_delay) if known is not None else None
 
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:

@@ -48,6 +48,21 @@ def stops(workload: StoredWorkload) -> bool:
     return is_true(workload, Type.ADMITTED) and is_true(workload, Type.EVICTED)
 
 
+def _waits(parent: StoredWorkload) -> Iterator[str]:
+    """While a family waits for a time, none of the variants that it tells of competes (1.3). Its
+    own rows are looked at: they can be a moment behind the variants."""
+    state = parent.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    requeued = find(parent, Type.REQUEUED)
+    own_backoff = requeued is not None and requeued.status == "False"
+    if until is None or own_backoff or parent.status.admission is not None:
+        return  # Or a backoff of the family's own, which is decided before its job has stopped.
+    for row in parent.status.variants:
+        status = next((one.status for one in row.conditions if one.type == Type.REQUEUED), "")
+        if row.active and status != "False":
+            yield f"it waits until {until}, and {row.name} competes (1.3)"
+
+
 class Families:
     """Knows who belongs to whom."""
 
@@ -133,6 +148,7 @@ class Families:
             yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
         if status.migrating_to and not stops(about):
             yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
+        yield from _waits(about)
         for one in alive.values():
             if one.status.promised is not None and one.metadata.name != status.migrating_to:
                 yield f"{one.metadata.name} is promised quota, and nobody migrates to it (4.6)"

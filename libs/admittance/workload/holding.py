@@ -16,7 +16,7 @@ from admittance.workload.retries import Asked, asked
 from admittance.workload.rows import Rows, placed, row_of
 from admittance.workload.stored import Say, StoredWorkload
 from admittance.workload.surroundings import CheckRules
-from admittance.workload.waits import quoted, recomputed, spoken, told, wake_if_over
+from admittance.workload.waits import REJECTED, quoted, recomputed, spoken, told, wake_if_over
 
 
 def unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
@@ -182,8 +182,7 @@ def held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
 
 def reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Change:
     """T11, from any phase: it is never lost to an eviction under way."""
-    said = f"Deactivated due to AdmissionCheck in Rejected state: {quoted(check, why)}"
-    message = said[:MESSAGE_MAX]
+    message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
     change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
     rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
     return change._replace(says=(rejected, *change.says))

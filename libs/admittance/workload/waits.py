@@ -82,6 +82,20 @@ def quoted(check: str, why: str) -> str:
     return f'"{check}" ({why})' if why else f'"{check}"'
 
 
+REJECTED: Final = "Deactivated due to AdmissionCheck in Rejected state: "
+"""The message of a workload that a check has rejected; it goes on with the check."""
+
+
+def rejection(workload: StoredWorkload) -> str:
+    """Which check rejected the workload, and what it said."""
+    for row in workload.status.admission_checks:
+        if row.state == "Rejected":
+            return quoted(row.name, row.message)
+    evicted = find(workload, Type.EVICTED)
+    said = evicted.message if evicted is not None else ""
+    return said.removeprefix(REJECTED)
+
+
 def spoken(workload: StoredWorkload) -> str:
     """Which checks said Retry and why, until when that holds, and who decides it."""
     retrying = sorted(

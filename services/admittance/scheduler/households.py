@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from admittance.events.shapes import Refusal
-from admittance.family.policy import Wish
+from admittance.family.policy import Why, Wish
+from admittance.family.states import begins
 from admittance.scheduler import siblings
 from admittance.scheduler.cycle import refusal_for
 from admittance.scheduler.facts import PROMISED
 from admittance.scheduler.families import Family
-from admittance.scheduler.picture import Member
+from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
 from admittance.scheduler.reasons import SEVERITY
 from admittance.scheduler.standing import standing_of
 from admittance.scheduler.world import World
+from admittance.workload.families.telling import until
 
 EVALUATED_NEXT: Final = "PendingEvaluation"
 NO_FLAVOR: Final = "NoMatchingFlavor"
@@ -45,7 +47,8 @@ def told(world: World, parent: Member) -> Refusal | None:
     family = parent.family
     assert family is not None
     if family.state is not None and family.state.waits:
-        return Refusal(reason="Backoff", message="The family waits before it competes again")
+        waits = f"The family waits{until(parent.requeue_at)} before it competes again"
+        return Refusal(reason=BACKOFF.reason, message=waits)
     found = variants(world, parent.queue, family)
     if not found:
         if any(True for _ in family.variants):
@@ -58,11 +61,15 @@ def told(world: World, parent: Member) -> Refusal | None:
             return Refusal(reason=NO_FLAVOR, message=message)
         message = "Its variants are not made yet, or the ClusterQueue has none for it"
         return Refusal(reason=EVALUATED_NEXT, message=message)
-    lines = list(_lines(found))
+    rules = parent.queue.rules if parent.queue is not None else None
+    assert family.state is not None, "it has variants that policy knows"
+    lines = [_line(one, begins(family.state, rules, one.tag), world.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
     # That of the best one that waits: what the family would like to be changed.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
+    if not parent.is_due(world.now):
+        reason = BACKOFF.reason  # All of them wait for a time.
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
@@ -86,12 +93,8 @@ def _weight(line: _Line) -> int:
     return line.weight
 
 
-def _lines(found: list[One]) -> Iterator[_Line]:
-    for one in found:
-        yield _line(one)
-
-
-def _line(one: One) -> _Line:
+def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
+    """``begins_at``: when the variant may be tried for the first time."""
     member = one.member
     if member.charge is not None:
         waits = [name for name, state in member.checks if state != "Ready"]
@@ -101,9 +104,17 @@ def _line(one: One) -> _Line:
         return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
     if not one.wish.active:
         message = f"inactive ({one.wish.why})"
+        if one.wish.why is Why.CREATE_DELAY:
+            message += until(begins_at)
+        elif one.wish.why is Why.REJECTED and member.problem is not None:
+            message += f": {member.problem.message}"
         return _Line(
             one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
         )
+    if not member.is_due(now):
+        because = f": {member.problem.message}" if member.problem is not None else ""
+        backoff = Refusal(reason="", message=f"waits{until(member.requeue_at)}{because}")
+        return _Line(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
     refusal = refusal_for(member)
     if refusal is None and (standing := standing_of(member)) is not None:
         refusal = standing.refusal

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, VariantVerdict
 from admittance.family.policy import STOPPED, Why
-from admittance.family.states import changes_next
+from admittance.family.states import begins, changes_next
 from admittance.scheduler import households, motion, siblings
 from admittance.scheduler.counters import is_parked
 from admittance.scheduler.picture import Key, Member
@@ -142,19 +142,10 @@ def _remedies(
                 yield f"{one.variant}: {way}"
         elif one.why in STOPPED:
             yield f"{one.variant}: `admit activate workload {one.name}`"
-        elif one.why == Why.CREATE_DELAY and (at := _begins(queue, parent, one.variant)):
+        elif one.why == Why.CREATE_DELAY and (
+            at := begins(family.state, queue.rules, one.variant) if family.state and queue else None
+        ):
             yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _begins(queue: Queue | None, parent: Member, tag: str) -> datetime | None:
-    """When a variant may first be tried."""
-    family = parent.family
-    assert family is not None
-    rules = queue.rules if queue is not None else None
-    known = rules.tag(tag) if rules is not None else None
-    if known is None or family.state is None:
-        return None
-    return family.state.start + timedelta(seconds=known.create_delay)
 
 
 def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[str]:

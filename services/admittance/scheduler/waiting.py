@@ -140,7 +140,8 @@ def _row(world: World, queue: Queue, member: Member, position: int) -> PendingRo
         # Nobody of the queue is considered, whatever was found out before.
         reason, message = queue.activity.reason, queue.activity.message
     elif member.requeue_at is not None and (
-        member.aside is BACKOFF or (member.is_parent and not member.is_due(world.now))
+        member.aside is BACKOFF
+        or (member.is_parent and reason != BACKOFF.reason and not member.is_due(world.now))
     ):
         reason = BACKOFF.reason
         message = f"Waits until {member.requeue_at:%Y-%m-%dT%H:%M:%SZ} before it competes again"

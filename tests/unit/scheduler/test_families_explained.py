@@ -188,7 +188,9 @@ def test_a_variant_that_is_not_to_try_is_deactivated_and_tells_when_it_is() -> N
     story.family("a")
     story.settle()
     found = story.why("a")
-    assert found.message.startswith("fast: inactive (createDelay); slow: ")
+    assert found.message.startswith(
+        "fast: inactive (createDelay) until 2026-01-01T12:01:40Z; slow: "
+    )
     assert [one.explained.phase for one in found.variants] == ["Deactivated", "Pending"]
     assert "fast: its createDelaySeconds being over at 2026-01-01T12:01:40Z" in found.unblocked_by
 
@@ -233,5 +235,6 @@ def test_a_family_of_which_nobody_is_to_try_yet_waits_for_itself() -> None:
     story.settle()
     found = story.why("a")
     assert found.reason == "WaitingForFamily"
-    assert found.message == "fast: inactive (createDelay); slow: inactive (createDelay)"
+    until = "inactive (createDelay) until 2026-01-01T12:01:40Z"
+    assert found.message == f"fast: {until}; slow: {until}"
     assert len(found.unblocked_by) == 2

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from admittance.workload.activity import deactivate
 from admittance.workload.change import Change, applied, with_spec, with_status
-from admittance.workload.conditions import Type, find, is_true, put, without
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, put, without
 from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.members import switched
 from admittance.workload.families.migrating import OF_PARENT
 from admittance.workload.families.reading import PARENT
 from admittance.workload.families.shaping import became_regular, reshape, role_now
 from admittance.workload.families.stopping import admitted_by, after_stop
-from admittance.workload.families.telling import tell
+from admittance.workload.families.telling import EACH_MAX, tell
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict, release, withdrawals
 from admittance.workload.phase import REJECTION, holds_quota
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.waits import REJECTED, rejection
 
 CONTRADICTION = "ConcurrentAdmission"
 """Why a parent is evicted whose admitted variant is not there, or not admitted."""
@@ -179,7 +180,9 @@ def _all_are_rejected(family: Together) -> bool:
     tags = {head(one).variant for one in family.variants.values()}
     if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
         return False
-    message = "Deactivated due to AdmissionCheck in Rejected state: every variant was rejected"
+    ordered = sorted(family.variants.values(), key=lambda one: head(one).sibling_index or 0)
+    each = "; ".join(f"{head(one).variant}: {rejection(one)}"[:EACH_MAX] for one in ordered)
+    message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
     change = deactivate(parent, REJECTION, message, family.at_parent, cause="AdmissionCheck")
     rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message)
     family.put(family.parent_name, change._replace(says=(rejected, *change.says)))

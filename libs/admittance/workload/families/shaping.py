@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from admittance.api.workload import PARENT_VARIANT, Kept
 from admittance.family.rules import FamilyRules
 from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
-from admittance.workload.conditions import Type, find, is_true, put
+from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.reading import PARENT, allowed_flavors
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict, withdraw
@@ -21,7 +21,7 @@ from admittance.workload.moves import transition
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.waits import KEPT_REASONS
+from admittance.workload.waits import KEPT_REASONS, no_wait
 
 REGULAR: Final = "regular"
 
@@ -74,8 +74,11 @@ def became_parent(workload: StoredWorkload) -> StoredWorkload:
 
 def became_regular(parent: StoredWorkload, at: Occasion) -> Change:
     """A parent of which nothing is admitted as a regular workload, with the checks of its queue."""
+    state = parent.status.requeue_state
+    own_backoff = is_false(parent, Type.REQUEUED)
     regular = with_status(
         marked(parent, REGULAR),
+        requeue_state=state if own_backoff else no_wait(state),
         variants=(),
         admitted_variant="",
         migrating_to="",

@@ -1,22 +1,25 @@
-"""What a parent tells of its family: rows, why nothing of it is admitted, and when time alone
-changes who may try. LIFECYCLE 4.10.
+"""What a parent tells of its family: rows, why nothing of it is admitted, until when all of it
+waits, and when time alone changes who may try. LIFECYCLE 1.3, 4.10.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
-from admittance.family.policy import Wish
-from admittance.family.states import changes_next
+from admittance.api.workload import RequeueState
+from admittance.family.policy import STOPPED, Why, Wish
+from admittance.family.states import begins, changes_next
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.aggregating import rows_of, seen
 from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.reading import allowed_flavors, parent_state, variant_state
 from admittance.workload.families.together import Together
-from admittance.workload.phase import holds_quota, is_reserved
+from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
 from admittance.workload.standing import Standing, hindered, is_held
 from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.waits import no_wait, rejection
 
 EACH_MAX: Final = 300
 """Characters that are told of one variant."""
@@ -28,7 +31,7 @@ _INACTIVE: Final = "WaitingForFamily"
 
 def tell(family: Together, *, asked: bool = False) -> None:
     """Brings up to date what the parent tells, if it is written anyway, if somebody ``asked`` for
-    it, or if time changes who may try at another moment now."""
+    it, or if the family waits until another time now, or time changes who may try at another."""
     parent = family.family_head()
     states = [variant_state(one) for one in family.variants.values()]
     done = is_true(parent, Type.FINISHED)
@@ -36,14 +39,16 @@ def tell(family: Together, *, asked: bool = False) -> None:
     if not done:
         at = changes_next(parent_state(parent), states, family.rules, family.now)
     touched = family.touched(family.parent_name)
-    if not touched and not asked and at == parent.status.next_change_at:
-        return
     wishes = family.wishes()
+    waits = parent.status.requeue_state if done else _wait(family, wishes)
+    same = at == parent.status.next_change_at and waits == parent.status.requeue_state
+    if not touched and not asked and same:
+        return
     rows = rows_of(map(seen, family.variants.values()), wishes)
     if done:
         # Those that have finished earlier are not looked at any more.
         rows = rows or parent.status.variants
-    told = with_status(parent, variants=rows, next_change_at=at)
+    told = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
     standing = None if done else _standing(family, told, wishes)
     if standing is None:
         if told != parent:
@@ -64,13 +69,61 @@ def tell(family: Together, *, asked: bool = False) -> None:
         family.keep(new, *says)
 
 
+def _wait(family: Together, wishes: dict[str, Wish]) -> RequeueState | None:
+    """The parent's requeue state. While each of its variants waits for a time, it waits until the
+    first of these: nothing of the family competes before. A backoff of its own stays."""
+    parent = family.family_head()
+    state = parent.status.requeue_state
+    if holds_quota(parent) or is_false(parent, Type.REQUEUED):
+        return state
+    until = _first_time(family, wishes) if _is_up_to_variants(family, parent) else None
+    if until is None:
+        return no_wait(state)
+    return RequeueState(count=state.count if state is not None else None, requeue_at=until)
+
+
+def _first_time(family: Together, wishes: dict[str, Wish]) -> datetime | None:
+    """The first time for which a variant waits; None: one waits for none, or has not been made."""
+    parent = family.family_head()
+    tags = {head(family.variants[name]).variant for name in wishes if name in family.variants}
+    if family.rules is None or any(
+        one.name not in tags for one in wanted_tags(parent, family.rules)
+    ):
+        return None
+    times: list[datetime] = []
+    for name, wish in wishes.items():
+        variant = family.variants[name]
+        if wish.why is Why.CREATE_DELAY:
+            at = begins(parent_state(parent), family.rules, head(variant).variant)
+        elif wish.active:
+            state = variant.status.requeue_state
+            waits = phase(variant, family.now) is Phase.BACKOFF
+            at = state.requeue_at if waits and state is not None else None
+        elif wish.why in STOPPED:
+            continue  # No time brings it back.
+        else:
+            return None
+        if at is None or at <= family.now:
+            return None
+        times.append(at)
+    return min(times, default=None)
+
+
+def _is_up_to_variants(family: Together, parent: StoredWorkload) -> bool:
+    """Nothing keeps the family back but what its variants wait for."""
+    return (
+        head(parent).active
+        and not is_held(parent)
+        and hindered(parent, family.at_parent) is None
+        and family.rules is not None
+    )
+
+
 def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish]) -> Standing | None:
     """Why nothing of the family is admitted; None: something is, or the reason is not theirs."""
-    if holds_quota(parent) or not head(parent).active or is_held(parent):
+    if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
-    if is_false(parent, Type.REQUEUED):
-        return None
-    if hindered(parent, family.at_parent) is not None or family.rules is None:
+    if not _is_up_to_variants(family, parent) or family.rules is None:
         return None
     if not wanted_tags(parent, family.rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
@@ -90,16 +143,21 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE
-    return Standing(reason, "; ".join(_told(one, wish) for one, wish in found))
+    return Standing(reason, "; ".join(_told(family, one, wish) for one, wish in found))
 
 
 def _holds(one: tuple[StoredWorkload, Wish]) -> bool:
     return is_reserved(one[0]) and one[1].active
 
 
-def _told(variant: StoredWorkload, wish: Wish) -> str:
+def _told(family: Together, variant: StoredWorkload, wish: Wish) -> str:
     tag = head(variant).variant
     reserved = find(variant, Type.QUOTA_RESERVED)
+    if wish.why is Why.CREATE_DELAY:
+        at = begins(parent_state(family.family_head()), family.rules, tag)
+        return f"{tag}: inactive ({wish.why}){until(at)}"
+    if wish.why is Why.REJECTED:
+        return f"{tag}: inactive ({wish.why}): {rejection(variant)}"[:EACH_MAX]
     if not wish.active:
         return f"{tag}: inactive ({wish.why})"
     if is_reserved(variant):
@@ -108,3 +166,8 @@ def _told(variant: StoredWorkload, wish: Wish) -> str:
     if reserved is None:
         return f"{tag}: not looked at yet"
     return f"{tag}: {reserved.message or reserved.reason}"[:EACH_MAX]
+
+
+def until(at: datetime | None) -> str:
+    """The words for a time that is waited for; "": there is none."""
+    return f" until {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
