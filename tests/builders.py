@@ -38,6 +38,7 @@ class Around:
         self.limits = limits or Limits()
         self.rules = {one.name: one for one in rules}
         self.flavors: dict[str, FlavorParts] = {}
+        self.edited = ""
         self.gone: tuple[str, ...] = ()
         self.per_flavor: dict[str, tuple[str, ...]] = {}
         self.families: FamilyRules | None = None
@@ -62,6 +63,9 @@ class Around:
 
     def named_checks(self, cluster_queue: str) -> frozenset[str]:
         return frozenset(self.checks).union(*self.per_flavor.values())
+
+    def edition(self, namespace: str, queue: str, check: str) -> str:
+        return self.edited
 
     def flavor(self, name: str) -> FlavorParts:
         return self.flavors.get(name, FlavorParts())

@@ -21,6 +21,7 @@ from admittance.simulation.mechanisms import Mechanisms
 from admittance.simulation.plots import checked, planned
 from admittance.simulation.run import run
 from admittance.simulation.scenario import Scenario
+from admittance.workload import holding
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.families import happening
@@ -121,6 +122,17 @@ def test_without_waiting_for_parameters_checks_would_be_asked_without_them(
 ) -> None:
     monkeypatch.setattr(Objects, "missing_parameters", lambda *_: "")
     _broken_as("without its parameters", Mechanisms())
+
+
+def test_without_pacing_a_check_would_send_a_workload_round_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unpaced(*given: Any) -> tuple[Any, Any]:
+        workload, _, _, want, _ = given
+        return workload, want
+
+    monkeypatch.setattr(holding, "paced", unpaced)
+    _broken_as("sends it round at once", Mechanisms())
 
 
 def test_without_comparing_the_schedules_a_lost_one_would_never_come_due() -> None:

@@ -62,6 +62,13 @@ class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
     max_flavors: int = VARIANTS_MAX
 
 
+class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
+    """Ours. ``backoffMaxSeconds``: a check that says Retry without a delay for the third time in a
+    row puts the workload off for 1 s, then 2, 4, … and at most so many; 0: never."""
+
+    backoff_max_seconds: int = 60
+
+
 class Transformation(Strict, frozen=True, kw_only=True):
     """``strategy``: Retain (default) or Replace. ``outputs``: for one unit of the input."""
 
@@ -102,6 +109,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     admission_fair_sharing: AdmissionFairSharing | None = None
     wait_for_pods_ready: WaitForPodsReady | None = None
     concurrent_admission: ConcurrentAdmission = ConcurrentAdmission()
+    admission_check_retries: AdmissionCheckRetries = AdmissionCheckRetries()
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)

@@ -93,6 +93,8 @@ def _problems(of: Configuration) -> list[Problem]:
         found += _waiting(of.wait_for_pods_ready)
     most = of.concurrent_admission.max_flavors
     found += in_range(most, "concurrentAdmission.maxFlavors", 1, FLAVORS_MAX)
+    most = of.admission_check_retries.backoff_max_seconds
+    found += in_range(most, "admissionCheckRetries.backoffMaxSeconds", 0, 86_400)
     found += _resources(of.resources)
     kept = of.object_retention_policies.workloads
     for name, length in (

@@ -72,6 +72,16 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """A part of a stored object: fields of newer versions are tolerated."""
 
 
+class ImmediateRetries(Kept, frozen=True, kw_only=True):
+    """How often a check said Retry without a delay in a row. ``cycle``: the last one of which it
+    said so. ``edition``: of the workload, its queues, the check and its parameters at that time;
+    after an edit of any of them the count starts over."""
+
+    count: int = 0
+    cycle: int = 0
+    edition: str = ""
+
+
 class RequeueState(Kept, frozen=True, kw_only=True):
     """``count``: evictions because pods were not ready. ``requeue_at``: the later of what the
     checks ask for and of the backoff after such an eviction; ``pods_ready_until`` is the latter

@@ -78,6 +78,7 @@ def checked(rng: Random, kind: type[Checked] = Checked) -> Scenario:
             demands=rng.choice((0.0, 1.0)),
             foreign=0.05,
             updates=rng.choice((0.0, 0.5)),
+            stubborn=rng.choice((0.0, 0.0, 0.0, 0.9)),
         ),
         outages=tuple(outages),
         lost_timers=(rng.random() * 40.0,) if rng.random() < 0.2 else (),
@@ -128,8 +129,9 @@ def meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:
 
 def _limits(rng: Random) -> Limits:
     drain = timedelta(seconds=rng.choice((6.0, 20.0, 300.0)))
+    pacing = timedelta(seconds=rng.choice((0, 3, 60, 60)))
     if rng.random() < 0.6:
-        return Limits(drain=drain, requeue_after=rng.random() < 0.9)
+        return Limits(drain=drain, requeue_after=rng.random() < 0.9, pacing_max=pacing)
     waiting = PodsReadyLimits(
         timeout=timedelta(seconds=rng.choice((2.0, 8.0, 40.0))),
         recovery=rng.choice((None, timedelta(seconds=3.0))),
@@ -138,4 +140,6 @@ def _limits(rng: Random) -> Limits:
         backoff_base=rng.choice((1, 5)),
         backoff_max=rng.choice((4, 60)),
     )
-    return Limits(drain=drain, pods_ready=waiting, requeue_after=rng.random() < 0.9)
+    return Limits(
+        drain=drain, pods_ready=waiting, requeue_after=rng.random() < 0.9, pacing_max=pacing
+    )

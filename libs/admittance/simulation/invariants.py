@@ -23,6 +23,7 @@ from admittance.simulation.broken import Broken
 from admittance.simulation.effects import Effects
 from admittance.simulation.exclusive import Exclusive
 from admittance.simulation.kernel import Kernel
+from admittance.simulation.paced import Paced
 from admittance.simulation.seen import VARIANT, Seen, legal
 from admittance.simulation.siblings import Families
 from admittance.simulation.starting import starting
@@ -66,6 +67,7 @@ class Invariants:
         self.checks: dict[str, Any] = {}
         self.effects = Effects(Around(self.checks, limits.requeue_after))
         self._around = Manifests(self.queues, self.checks, self.flavors, self.locals)
+        self.paced = Paced(limits, self.effects, self.checks)
         self.owed: dict[Saying, str] = {}
         self.said: set[Saying] = set()
         self.stated: set[tuple[str, int]] = set()
@@ -153,6 +155,7 @@ class Invariants:
         if after.usage or not after.booked:
             found += gates.broken(key, old, new, latest, self._around, self.effects)
         found += rows.broken(key, old, new, self._around, self.effects)
+        found += self.paced.saw(key, old, new)
         if after.role != VARIANT:
             found += after.seconds.saw(new)  # How long a job may run is for its parent to count.
         if old is not None and self.effects.is_timed(key, old, new):

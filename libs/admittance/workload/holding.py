@@ -11,6 +11,7 @@ from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import MESSAGE_MAX, Type, find
 from admittance.workload.leave import evict
 from admittance.workload.occasion import Occasion
+from admittance.workload.pacing import paced
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
 from admittance.workload.retries import Asked, asked
 from admittance.workload.rows import Rows, placed, row_of
@@ -63,6 +64,7 @@ def retry(
     at: Occasion,
 ) -> Change:
     """A verdict that says Retry, of the current cycle or of an earlier one."""
+    before = workload
     count = _count(workload, row, fact.check)
     uid = workload.metadata.uid
     limits = at.around.limits
@@ -84,9 +86,10 @@ def retry(
         return applied(with_status(workload, admission_checks=rows))
     if want.spent:
         return reject(workload, fact.check, _joined(fact.message, want.remark), at)
+    workload, want = paced(workload, fact.check, fact.cycle, want, at)
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
     if new == row:
-        return ignored(workload, "Repeated", "a Retry said again moves nothing")
+        return ignored(before, "Repeated", "a Retry said again moves nothing")
     return retried(workload, (new,), want.notes, at)
 
 
@@ -149,6 +152,7 @@ def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Ch
             return reject(workload, name, _joined(message, want.remark), at)
         notes += want.notes
         cycle = workload.status.admission_cycle
+        workload, want = paced(workload, name, cycle, want, at)
         new.append(_in_retry(row, name, message, cycle, want, row.retry_count, at))
     return retried(workload, tuple(new), tuple(notes), at)
 

@@ -58,7 +58,8 @@ def fresh_rows(workload: StoredWorkload, at: Occasion, *, forget: bool = False) 
     cycle = status.admission_cycle + 1
     required = required_now(workload, at)
     fresh = cleared(status.admission_checks, status.check_retry_counts, required, now=at.now)
-    return {
+    forgotten: dict[str, Any] = {"immediate_retries": {}} if forget else {}
+    return forgotten | {
         "admission_checks": without_counts(fresh.rows) if forget else fresh.rows,
         "check_retry_counts": {} if forget else fresh.counts,
         "admission_cycle": cycle,

@@ -33,7 +33,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     word from the runner an evicted job's quota is free all the same. ``check_delay``: the longest
     that a check may put a workload off. ``requeue_after``: the gate ACRequeueAfter; off, every
     Retry is one without a delay. ``families``: the gate ConcurrentAdmission; off, every workload
-    is regular. ``flavors_max``: so many flavors of a ClusterQueue may each be a variant."""
+    is regular. ``flavors_max``: so many flavors of a ClusterQueue may each be a variant.
+    ``pacing_max``: the longest that a workload waits since a check says Retry without a delay again
+    and again; 0: it never does.
+
+    The defaults are what held of logs that do not tell, not those of a deployment."""
 
     pods_ready: PodsReadyLimits | None = None
     drain: timedelta = timedelta(minutes=5)
@@ -41,6 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     requeue_after: bool = True
     families: bool = True
     flavors_max: int = VARIANTS_MAX
+    pacing_max: timedelta = timedelta(0)
 
 
 def limits_of(
@@ -58,6 +63,7 @@ def limits_of(
         requeue_after=gates["ACRequeueAfter"],
         families=gates["ConcurrentAdmission"],
         flavors_max=configuration.concurrent_admission.max_flavors,
+        pacing_max=timedelta(seconds=configuration.admission_check_retries.backoff_max_seconds),
     )
 
 

@@ -79,6 +79,7 @@ def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
         pending_preemption=None,
         admission_checks=without_counts(workload.status.admission_checks),
         check_retry_counts={},
+        immediate_retries={},
     )
 
 

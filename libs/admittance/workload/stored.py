@@ -16,6 +16,7 @@ from admittance.api.workload import (
     CheckState,
     GateHolder,
     GatePosition,
+    ImmediateRetries,
     Kept,
     PreemptionCount,
     ReclaimablePod,
@@ -51,6 +52,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``evicted_revision`` are the facts' revisions that a runner names; ``released_revision`` is that
     of the last admission that was released, whose result may still come. ``preempted_by``: who took
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
+    ``immediate_retries``: by check, what paces its retries (`admittance.workload.pacing`).
     ``exit_code``: of the job, where it failed and its runner knows.
 
     Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one
@@ -71,6 +73,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     admission_cycle: int = 0
     rounds_since: int = 0
     check_retry_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    immediate_retries: dict[str, ImmediateRetries] = msgspec.field(default_factory=dict)
     accumulated_past_execution_time_seconds: int | None = None
     scheduling_stats: SchedulingStats | None = None
     pending_preemption: PendingPreemption | None = None

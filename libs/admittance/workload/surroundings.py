@@ -101,6 +101,11 @@ class Surroundings(Rules, Protocol):
         """Every check that the queue names anywhere, also of flavors that nobody got."""
         ...
 
+    def edition(self, namespace: str, queue: str, check: str) -> str:
+        """A word that changes with every edit of the LocalQueue, the ClusterQueue behind it, the
+        AdmissionCheck and its parameters, and with nothing else."""
+        ...
+
     def flavor(self, name: str) -> FlavorParts:
         """What the ResourceFlavor adds to pods; nothing where there is none."""
         ...

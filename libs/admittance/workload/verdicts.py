@@ -31,6 +31,7 @@ from admittance.workload.holding import (
     waits_for_checks,
 )
 from admittance.workload.occasion import Occasion
+from admittance.workload.pacing import forgotten
 from admittance.workload.phase import Phase, phase
 from admittance.workload.retries import DELAY_END
 from admittance.workload.rows import all_ready, placed, row_of
@@ -130,6 +131,8 @@ def _stored(
     )
     if new == row:
         return ignored(workload, "Repeated")
+    if ready:
+        workload = forgotten(workload, row.name)
     rows = placed(workload.status.admission_checks, new)
     if frozen:
         return held(workload, rows, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 from admittance.api.queues import ClusterQueueSpec, LocalQueue
@@ -18,7 +19,7 @@ from admittance.workload.surroundings import (
     RequiredCheck,
     rules_of,
 )
-from admittance.workload_controller.objects import Objects, checks_of
+from admittance.workload_controller.objects import Objects, checks_of, parameters_key
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
 
@@ -96,6 +97,20 @@ class Queues:
     def named_checks(self, cluster_queue: str) -> frozenset[str]:
         lists = self._catalog.lists.get(cluster_queue)
         return frozenset(lists.names()) if lists is not None else frozenset()
+
+    def edition(self, namespace: str, queue: str, check: str) -> str:
+        local = self._objects.local_queue(namespace, queue)
+        behind = None
+        if local is not None:
+            behind = self._objects.cluster_queue(local.spec.cluster_queue)
+        found = self._objects.check(check)
+        parts = [
+            f"{one.metadata.uid}/{one.metadata.generation}" if one is not None else "none"
+            for one in (local, behind, found)
+        ]
+        kept = self._objects.get(parameters_key(found)) if found is not None else None
+        parts.append(str(kept.revision) if kept is not None else "none")
+        return blake2b(" ".join(parts).encode(), digest_size=6).hexdigest()
 
     def flavor(self, name: str) -> FlavorParts:
         return parts_of(self._objects, name)

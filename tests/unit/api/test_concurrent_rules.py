@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -243,16 +244,22 @@ def test_a_reader_that_knows_no_settings_takes_as_many_flavors_as_any_may_allow(
 
 
 @pytest.mark.parametrize(
-    ("written", "limits"),
+    ("written", "set_"),
     [
-        pytest.param("", Limits(), id="sixteen, and families, by default"),
-        pytest.param("concurrentAdmission: {maxFlavors: 32}", Limits(flavors_max=32), id="32"),
+        pytest.param("", {}, id="sixteen, and families, by default"),
+        pytest.param("concurrentAdmission: {maxFlavors: 32}", {"flavors_max": 32}, id="32"),
         pytest.param(
-            "featureGates: {ConcurrentAdmission: false}", Limits(families=False), id="the gate off"
+            "featureGates: {ConcurrentAdmission: false}", {"families": False}, id="the gate off"
+        ),
+        pytest.param(
+            "admissionCheckRetries: {backoffMaxSeconds: 0}",
+            {"pacing_max": timedelta(0)},
+            id="retries without a delay are never paced",
         ),
     ],
 )
-def test_what_a_deployment_sets(written: str, limits: Limits) -> None:
+def test_what_a_deployment_sets(written: str, set_: dict[str, Any]) -> None:
+    limits = Limits(**{"pacing_max": timedelta(seconds=60), **set_})
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
     found = limits_of(read_configuration(text, "file").configuration)
     assert found == limits

@@ -54,6 +54,8 @@ class Tempers(NamedTuple):
     """Adds something to the pods, which another check may contradict."""
     long: float = 0.0
     """Takes longer than anybody has patience, more than `LONG` seconds."""
+    stubborn: float = 0.0
+    """Says Retry without a delay, whatever it is asked."""
 
 
 class Outage(NamedTuple):
@@ -139,6 +141,9 @@ class Checks:
         delay = rng.random() * rng.choice((0.01, 0.1, 1.0, 12.0))
         if tempers.long and rng.random() < tempers.long:
             delay += LONG + rng.random() * 60.0
+        if rng.random() < tempers.stubborn:
+            self._report(request, replica, "Retry", delay, after=None)
+            return
         match kind:
             case "ready":
                 self._report(request, replica, "Ready", delay)
@@ -163,9 +168,18 @@ class Checks:
                 self._report(request, replica, state, delay)
 
     def _report(
-        self, request: CheckRequested, replica: int, state: str, delay: float, reason: str = ""
+        self,
+        request: CheckRequested,
+        replica: int,
+        state: str,
+        delay: float,
+        reason: str = "",
+        after: int | None = -1,
     ) -> None:
+        """``after``: what a Retry asks for; -1: anything."""
         rng = self._kernel.rng
+        if after == -1:
+            after = rng.choice(DELAYS) if state == "Retry" else None
         tempers = self._tempers
         report = CheckReported(
             namespace=request.namespace,
@@ -177,7 +191,7 @@ class Checks:
             state=state,
             message="so",
             reason=reason,
-            requeue_after_seconds=rng.choice(DELAYS) if state == "Retry" else None,
+            requeue_after_seconds=after,
             pod_set_updates=_updates(rng) if rng.random() < tempers.updates else (),
         )
         if not self.calm and rng.random() < tempers.wrong:

@@ -69,7 +69,7 @@ def role_now(workload: StoredWorkload, at: Occasion) -> str:
 def became_parent(workload: StoredWorkload) -> StoredWorkload:
     """A regular workload without quota as a parent: no check is asked about it any more."""
     parent = marked(workload, PARENT)
-    return with_status(parent, admission_checks=(), check_retry_counts={})
+    return with_status(parent, admission_checks=(), check_retry_counts={}, immediate_retries={})
 
 
 def became_regular(parent: StoredWorkload, at: Occasion) -> Change:

@@ -61,6 +61,9 @@ class WithoutChecks:
     def flavor(self, name: str) -> FlavorParts:
         return self._around.flavor(name)
 
+    def edition(self, namespace: str, queue: str, check: str) -> str:
+        return self._around.edition(namespace, queue, check)
+
     def not_offered(self, admission: Admission) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
