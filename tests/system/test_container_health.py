@@ -13,7 +13,7 @@ from admittance.events.names import token
 from admittance.events.requests import HealthReply
 from admittance.runtime import health
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError
+from admittance.runtime.errors import NoServer
 
 pytestmark = pytest.mark.bus
 
@@ -43,5 +43,5 @@ async def test_what_keeps_a_service_from_its_work_is_told() -> None:
 
 
 async def test_without_a_server_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="nothing listens"):
+    with pytest.raises(NoServer, match="nothing listens"):
         await ill("scheduler", "nats://127.0.0.1:1", host="here")

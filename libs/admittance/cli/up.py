@@ -25,18 +25,22 @@ from admittance.cli.link import check_url
 from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
 from admittance.cli.readiness import until_ready
 from admittance.cli.services import SERVICES, service_named
-from admittance.runtime import logs, streams
+from admittance.runtime import clock, logs, streams
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError
+from admittance.runtime.errors import NoServer, Refused, SetupError, Unavailable, passes
 from admittance.runtime.memory import seldom_collect
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.service import STOP_SECONDS, task_of
+from admittance.runtime.service import serve as serve_one
 from admittance.runtime.settings import Settings, new_instance
 from admittance.runtime.supervise import Task, supervise
+from admittance.runtime.waiting import set_within
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
-STOP_SECONDS: Final = 65.0
-"""A runner gives its jobs their grace, and a second Ctrl-C ends all of it at once."""
+WAIT_SECONDS: Final = 1.0
+"""Between two tries to make the streams."""
 SERVER_CHECK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -74,11 +78,8 @@ async def up(call: Call, options: Options) -> int:
             tasks.append(Task("nats-server", lambda serves: _watch(server, serves)))
         else:
             check_url(url)
-        bus = await Bus.connect(url, name="admit-up", creds=settings.creds)
-        try:
-            await streams.ensure(bus, replicas=settings.replicas)
-        finally:
-            await bus.close()
+        if not await _prepared(url, settings, stop):
+            return 0
         for name in started_by(options):
             mine = Settings.from_env(
                 name,
@@ -98,6 +99,30 @@ async def up(call: Call, options: Options) -> int:
     return 0
 
 
+async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
+    """Makes the streams, as soon as JetStream has a leader; False when stop was set before. Raises
+    SetupError, and Unreachable when no server answers at url at all."""
+    told = Seldom()
+    while not stop.is_set():
+        bus = None
+        try:
+            bus = await Bus.connect(url, name="admit-up", creds=settings.creds)
+            await streams.ensure(bus, replicas=settings.replicas)
+            return True
+        except NoServer:
+            raise
+        except (Unavailable, Refused) as error:
+            if not passes(error):
+                raise
+            if told.due(clock.monotonic()):
+                log.warning("waits_for_the_bus", reason=str(error))
+        finally:
+            if bus is not None:
+                await bus.close()
+        await set_within(stop, WAIT_SECONDS)
+    return False
+
+
 def started_by(options: Options) -> list[str]:
     """The services that start together."""
     return [
@@ -108,32 +133,14 @@ def started_by(options: Options) -> list[str]:
 
 
 def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
-    """A service as `supervise` wants it: it serves when it says so itself, and when it is ended it
-    is given the time to end what it does."""
-
-    async def run(serves: asyncio.Event) -> None:
-        bus = await Bus.connect(
-            settings.url, name=f"admit-{settings.service}", creds=settings.creds
-        )
-        stop = asyncio.Event()
-        working = asyncio.create_task(run_service(bus, settings, stop, executor, detach_jobs))
-        waiting = asyncio.create_task(_until_serving(bus, settings, serves))
-        try:
-            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                waiting.result()
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.shield(working)
-            raise
-        finally:
-            waiting.cancel()
-            working.cancel()
-            await asyncio.gather(waiting, working, return_exceptions=True)
-            await bus.close()
-
-    return Task(settings.service, run)
+    """A service as `supervise` wants it: it serves when it says so itself."""
+    return task_of(
+        settings,
+        run_service,
+        serving=_until_serving,
+        executor=executor,
+        detach_jobs=detach_jobs,
+    )
 
 
 def embeds(call: Call, options: Options) -> bool:
@@ -169,17 +176,12 @@ async def serve(
         name, url=call.url, data_dir=data_dir, config=config, metrics=metrics
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
-    bus = await Bus.connect(call.url, name=f"admit-{name}", creds=settings.creds)
-    try:
-        await streams.ensure(bus, replicas=settings.replicas)
-        await run_service(bus, settings, stop, executor, detach_jobs)
-    finally:
-        await bus.close()
+    await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach_jobs)
     return 0
 
 
 async def run_service(
-    bus: Bus, settings: Settings, stop: asyncio.Event, executor: str, detach_jobs: bool
+    bus: Bus, settings: Settings, *, stop: asyncio.Event, executor: str, detach_jobs: bool
 ) -> None:
     """Runs the service of settings until stop is set. Raises whatever ends it before."""
     # In this task and all that it starts: several services share one process, and its log.
@@ -237,16 +239,19 @@ async def _watch(server: EmbeddedServer, serves: asyncio.Event) -> None:
             await server.start()
 
 
-async def _until_serving(bus: Bus, settings: Settings, serves: asyncio.Event) -> None:
-    """Sets serves once the service says that it is ready, and a leader answers."""
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            await until_ready(bus, settings.service, settings.instance)
-    except TimeoutError:
-        raise SetupError(
-            f"{settings.service} is not ready after {READY_SECONDS:g} s; its log has more"
-        ) from None
-    serves.set()
+async def _until_serving(bus: Bus, settings: Settings) -> None:
+    """Returns once the service says that it is ready, and a leader answers. Until then it says so
+    in the log, and says why not when it takes long."""
+    while True:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await until_ready(bus, settings.service, settings.instance)
+                return
+        except Exception as error:
+            if not (isinstance(error, TimeoutError) or passes(error)):
+                raise
+            log.warning("service_not_ready_yet", service=settings.service, reason=str(error))
+            await asyncio.sleep(WAIT_SECONDS)
 
 
 # Settings and signals. ------------------------------------------------------------------

@@ -12,10 +12,11 @@ import msgspec
 import structlog
 import uvloop
 
-from admittance.runtime import logs
+from admittance.runtime import clock, logs
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError
+from admittance.runtime.errors import SetupError, Unavailable
 from admittance.runtime.memory import seldom_collect
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.settings import Settings
 from admittance.runtime.supervise import stop_on_signals
 from admittance.runtime.waiting import set_within
@@ -60,13 +61,15 @@ async def serve(
 async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus | None:
     """A connection; None when stop was set before there was one."""
     pause = CONNECT_PAUSE_MIN
+    told = Seldom()
     while not stop.is_set():
         try:
             return await Bus.connect(
                 settings.url, name=f"{peer.kind} {peer.name}", creds=settings.creds
             )
-        except SetupError as error:
-            log.warning("not_connected_yet", **{peer.field: peer.name}, reason=str(error))
+        except (SetupError, Unavailable) as error:
+            if told.due(clock.monotonic()):
+                log.warning("not_connected_yet", **{peer.field: peer.name}, reason=str(error))
         await set_within(stop, pause)
         pause = min(pause * 2, CONNECT_PAUSE_MAX)
     return None

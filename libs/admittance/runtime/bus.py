@@ -22,6 +22,7 @@ from admittance.runtime import clock
 from admittance.runtime.connection import Connection, frame, status
 from admittance.runtime.errors import Busy, Refused, TooBig, Unavailable, refusal
 from admittance.runtime.opening import open_connection
+from admittance.runtime.server_errors import IN_PROCESS, NO_ANSWER
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -63,7 +64,10 @@ class Ack(msgspec.Struct, frozen=True):
 
 _ack = msgspec.json.Decoder(Ack)
 _json = msgspec.json.Encoder()
-_NO_RESPONDERS: Final = refusal(503, "no stream takes this subject")
+_NO_RESPONDERS: Final = refusal(NO_ANSWER, "no stream takes this subject")
+_OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
+"""Codes of "not now" that do not say that nothing happened, or ever will: after the last try what
+became of the message is unknown."""
 
 
 class Bus:
@@ -88,8 +92,9 @@ class Bus:
     async def connect(cls, url: str, *, name: str, creds: str | None = None) -> Bus:
         """Connects; afterwards a lost connection is sought for ever, every 0.25 s at the latest.
 
-        Raises SetupError when nobody answers at url, when the credentials are refused, when the
-        server has no JetStream or is older than 2.12.
+        Raises NoServer when no server answers at url, Unavailable when JetStream has no leader
+        there, and SetupError for what a person must change: the credentials are refused, the
+        server has no JetStream for them, or is older than 2.12.
         """
         bus = cls()
         bus.nc = await open_connection(
@@ -174,14 +179,15 @@ class Bus:
                         again.append(i)
                         continue
                     outcomes[i] = answer
-                    if isinstance(answer, Busy) or answer is _NO_RESPONDERS:
+                    if isinstance(answer, Busy):
                         again.append(i)
             todo = again
             if todo:
                 if clock.monotonic() + pause > deadline:
-                    if all(isinstance(outcomes[i], Busy) for i in todo):
+                    unknown = [i for i in todo if _is_unknown(outcomes[i])]
+                    if not unknown:
                         break
-                    raise Unavailable(f"no stream answered in time for {messages[todo[0]][0]}")
+                    raise Unavailable(f"no stream answered in time for {messages[unknown[0]][0]}")
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.2)
         return outcomes
@@ -219,10 +225,10 @@ class Bus:
                     raise Unavailable("the connection broke while a batch was committed")
                 if isinstance(answer, int):
                     return answer
-                if not (isinstance(answer, Busy) or answer is _NO_RESPONDERS):
+                if not isinstance(answer, Busy):
                     raise answer
                 if clock.monotonic() + pause > deadline:
-                    if answer is _NO_RESPONDERS:
+                    if _is_unknown(answer):
                         raise Unavailable(f"no stream answered in time for {messages[0].subject}")
                     raise answer
                 await asyncio.sleep(pause)
@@ -328,7 +334,9 @@ class Bus:
         answer = msgspec.json.decode(await self.request(f"$JS.API.{what}", data, timeout))
         error = answer.get("error")
         if error:
-            raise refusal(error.get("err_code", error.get("code", 0)), error.get("description", ""))
+            status = error.get("code", 0)
+            code = error.get("err_code", status)
+            raise refusal(code, error.get("description", ""), status=status)
         return dict(answer)
 
     async def close(self) -> None:
@@ -364,7 +372,8 @@ class _Gathering:
         if fenced is None:
             fenced = _only_fences(self.messages[index : index + 1])
         error = ack.error
-        self.settle(index, refusal(error.err_code or error.code, error.description, fenced=fenced))
+        code = error.err_code or error.code
+        self.settle(index, refusal(code, error.description, status=error.code, fenced=fenced))
 
     def settle(self, index: int, outcome: int | Refused) -> None:
         self.outcomes[index] = outcome
@@ -375,6 +384,10 @@ class _Gathering:
     def lost(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
+
+
+def _is_unknown(outcome: int | Refused) -> bool:
+    return not isinstance(outcome, Busy) or outcome.code in _OUTCOME_UNKNOWN
 
 
 def _repeatable(message: Outgoing) -> bool:

@@ -1,20 +1,117 @@
-"""One service as a process of its own: settings from the environment, a connection, signals."""
+"""One service as a process of its own: settings from the environment, a connection, signals.
+
+The process ends when it is told to, for a setting that a person must change, or for a bug that
+comes back again and again. No server, no leader of JetStream, no answer and no room are no reason:
+the service is started again, with a pause, for as long as that takes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import uvloop
 
 from admittance.runtime import logs, streams
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
-from admittance.runtime.supervise import stop_on_signals
+from admittance.runtime.supervise import Task, stop_on_signals, supervise
+
+STOP_SECONDS: Final = 65.0
+"""Longest wait for a service to end. A runner gives its jobs their grace."""
+
+
+Serving: TypeAlias = Callable[[Bus, Settings], Awaitable[None]]
+"""Returns when the service of settings serves."""
+
+
+async def _at_once(_bus: Bus, _settings: Settings) -> None:
+    return
+
+
+def task_of(
+    settings: Settings,
+    run: Callable[..., Awaitable[None]],
+    *,
+    serving: Serving = _at_once,
+    **more: Any,
+) -> Task:
+    """The service as `supervise` wants it: with a connection of its own and the streams made, both
+    anew at every start. When it is ended, it is given the time to end what it does."""
+
+    connected = False
+
+    async def once(serves: asyncio.Event) -> None:
+        nonlocal connected
+        try:
+            bus = await Bus.connect(
+                settings.url, name=f"admit-{settings.service}", creds=settings.creds
+            )
+        except SetupError as error:
+            if not connected:
+                raise
+            # Our settings were right before: it is the server that a person must look after, such
+            # as one that gave up JetStream when its disk was full.
+            raise Unavailable(str(error)) from None
+        connected = True
+        stop = asyncio.Event()
+        working = asyncio.create_task(_work(bus, settings, run, stop, more))
+        waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
+        try:
+            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                waiting.result()
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.shield(working)
+            raise
+        finally:
+            waiting.cancel()
+            working.cancel()
+            await asyncio.gather(waiting, working, return_exceptions=True)
+            await bus.close()
+
+    return Task(settings.service, once)
+
+
+async def _work(
+    bus: Bus,
+    settings: Settings,
+    run: Callable[..., Awaitable[None]],
+    stop: asyncio.Event,
+    more: dict[str, Any],
+) -> None:
+    making = asyncio.create_task(streams.ensure(bus, replicas=settings.replicas))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([making, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not making.done():
+            return
+        making.result()
+    finally:
+        making.cancel()
+        stopping.cancel()
+    await run(bus, settings, stop=stop, **more)
+
+
+async def _until_serving(
+    bus: Bus, settings: Settings, serving: Serving, serves: asyncio.Event
+) -> None:
+    await serving(bus, settings)
+    serves.set()
+
+
+async def serve(
+    settings: Settings, run: Callable[..., Awaitable[None]], stop: asyncio.Event, **more: Any
+) -> None:
+    """Runs one service until stop is set. Raises SetupError, and AdmittanceError for a service that
+    fails again and again by a bug."""
+    await supervise([task_of(settings, run, **more)], stop, grace_seconds=STOP_SECONDS)
 
 
 def main(service: str, run: Callable[..., Awaitable[None]], **more: Any) -> int:
@@ -33,9 +130,4 @@ async def _main(service: str, run: Callable[..., Awaitable[None]], more: dict[st
     logs.configure(service, settings.instance, settings.json_logs, level=settings.log_level)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    bus = await Bus.connect(settings.url, name=f"admit-{service}", creds=settings.creds)
-    try:
-        await streams.ensure(bus, replicas=settings.replicas)
-        await run(bus, settings, stop=stop, **more)
-    finally:
-        await bus.close()
+    await serve(settings, run, stop, **more)

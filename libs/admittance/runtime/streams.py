@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Refused, SetupError, StaleRevision
+from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable, passes
+from admittance.runtime.server_errors import Meaning
 
 NO_STREAM: Final = 10059
-NAME_IN_USE: Final = 10058
 SECOND: Final = 1_000_000_000
 LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
 """Nanoseconds that a fact stays on the log. Nothing waits longer for its reader."""
@@ -150,7 +150,8 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
 async def ensure(bus: Bus, *, replicas: int = 1) -> None:
     """Makes what is missing, adjusts what may be, and refuses what is wrong.
 
-    Raises SetupError naming stream, setting, found and wanted.
+    Raises SetupError naming stream, setting, found and wanted; Unavailable, Busy or Full where the
+    servers cannot do it now.
     """
     for stream in wanted(replicas):
         found = await _config(bus, stream.name)
@@ -159,10 +160,13 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
             try:
                 await bus.api(f"STREAM.CREATE.{stream.name}", made)
             except Refused as error:
-                if error.code != NAME_IN_USE:
+                if error.meaning is not Meaning.TAKEN:
                     raise _unmakable(stream.name, error) from None
                 # Another service made it in this very moment: check what it made.
-            found = await _config(bus, stream.name) or {}
+            found = await _config(bus, stream.name)
+            if found is None:
+                # Being made is not yet being there: the servers of a cluster tell each other.
+                raise Unavailable(f"stream {stream.name} is being made")
         wrong = _differences(stream.laws, found)
         if wrong:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
@@ -228,7 +232,7 @@ def _shown(value: Any) -> str:
 
 
 def _unmakable(name: str, error: Refused) -> SetupError:
-    if isinstance(error, StaleRevision):
+    if passes(error) or isinstance(error, StaleRevision):
         raise error
     return SetupError(
         f"the server refuses the stream {name}: {error.description} ({error.code}); "

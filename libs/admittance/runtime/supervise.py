@@ -11,14 +11,17 @@ from typing import Final, NamedTuple
 import structlog
 
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.ending import go_on
+from admittance.runtime.errors import AdmittanceError, SetupError, passes
+from admittance.runtime.seldom import Seldom
 
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 5.0
 CALM: Final = 30.0
 """Seconds without a crash after which a service counts as well again."""
 CRASHES_MAX: Final = 20
-"""In a row, without a calm between: then the process ends, and says so."""
+"""In a row, without a calm between: then the process ends, and says so. Only bugs count: what the
+bus cannot do now is tried again, however long that takes."""
 
 log = structlog.get_logger()
 
@@ -40,8 +43,9 @@ async def supervise(
     """Runs tasks until ``stop`` is set, then ends them one after the other, the last one first.
 
     Each is started when those before it serve; ``ready`` is called when all do. A task that ends or
-    fails is started again after a pause. Raises SetupError of a task at once, since trying again
-    mends nothing, and AdmittanceError when a task fails again and again.
+    fails is started again after a pause; one that the bus keeps from its work, for as long as that
+    takes. Raises SetupError of a task at once, since trying again mends nothing, and
+    AdmittanceError when a task fails again and again by a bug.
     """
     running: list[asyncio.Task[None]] = []
     stopping = asyncio.create_task(stop.wait())
@@ -77,22 +81,35 @@ async def supervise(
 
 
 async def _keep(task: Task, serves: asyncio.Event) -> None:
-    crashes = 0
+    crashes = interruptions = 0
+    told = Seldom()
     while True:
         began = clock.monotonic()
+        bug = True
         try:
             await task.run(serves)
             log.warning("service_ended", service=task.name)
         except SetupError:
             raise
-        except AdmittanceError as error:
-            log.warning("service_interrupted", service=task.name, reason=str(error))
-        except Exception:
-            log.exception("service_crashed", service=task.name)
-        crashes = 1 if clock.monotonic() - began > CALM else crashes + 1
+        except Exception as error:
+            bug = not passes(error)
+            if not isinstance(error, AdmittanceError):
+                log.exception("service_crashed", service=task.name)
+            elif bug or told.due(clock.monotonic()):
+                log.warning("service_interrupted", service=task.name, reason=str(error))
+        # What goes wrong at its end is no reason to begin anew.
+        go_on()
+        if clock.monotonic() - began > CALM:
+            crashes = interruptions = 0
+            told = Seldom()
+        if bug:
+            crashes += 1
+        else:
+            interruptions += 1
         if crashes > CRASHES_MAX:
             raise AdmittanceError(f"{task.name} failed {crashes} times in a row; see its log")
-        await asyncio.sleep(min(PAUSE_MIN * 2 ** (crashes - 1), PAUSE_MAX))
+        tries = crashes if bug else interruptions
+        await asyncio.sleep(min(PAUSE_MIN * 2 ** min(tries - 1, 16), PAUSE_MAX))
 
 
 def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:

@@ -15,7 +15,7 @@ import pytest
 from admittance.runtime import server as server_module
 from admittance.runtime import streams
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import SetupError
+from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
 from admittance.runtime.server import EmbeddedServer
 from admittance.runtime.server_process import Running, is_running
 
@@ -140,15 +140,13 @@ async def test_a_durable_server_syncs_always(tmp_path: Path) -> None:
 
 
 async def test_nobody_at_the_url_says_what_to_start() -> None:
-    with pytest.raises(
-        SetupError, match=r"nothing listens at nats://127.0.0.1:1: start `admit up`"
-    ):
+    with pytest.raises(NoServer, match=r"nothing listens at nats://127.0.0.1:1: start `admit up`"):
         await Bus.connect("nats://127.0.0.1:1", name="test")
 
 
 @pytest.mark.parametrize("url", ["nats://", "http//x", "nats://no.such.host.invalid:4222"])
 async def test_a_wrong_url_is_one_line(url: str) -> None:
-    with pytest.raises(SetupError) as caught:
+    with pytest.raises(AdmittanceError) as caught:
         await Bus.connect(url, name="test")
     assert "\n" not in str(caught.value)
 
@@ -156,7 +154,7 @@ async def test_a_wrong_url_is_one_line(url: str) -> None:
 async def test_something_else_that_listens_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"nats://user:secret@127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(SetupError, match="does not answer") as caught:
+        with pytest.raises(NoServer, match="does not answer") as caught:
             await Bus.connect(url, name="test")
     assert "secret" not in str(caught.value)
 

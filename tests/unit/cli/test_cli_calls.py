@@ -104,7 +104,6 @@ def test_wrong_input_is_one_line_and_status_2(
         pytest.param("hold workload w", id="hold"),
         pytest.param("priority workload w -5", id="priority"),
         pytest.param("doctor", id="doctor"),
-        pytest.param("serve scheduler", id="serve"),
     ],
 )
 def test_without_a_server_there_is_one_line_that_says_what_to_do(

@@ -7,7 +7,13 @@ import asyncio
 import pytest
 
 from admittance.runtime import consume, supervise
-from admittance.runtime.errors import AdmittanceError, SetupError, StaleRevision, Unavailable
+from admittance.runtime.errors import (
+    AdmittanceError,
+    SetupError,
+    StaleRevision,
+    Unavailable,
+    refusal,
+)
 
 from servers import within
 
@@ -66,6 +72,59 @@ async def test_a_service_that_always_crashes_ends_the_process(
 
     with pytest.raises(AdmittanceError, match="one failed"):
         await within(supervise.supervise([supervise.Task("one", run)], asyncio.Event()))
+
+
+async def test_what_the_bus_cannot_do_now_never_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MAX", 0.0)
+    stop = asyncio.Event()
+    runs = 0
+
+    async def run(_: asyncio.Event) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 5 * supervise.CRASHES_MAX:
+            stop.set()
+        raise Unavailable("gone") if runs % 2 else refusal(10008, "unavailable")
+
+    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    assert runs >= 5 * supervise.CRASHES_MAX
+
+
+async def test_lasting_trouble_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MAX", 0.0)
+    stop = asyncio.Event()
+    runs = 0
+
+    async def run(_: asyncio.Event) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 50:
+            stop.set()
+        raise Unavailable("gone")
+
+    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    assert capsys.readouterr().out.count("service_interrupted") == 1
+
+
+async def test_what_fails_at_its_end_does_not_begin_anew() -> None:
+    stop = asyncio.Event()
+    runs = 0
+
+    async def run(serves: asyncio.Event) -> None:
+        nonlocal runs
+        runs += 1
+        serves.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Unavailable("the last word was not heard") from None
+
+    await within(supervise.supervise([supervise.Task("one", run)], stop, ready=stop.set))
+    assert runs == 1
 
 
 async def test_a_wrong_installation_is_not_tried_again() -> None:

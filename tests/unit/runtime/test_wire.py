@@ -9,7 +9,7 @@ import pytest
 from admittance.runtime import lease_io, timers, tracing
 from admittance.runtime.bus import EXPECTED, FENCE
 from admittance.runtime.connection import Headers, frame, parse_headers, status
-from admittance.runtime.errors import Busy, Fenced, Refused, StaleRevision, TooBig, refusal
+from admittance.runtime.errors import Busy, Fenced, Full, Refused, StaleRevision, TooBig, refusal
 from admittance.runtime.standing import read_reply
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
@@ -76,7 +76,7 @@ def test_the_reply_of_a_delivery_says_where_it_stands(reply: bytes) -> None:
         pytest.param(10071, True, Fenced, id="a wrong sequence of a fence is fenced"),
         pytest.param(10164, True, Busy, id="10164 means busy and never fenced"),
         pytest.param(10210, False, Busy, id="too many batches at once is busy"),
-        pytest.param(10077, False, Refused, id="a full log is refused at once"),
+        pytest.param(10077, False, Full, id="a full log is refused at once"),
         pytest.param(10054, False, TooBig, id="too long"),
         pytest.param(10000, False, Refused, id="anything else is refused"),
     ],
