@@ -3,6 +3,7 @@
 ``python -m admittance.bench.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as
 a process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
 started again; the server is killed twice. Afterwards the jobs' own lines and the log are judged.
+With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,6 +39,7 @@ from admittance.workload import stored
 from admittance.workload.phase import phase
 
 SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
+STREAMS: Final = tuple(stream.name for stream in streams.wanted())
 QUEUES: Final = 4
 QUOTA_MILLI: Final = 4000
 PATIENCE: Final = 600.0
@@ -137,12 +140,12 @@ async def survived(jobs: int, seed: int) -> list[str]:
             await deployment.begin()
             bus = await Bus.connect(deployment.url, name="chaos")
             try:
-                await _queues(bus)
+                await create_queues(bus)
                 await _submit(bus, jobs, trail)
                 await _storm(bus, deployment, jobs, seed, trail)
                 seconds = clock.monotonic() - started
-                unfinished = await _unfinished(bus)
-                told = await _log(bus)
+                unfinished = await unfinished_of(bus)
+                told = await read_log(bus)
             finally:
                 await bus.close()
         finally:
@@ -177,14 +180,15 @@ def judged(jobs: int, unfinished: Sequence[str], found: Trail, booked: Replay) -
     return broken
 
 
-async def _queues(bus: Bus) -> None:
+async def create_queues(bus: Bus, *, timeout: float = 60.0) -> None:
+    """Makes the queues of the jobs, as soon as services answer."""
     made = tuple(
         PlannedQueue(
             f"chaos-{n}", "cq", f"c-{n % 2}", "default", QUOTA_MILLI, 0, None, "Never", "Never"
         )
         for n in range(QUEUES)
     )
-    await queues.create(bus, Plan(made, ()))
+    await queues.create(bus, Plan(made, ()), timeout=timeout)
 
 
 async def _submit(bus: Bus, jobs: int, trail: Path) -> None:
@@ -217,7 +221,7 @@ async def _storm(bus: Bus, deployment: Deployment, jobs: int, seed: int, trail: 
             await deployment.kill_server()
     while clock.monotonic() < deadline:
         with suppress(AdmittanceError):
-            if not await _unfinished(bus):
+            if not await unfinished_of(bus):
                 return
         await asyncio.sleep(0.5)
 
@@ -226,7 +230,8 @@ def _lines(trail: Path) -> list[str]:
     return trail.read_text().splitlines()
 
 
-async def _unfinished(bus: Bus) -> list[str]:
+async def unfinished_of(bus: Bus) -> list[str]:
+    """Keys of the jobs that are not finished."""
     entries = await bucket.read_all(bus, "workload.>")
     now = clock.now()
     return [
@@ -236,7 +241,7 @@ async def _unfinished(bus: Bus) -> list[str]:
     ]
 
 
-async def _log(bus: Bus) -> list[Fact]:
+async def read_log(bus: Bus) -> list[Fact]:
     """All facts about workloads that the log has, oldest first."""
     told: list[Fact] = []
     after = 0
@@ -254,13 +259,28 @@ async def _log(bus: Bus) -> list[Fact]:
             return told
 
 
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
 def command() -> list[str]:
     """The answer, a line each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="which service dies when")
+    parser.add_argument("--servers", type=int, default=1, help="more than one: a cluster of them")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of faults, on a cluster")
     found = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if found.servers > 1:
+            # Only now: it builds on this module.
+            from admittance.bench import chaos_cluster
+
+            return runner.run(
+                chaos_cluster.survived(
+                    servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell
+                )
+            )
         return runner.run(survived(found.jobs, found.seed))
 
 

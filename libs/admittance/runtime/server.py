@@ -18,7 +18,7 @@ import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import psutil
@@ -45,19 +45,40 @@ SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4
 one, and waking a second thread for each costs more than the work on it: on two cores a third of the
 server's CPU, for no more messages a second."""
 
+NAME: Final = "admittance-embedded"
+"""What a server is called that belongs to no cluster."""
+
 log = structlog.get_logger()
+
+
+class Member(NamedTuple):
+    """A server of a cluster: its ``name`` there, its own ``port`` for the others, and the ports of
+    all of them, ``routes``."""
+
+    cluster: str
+    name: str
+    port: int
+    routes: tuple[int, ...]
 
 
 class EmbeddedServer:
     """A nats-server on ``data_dir``. Use `start`, then ``url``; `stop` at the end."""
 
     def __init__(
-        self, data_dir: Path, *, port: int = 0, sync_always: bool = False, sync: str = ""
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        sync_always: bool = False,
+        sync: str = "",
+        member: Member | None = None,
     ) -> None:
         """``port`` 0: a free one, the same again after a restart where possible. ``sync_always``:
-        every acknowledged message is on the disk; else ``sync`` ("10s") or the server's 2 min."""
+        every acknowledged message is on the disk; else ``sync`` ("10s") or the server's 2 min.
+        ``member``: of the cluster that it belongs to; None: of none."""
         self.data_dir = data_dir.absolute()
         self._wanted_port = port
+        self._member = member
         self._sync = "always" if sync_always else sync
         self._lock: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
@@ -245,13 +266,22 @@ class EmbeddedServer:
         lines = [
             "# Written by `admit up` at every start.",
             f'listen: "127.0.0.1:{port}"',
-            'server_name: "admittance-embedded"',
+            f"server_name: {quoted(self._member.name if self._member else NAME)}",
             "jetstream {",
             f"  store_dir: {quoted(str(self.data_dir / 'nats'))}",
         ]
         if self._sync:
             lines.append(f'  sync_interval: "{self._sync}"')
-        return "\n".join([*lines, "}", ""])
+        lines.append("}")
+        if self._member is not None:
+            lines += [
+                "cluster {",
+                f"  name: {quoted(self._member.cluster)}",
+                f'  listen: "127.0.0.1:{self._member.port}"',
+                f"  routes: [{', '.join(f'nats://127.0.0.1:{at}' for at in self._member.routes)}]",
+                "}",
+            ]
+        return "\n".join([*lines, ""])
 
     def _free_port(self) -> int:
         with suppress(OSError, ValueError):

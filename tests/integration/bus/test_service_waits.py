@@ -1,0 +1,106 @@
+"""A service as a process of its own: what it waits for, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from admittance.runtime import service, supervise
+from admittance.runtime.bus import Bus
+from admittance.runtime.errors import Busy, NoServer, SetupError, Unavailable
+from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.server_cluster import free_ports
+from admittance.runtime.settings import Settings
+
+from servers import TestServer, within
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MIN", 0.01)
+    monkeypatch.setattr(supervise, "PAUSE_MAX", 0.05)
+
+
+async def test_a_service_waits_for_a_server_that_is_not_there_yet(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    stop = asyncio.Event()
+    began = asyncio.Event()
+
+    async def run(bus: Bus, _: Settings, *, stop: asyncio.Event) -> None:
+        await bus.api("STREAM.INFO.ADMITTANCE")  # is made by then
+        began.set()
+        await stop.wait()
+
+    settings = Settings(service="s", instance="i", url=f"nats://127.0.0.1:{port}")
+    with pytest.raises(NoServer):
+        await Bus.connect(settings.url, name="early")
+    serving = asyncio.create_task(service.serve(settings, run, stop))
+    server = EmbeddedServer(tmp_path / "data", port=port)
+    await server.start()
+    await within(began.wait())
+    stop.set()
+    await within(serving)
+    await server.stop()
+
+
+async def test_a_service_that_gets_no_answer_begins_anew(nats_server: TestServer) -> None:
+    stop = asyncio.Event()
+    troubles = [Unavailable("no answer")] * 30 + [Busy(10008, "not now")] * 30
+
+    async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
+        if troubles:
+            raise troubles.pop()
+        stop_all.set()
+        await stop.wait()
+
+    stop_all = stop
+    settings = Settings(service="s", instance="i", url=nats_server.url)
+    await within(service.serve(settings, run, stop))
+    assert troubles == []
+
+
+async def test_a_service_ends_for_a_setting(nats_server: TestServer) -> None:
+    async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
+        raise AssertionError("it never runs")
+
+    settings = Settings(service="s", instance="i", url=nats_server.url, replicas=3)
+    with pytest.raises(SetupError, match="replicas > 1 not supported"):
+        await within(service.serve(settings, run, asyncio.Event()))
+
+
+async def test_a_setting_that_was_right_is_waited_for(
+    nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = asyncio.Event()
+    connect = Bus.connect
+    tries = 0
+
+    async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
+        if tries > 5:
+            stop_all.set()
+            await stop.wait()
+        raise Unavailable("no answer")
+
+    async def sometimes(url: str, *, name: str, creds: str | None = None) -> Bus:
+        nonlocal tries
+        tries += 1
+        if 1 < tries < 5:
+            raise SetupError("the server has no JetStream for this account")
+        return await connect(url, name=name, creds=creds)
+
+    stop_all = stop
+    monkeypatch.setattr(Bus, "connect", sometimes)
+    settings = Settings(service="s", instance="i", url=nats_server.url)
+    await within(service.serve(settings, run, stop))
+    assert tries == 6
+
+
+async def test_one_server_that_is_down_does_not_refuse_a_connection(
+    nats_server: TestServer,
+) -> None:
+    down = ",".join(f"nats://127.0.0.1:{port}" for port in free_ports(2))
+    for _ in range(8):  # the client tries them in an order of its own
+        bus = await Bus.connect(f"{down},{nats_server.url}", name="test")
+        await bus.close()
