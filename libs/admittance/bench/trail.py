@@ -91,6 +91,8 @@ def replay(told: Iterable[Fact], quota: Mapping[str, int], *, resource: str = "c
                     over.append(f"{fact.name}: {queue} has {used[queue]} of {quota[queue]} booked")
             case facts.Admitted():
                 admissions += 1
+            case facts.Stopped(reason="RunnerEnded"):
+                pass  # the admission lasts
             case facts.Finished() | facts.Stopped():
                 queue, asked = booked.pop(who, ("", 0))
                 used[queue] -= asked

@@ -38,6 +38,8 @@ def restamped(known: Known, fact: Fact, span: Span) -> Known:
     if workload is None:
         return known
     match fact:
+        case facts.Stopped(reason="RunnerEnded"):
+            return known  # of no eviction
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
         case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():
