@@ -1,0 +1,287 @@
+"""Jobs that save their state on SIGTERM and exit 0: stopped in every way, they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import decode, encode
+from admittance.events.subjects import subject_of
+from admittance.runtime import clock
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.history import past
+from admittance.workload.phase import Phase, phase
+
+from processes import apply, eventually, queues, submit, workload
+
+ADMIT = Path(sys.executable).parent / "admit"
+LIMIT = 60.0
+"""Seconds that a test waits for an event before it gives up. No promise about time."""
+VERSION = "kueue.x-k8s.io/v1beta2"
+CHECK = "suspends"
+
+SCRIPT = """
+if [ -e "$STATE" ]; then echo "resumed at $(cat "$STATE")"; exit 0; fi
+trap 'sleep 0.2; echo 5 >"$STATE"; echo saved; exit 0' TERM
+echo on; touch "$STATE.on"
+while :; do sleep 0.1 & wait $!; done
+"""
+
+pytestmark = pytest.mark.bus
+
+
+class Up:
+    """`admit up` on a data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [ADMIT, "up", "--data-dir", self.folder / "data", "--port", "0"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "ADMIT_NATS_URL": ""},
+            )
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT)
+        line = self._process.stdout.readline() if ready else ""
+        found = re.fullmatch(r"ready (nats://\S+)\n", line)
+        assert found, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
+        self.url = found.group(1)
+
+    def end(self) -> int:
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(LIMIT)
+        finally:
+            process.kill()
+        assert process.stdout is not None
+        process.stdout.close()
+        return status
+
+    def logs(self, name: str) -> str:
+        words = [str(ADMIT), "-n", "ns", "logs", "workload", name, "--nats", self.url]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=True)
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    made = Up(tmp_path_factory.mktemp("up"))
+    made.start()
+    yield made
+    assert made.end() == 0
+
+
+@pytest.fixture
+async def stage(up: Up) -> AsyncIterator[Stage]:
+    bus = await Bus.connect(up.url, name="test")
+    yield Stage(up, bus)
+    await bus.close()
+
+
+class Stage:
+    """What a story does, and what it sees."""
+
+    def __init__(self, up: Up, bus: Bus) -> None:
+        self.up = up
+        self.bus = bus
+
+    def state(self, name: str) -> Path:
+        return self.up.folder / f"{name}.state"
+
+    async def submit(self, name: str, queue: str, script: str = SCRIPT, **spec: Any) -> None:
+        container = {
+            "name": "main",
+            "command": ["sh", "-c", script],
+            "env": [{"name": "STATE", "value": str(self.state(name))}],
+            "resources": {"requests": {"cpu": "1"}},
+        }
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        manifest = {
+            "apiVersion": VERSION,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {
+                "queueName": f"lq-{queue}",
+                "podSets": [{"name": "main", "count": 1, "template": template}],
+                **spec,
+            },
+        }
+        await submit(self.bus, [manifest])
+
+    async def say(self, fact: Fact) -> None:
+        await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    async def runs(self, name: str) -> None:
+        await self.eventually(lambda: self.state(name).with_suffix(".state.on").exists())
+
+    async def saved(self, name: str) -> None:
+        await self.eventually(self.state(name).exists)
+
+    async def eventually(self, claim: Callable[[], bool]) -> None:
+        async def asked() -> bool:
+            return claim()
+
+        await eventually(asked, LIMIT)
+
+    async def told(self, name: str) -> list[str]:
+        found = await past(self.bus, [f"admit.workload.*.ns.{name}"])
+        return [one.subject.split(".")[2] for one in found]
+
+    async def ends(self, name: str, phase_wanted: Phase = Phase.FINISHED) -> None:
+        async def ended() -> bool:
+            found = await workload(self.bus, name)
+            return found is not None and phase(found, clock.now()) is phase_wanted
+
+        await eventually(ended, LIMIT)
+
+
+async def preempted(stage: Stage) -> None:
+    await apply(
+        stage.bus, *queues("preempted", cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
+    )
+    await stage.submit("preempted", "preempted", priority=0)
+    await stage.runs("preempted")
+    await stage.submit("urgent", "preempted", "true", priority=10)
+    await stage.ends("urgent")
+
+
+async def migrated(stage: Stage) -> None:
+    flavors = [
+        {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name}}
+        for name in ("better", "worse")
+    ]
+    flag = stage.up.folder / "leave"
+    made = queues("migrated", concurrentAdmission={"migrationConstraints": {"mode": "UpgradeOnly"}})
+    quota = [{"name": "cpu", "nominalQuota": 1}]
+    made[1]["spec"]["resourceGroups"][0]["flavors"] = [
+        {"name": name, "resources": quota} for name in ("better", "worse")
+    ]
+    await apply(stage.bus, *flavors, *made)
+    await stage.submit(
+        "blocks",
+        "migrated",
+        f"touch $STATE.on; until [ -e {flag} ]; do sleep 0.05; done",
+        admissionConstraints={"allowedResourceFlavors": ["better"]},
+    )
+    await stage.runs("blocks")
+    await stage.submit("migrated", "migrated")
+    await stage.runs("migrated")
+    flag.touch()
+    await stage.ends("blocks")
+
+
+async def drained(stage: Stage) -> None:
+    await apply(stage.bus, *queues("drained"))
+    await stage.submit("drained", "drained")
+    await stage.runs("drained")
+    await apply(stage.bus, *queues("drained", stopPolicy="HoldAndDrain"))
+    await stage.saved("drained")
+    await apply(stage.bus, *queues("drained"))
+
+
+async def suspended_by_a_check(stage: Stage) -> None:
+    name = "suspended_by_a_check".replace("_", "-")
+    cycles: asyncio.Queue[int] = asyncio.Queue()
+
+    def hear(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        fact = decode(subject.decode(), data)
+        assert isinstance(fact, facts.CheckRequested)
+        cycles.put_nowait(fact.cycle)
+
+    async def verdict(state: str, cycle: int) -> None:
+        await stage.say(
+            facts.CheckReported(
+                namespace="ns",
+                name=name,
+                controller="test/it",
+                check=CHECK,
+                cycle=cycle,
+                state=state,
+            )
+        )
+
+    check = {
+        "apiVersion": VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": CHECK},
+        "spec": {"controllerName": "test/it"},
+    }
+    await stage.bus.nc.listen("admit.check.requested.>", hear)
+    await apply(stage.bus, check, *queues("checked", admissionChecks=[CHECK]))
+    await stage.submit(name, "checked")
+    async with asyncio.timeout(LIMIT):
+        cycle = await cycles.get()
+        await verdict("Ready", cycle)
+        await stage.runs(name)
+        await verdict("Retry", cycle)
+        await verdict("Ready", await cycles.get())
+
+
+async def stopped_by_a_user(stage: Stage) -> None:
+    name = "stopped-by-a-user"
+    await apply(stage.bus, *queues("user"))
+    await stage.submit(name, "user")
+    await stage.runs(name)
+    await stage.say(facts.Deactivated(namespace="ns", name=name))
+    await stage.saved(name)
+    assert await workload(stage.bus, name) is not None
+    await stage.ends(name, Phase.DEACTIVATED)
+    await stage.say(facts.Activated(namespace="ns", name=name))
+
+
+@pytest.mark.parametrize(
+    "story", [preempted, migrated, drained, suspended_by_a_check, stopped_by_a_user]
+)
+async def test_a_job_that_saved_its_state_goes_on_after_it_was(
+    stage: Stage, story: Callable[[Stage], Awaitable[None]]
+) -> None:
+    name = story.__name__.replace("_", "-")
+    await story(stage)
+    await stage.ends(name)
+    assert stage.up.logs(name) == "resumed at 5\n"
+    told = await stage.told(name)
+    assert (told.count("started"), told.count("finished")) == (2, 1)
+    assert told.index("evicted") < told.index("stopped") < told.index("finished")
+
+
+async def test_a_job_goes_on_after_admit_up_has_ended_and_keeps_its_output(up: Up) -> None:
+    bus = await Bus.connect(up.url, name="test")
+    before = Stage(up, bus)
+    await apply(bus, *queues("ended"))
+    await before.submit("ended", "ended")
+    await before.runs("ended")
+    await bus.close()
+    assert up.end() == 0
+    up.start()
+    bus = await Bus.connect(up.url, name="test")
+    after = Stage(up, bus)
+    await after.ends("ended")
+    assert re.fullmatch(r"on\n(Terminated\n)?saved\nresumed at 5\n", up.logs("ended"))
+    told = await after.told("ended")
+    assert [what for what in told if what in ("started", "stopped", "finished")] == [
+        *("started", "stopped"),
+        *("started", "finished"),
+    ]
+    await bus.close()
