@@ -21,7 +21,7 @@ from admittance.events.system import ObjectApplied
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
 from admittance.workload.families.making import made, manifest_of, name_of
-from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head

@@ -15,14 +15,8 @@ from admittance.simulation import naive
 from admittance.simulation.lifecycle import outstanding
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.making import wanted_tags
-from admittance.workload.families.reading import (
-    PARENT,
-    VARIANT,
-    allowed_flavors,
-    owner_of,
-    parent_state,
-    variant_state,
-)
+from admittance.workload.families.reading import allowed_flavors, parent_state, variant_state
+from admittance.workload.families.roles import PARENT, VARIANT, owner_of
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import StoredWorkload, head
 

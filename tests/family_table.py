@@ -23,7 +23,8 @@ from admittance.family.states import judged
 from admittance.variant_controller.decide import Families
 from admittance.workload.change import with_spec
 from admittance.workload.families.aggregating import rows_of, seen
-from admittance.workload.families.reading import owner_of, parent_state, variant_state
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.families.roles import owner_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
 
 from builders import NOON, a_spec, an_admission

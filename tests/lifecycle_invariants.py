@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
-from admittance.workload.families.reading import VARIANT
+from admittance.workload.families.roles import VARIANT
 from admittance.workload.stored import StoredWorkload, head
 
 

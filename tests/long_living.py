@@ -24,7 +24,7 @@ from admittance.scheduler.config import Config
 from admittance.variant_controller.decide import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, encode, head

@@ -17,7 +17,8 @@ from admittance.scheduler.config import config_of
 from admittance.scheduler.order import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
-from admittance.workload.families.reading import allowed_flavors, owner_of
+from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.families.roles import owner_of
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import encode, head
 from admittance.workload_controller.objects import plan

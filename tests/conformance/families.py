@@ -27,7 +27,7 @@ from admittance.whatif.copy import Copy, Entry, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
-from admittance.workload.families.reading import PARENT, VARIANT
+from admittance.workload.families.roles import PARENT, VARIANT
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload_controller.commit import Put
 from admittance.workload_controller.objects import key_of

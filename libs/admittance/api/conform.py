@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
-from admittance.api.yaml_text import Plain, resolve, scalar
+from admittance.api.scalars import Plain, resolve, scalar
 
 PROBLEMS_MAX: Final = 50
 """Of one object; whoever has that many has another problem."""

@@ -13,6 +13,7 @@ from admittance.api.checks import (
 )
 from admittance.api.foreign import Foreign
 from admittance.api.job import Job
+from admittance.api.kind_names import GROUP, NAMES
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from admittance.api.workload import Workload
 
@@ -30,10 +31,6 @@ Typed: TypeAlias = (
 )
 Manifest: TypeAlias = Typed | Foreign
 
-GROUP: Final = "kueue.x-k8s.io"
-V1BETA1: Final = "kueue.x-k8s.io/v1beta1"
-V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
-V1ALPHA1: Final = "kueue.x-k8s.io/v1alpha1"
 OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
 """Where a kind that we do not know is a mistake rather than somebody else's."""
 
@@ -50,54 +47,23 @@ class Kind(NamedTuple):
     short: tuple[str, ...] = ()
 
 
-_OURS: Final = (V1BETA2, V1BETA1)
+_STRUCTS: Final[tuple[type[Typed], ...]] = (
+    Workload,
+    ClusterQueue,
+    LocalQueue,
+    Cohort,
+    ResourceFlavor,
+    AdmissionCheck,
+    WorkloadPriorityClass,
+    ProvisioningRequestConfig,
+    Namespace,
+    Job,
+)
+"""In the order of `NAMES`."""
 
 KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind
-    for kind in (
-        Kind("Workload", Workload, _OURS, True, "workloads", "workload", ("wl",)),
-        Kind("ClusterQueue", ClusterQueue, _OURS, False, "clusterqueues", "clusterqueue", ("cq",)),
-        Kind("LocalQueue", LocalQueue, _OURS, True, "localqueues", "localqueue", ("lq", "queue")),
-        Kind("Cohort", Cohort, (*_OURS, V1ALPHA1), False, "cohorts", "cohort", ("co",)),
-        Kind(
-            "ResourceFlavor",
-            ResourceFlavor,
-            _OURS,
-            False,
-            "resourceflavors",
-            "flavor",
-            ("rf", "flavor", "flavors"),
-        ),
-        Kind(
-            "AdmissionCheck",
-            AdmissionCheck,
-            _OURS,
-            False,
-            "admissionchecks",
-            "admissioncheck",
-            ("ac", "check"),
-        ),
-        Kind(
-            "WorkloadPriorityClass",
-            WorkloadPriorityClass,
-            _OURS,
-            False,
-            "workloadpriorityclasses",
-            "workloadpriorityclass",
-            ("wpc", "priorityclass"),
-        ),
-        Kind(
-            "ProvisioningRequestConfig",
-            ProvisioningRequestConfig,
-            _OURS,
-            False,
-            "provisioningrequestconfigs",
-            "provisioningrequestconfig",
-            ("prc",),
-        ),
-        Kind("Namespace", Namespace, ("v1",), False, "namespaces", "namespace", ("ns",)),
-        Kind("Job", Job, ("batch/v1",), True, "jobs", "job", ()),
-    )
+    names.name: Kind(names[0], struct, *names[1:])
+    for names, struct in zip(NAMES, _STRUCTS, strict=True)
 }
 
 _BY_WORD: Final[dict[str, Kind]] = {

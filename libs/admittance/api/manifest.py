@@ -17,8 +17,9 @@ from admittance.api.problems import (
     ManifestError,
     Problem,
 )
+from admittance.api.scalars import Plain, resolve
 from admittance.api.validate_concurrent import VARIANTS_MAX
-from admittance.api.yaml_text import SIZE_MAX, Parsed, Plain, parse, resolve
+from admittance.api.yaml_text import SIZE_MAX, Parsed, parse
 
 
 class Document(NamedTuple):

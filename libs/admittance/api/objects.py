@@ -20,11 +20,11 @@ from admittance.api.problems import (
     ManifestError,
     Problem,
 )
+from admittance.api.scalars import resolve
 from admittance.api.upgrade import upgrade
 from admittance.api.validate import validate
 from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.workload import Workload
-from admittance.api.yaml_text import resolve
 
 OBJECT_MAX: Final = 900_000
 """Bytes of one object: a message of the bus has a mebibyte, and a fact carries more than this."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from admittance.api.kinds import GROUP, V1ALPHA1, V1BETA1, V1BETA2
+from admittance.api.kind_names import GROUP, V1ALPHA1, V1BETA1, V1BETA2
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, Problem, shown
-from admittance.api.yaml_text import Plain
+from admittance.api.scalars import Plain
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
 """Migration modes: as Kueue names them today, to the proposal's names."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from admittance.cli.objects import Found
-from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
 
 BRANCH: Final = "├─ "

@@ -6,17 +6,24 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from admittance.api.workload import CheckState
 from admittance.cli import tables
 from admittance.cli.objects import check_conditions
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age, span, stamp
 from admittance.workload.conditions import Type, is_false
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.waits import end_of
 
 DECIDES = "decides"
+
+
+def end_of(row: CheckState) -> datetime | None:
+    """When the delay that the check asked for ends; None: it asked for none."""
+    from admittance.workload import waits
+
+    return waits.end_of(row)
 
 
 def deciding(workload: StoredWorkload) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             _tell_request(record, clock.now(), silent)
             return
         counters = await reading.live_counters(bus, kind, [found])
-        [found] = await pools.with_bookings(bus, kind, [found], clock.now())
+        [found] = await reading.with_bookings(bus, kind, [found])
     _tell_object(kind, found, counters, clock.now())
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from admittance.cli import check_rows, kinds, lanes, output, tables, why
+from admittance.cli import check_rows, kinds, output, tables, why
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.families import Family, Member, family_of, is_parent
 from admittance.cli.link import Link, link
@@ -16,7 +16,6 @@ from admittance.cli.objects import Found, field
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Table
 from admittance.cli.reading import find
-from admittance.cli.requests_for_capacity import of_kin, waits_for
 from admittance.events.requests import Explain, ExplainReply, VariantVerdict
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
@@ -38,14 +37,13 @@ async def explain(call: Call, name: str) -> None:
             )
         )
         family = await family_of(bus, found) if is_parent(workload) else None
-        asked = await of_kin(bus, found, family)
+        waits = await _capacity(bus, found, family, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
     reply = up_to_a_user(workload, reply, now)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = check_rows.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
-    waits = tuple(waits_for(asked, now))
     if waits:
         value["capacityAwaitedOf"] = waits
     value["phase"] = reply.phase or str(phase(workload, now))
@@ -57,6 +55,17 @@ async def explain(call: Call, name: str) -> None:
         case _:
             _tell(found, reply, value["phase"], family)
             _list("It waits for capacity of", waits)
+
+
+async def _capacity(
+    bus: Link, found: Found, family: Family | None, now: datetime
+) -> tuple[str, ...]:
+    """The requests for capacity that it waits for, a sentence each."""
+    if family is None and not found.workload().status.admission_checks:
+        return ()
+    from admittance.cli.requests_for_capacity import of_kin, waits_for
+
+    return tuple(waits_for(await of_kin(bus, found, family), now))
 
 
 def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
@@ -110,6 +119,8 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     _details(found.workload(), reply, now, variants=[one.workload for one in variants.values()])
     # Once it has finished there is nobody to ask, and nothing to explain.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
+        from admittance.cli import lanes
+
         _table("Variants", lanes.lane_table(family, now))
     for number, verdict in enumerate(reply.variants, 1):
         _tell_variant(number, verdict, variants.get(verdict.name), now)

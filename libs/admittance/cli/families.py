@@ -5,27 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from admittance.api.manifest import decode_object
-from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, LocalQueue
 from admittance.cli import kinds
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.link import Link
 from admittance.cli.objects import Found
-from admittance.family.policy import Wish
-from admittance.family.rules import FamilyRules, rules_of
-from admittance.family.states import ParentState, judged
-from admittance.workload.families.making import name_of
-from admittance.workload.families.reading import (
-    PARENT,
-    VARIANT,
-    owner_of,
-    parent_state,
-    variant_state,
-)
+from admittance.workload.families.roles import PARENT, VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
+
+if TYPE_CHECKING:
+    from admittance.family.policy import Wish
+    from admittance.family.rules import FamilyRules
+    from admittance.family.states import ParentState
 
 
 class Member(NamedTuple):
@@ -51,10 +44,15 @@ class Family(NamedTuple):
     @property
     def state(self) -> ParentState:
         """What policy asks of the parent."""
+        from admittance.workload.families.reading import parent_state
+
         return parent_state(self.parent)
 
     def wishes(self, now: datetime) -> Mapping[str, Wish]:
         """What policy wants of each variant, by its name."""
+        from admittance.family.states import judged
+        from admittance.workload.families.reading import variant_state
+
         states = [variant_state(one.workload) for one in self.variants]
         return judged(self.state, states, self.rules, now)
 
@@ -87,6 +85,8 @@ def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
 
 def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]:
     """The same names, and which variant each would be."""
+    from admittance.workload.families.making import name_of
+
     found = {row.name: row.variant for row in parent.status.variants}
     for tag in rules.tags if rules is not None else ():
         for taken in (False, True):
@@ -121,10 +121,15 @@ async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None
     if not isinstance(local, LocalQueue) or not local.spec.cluster_queue:
         return None
     behind = await _object(bus, kinds.CLUSTER_QUEUE.object_key("", local.spec.cluster_queue))
+    from admittance.family.rules import rules_of
+
     return rules_of(behind.spec) if isinstance(behind, ClusterQueue) else None
 
 
 async def _object(bus: Link, key: str) -> object:
+    from admittance.api.objects import decode_object
+    from admittance.api.problems import ManifestError
+
     entry = await bus.get(key)
     if entry is None or entry.value is None:
         return None

@@ -12,12 +12,11 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.manifest import encode
+from admittance.api.objects import encode
 from admittance.api.workload import Workload
 from admittance.cli import kinds, output
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.link import Link
-from admittance.cli.readiness import health
 from admittance.events.requests import Fit, FitReply
 from admittance.runtime import clock
 
@@ -105,6 +104,8 @@ async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -
     wanting = [(subject, tuple(images(workload))) for subject, workload in workloads]
     if not any(found for _, found in wanting):
         return
+    from admittance.cli.readiness import health
+
     runners = [one for one in await health(bus.bus, seconds=HEALTH_SECONDS) if _is_runner(one)]
     executors = {one.details.get("executor", DOCKER) for one in runners}
     if not runners or DOCKER in executors:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from admittance.api import kinds as api_kinds
+from admittance.api.kind_names import GROUP as KUEUE
+from admittance.api.kind_names import NAMES
 from admittance.cli.errors import BadInput
 from admittance.events.names import token
-from admittance.events.subjects import CAPACITY
 
-KUEUE: Final = api_kinds.GROUP
+CAPACITY: Final = "provisioningrequest"
+"""`admittance.events.subjects.CAPACITY`, whose module takes long to import."""
 
 
 class Kind(NamedTuple):
@@ -62,8 +63,11 @@ class Kind(NamedTuple):
         return f"{self.key}.{token(name)}"
 
 
+_NAMES: Final = {names.name: names for names in NAMES}
+
+
 def _ours(name: str) -> Kind:
-    known = api_kinds.KINDS[name]
+    known = _NAMES[name]
     group = known.versions[0].rpartition("/")[0]
     return Kind(name, known.plural, known.short, known.token, known.namespaced, group)
 

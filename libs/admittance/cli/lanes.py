@@ -15,7 +15,8 @@ from admittance.cli.story import placed
 from admittance.family.policy import Wish
 from admittance.family.states import changes_next, judged
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.reading import owner_of, variant_state
+from admittance.workload.families.reading import variant_state
+from admittance.workload.families.roles import owner_of
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 

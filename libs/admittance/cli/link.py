@@ -24,7 +24,7 @@ from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import token
 from admittance.events.requests import Reply, Request
 from admittance.events.subjects import BUCKET, STREAM, subject_of
-from admittance.runtime import bucket, clock, logs, tracing
+from admittance.runtime import bucket, clock, logger, tracing
 from admittance.runtime.bucket import Entry, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
@@ -252,7 +252,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
     """A connection to the server of call. Raises BadInput or SetupError with what to do."""
     check_url(call.url)
     # Not warnings: what went wrong is told in one line, ours.
-    logs.configure("admit", "", json=False, level="error")
+    logger.errors_only("admit")
     bus = await Bus.connect(
         call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
     )

@@ -1,116 +1,41 @@
-"""The entry point: global options, the tree of commands, and how a command ends.
-
-Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is a line on standard error
-and never a traceback; with ADMIT_DEBUG set, a bug shows its traceback, too.
-"""
+"""The script ``admit``: what comes before anything heavy is imported, so that Ctrl-C at any moment
+ends it without a traceback."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
 
-import typer
-from typer.exceptions import TyperException
-
-from admittance.cli.commands import approving, changing, objects, system, workloads
-from admittance.cli.errors import CliError, lines_of
-from admittance.cli.options import NamespaceOption, NatsOption, OutputOption, outer_call
-from admittance.runtime.errors import AdmittanceError
-
-INTERRUPTED: Final = 130
-
-ERRORS_MAX: Final = 100
-"""Lines of errors that a call prints; how many more there are is told in one."""
-
-app = typer.Typer(
-    name="admit",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-objects.register(app)
-workloads.register(app)
-changing.register(app)
-approving.register(app)
-system.register(app)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"admit {version('admittance')}")
-        raise typer.Exit()
-
-
-@app.callback()
-def admit(
-    ctx: typer.Context,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Admittance: quota first, then every check, and only then the start."""
-    del version
-    ctx.obj = outer_call(nats, namespace, output)
-
-
-def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line and answers its exit status; errors are printed, not raised."""
-    command: Any = typer.main.get_command(app)
-    try:
-        result = command.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="admit",
-            standalone_mode=False,
-        )
-        sys.stdout.flush()
-        return result if isinstance(result, int) else 0
-    except CliError as error:
-        _complain(error)
-        return error.status
-    except AdmittanceError as error:
-        _complain(error)
-        return 1
-    except TyperException as error:
-        # Without a message it was the help, shown because nothing else was typed.
-        if message := error.format_message():
-            # The validator behind the options puts its own words before ours.
-            _complain(error, message.replace(": Value error, ", ": "))
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our answers has had enough. Python would complain once more at its end.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-        return 0
-    except Exception as error:
-        if os.environ.get("ADMIT_DEBUG"):
-            raise
-        _complain(
-            error, f"{type(error).__name__}: {error}; this is a bug, ADMIT_DEBUG=1 shows where"
-        )
-        return 1
-
-
-def _complain(error: Exception, *lines: str) -> None:
-    sys.stdout.flush()
-    told = list(lines or lines_of(error))
-    for line in told[:ERRORS_MAX]:
-        sys.stderr.write(f"error: {' '.join(line.split())}\n")
-    if len(told) > ERRORS_MAX:
-        sys.stderr.write(f"error: and {len(told) - ERRORS_MAX:,} more like these\n")
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells give it."""
 
 
 def main() -> None:
-    """The script ``admit``."""
-    sys.exit(invoke())
+    """Runs the command line and ends the process with its status."""
+    try:
+        from admittance.cli.program import invoke
+
+        status = invoke()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except ImportError as error:
+        # Ctrl-C while an extension module is imported may come out as this.
+        if not isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        # Without the interpreter's own end, in which a second Ctrl-C would still be told.
+        _leave(status)
+    sys.exit(status)
+
+
+def _leave(status: int) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (KeyboardInterrupt, OSError):
+        pass
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.complete import complete
-from admittance.api.manifest import decode_object
-from admittance.api.problems import ManifestError
-from admittance.api.quantity import render
 from admittance.cli.errors import AnswerIsNo
 from admittance.events.names import BadToken, plain
 from admittance.events.requests import FlavorUsage, QueueStatus
@@ -115,6 +111,10 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def shown_object(found: Found) -> dict[str, Any]:
     """The stored object, with what its spec's defaults say."""
+    from admittance.api.complete import complete
+    from admittance.api.objects import decode_object
+    from admittance.api.problems import ManifestError
+
     value = found.plain()
     try:
         manifest = decode_object(value).manifest
@@ -135,6 +135,8 @@ def shown_workload(found: Found) -> dict[str, Any]:
 
 
 def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> list[dict[str, Any]]:
+    from admittance.api.quantity import render
+
     by_flavor: dict[str, list[dict[str, str]]] = {}
     for usage in counted.usage:
         row = {"name": usage.resource, "total": render(usage.resource, amount_of(usage))}

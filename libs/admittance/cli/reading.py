@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from msgspec.structs import astuple, replace
 
-from admittance.cli import kinds, output, pools, tables
+from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
-from admittance.cli.families import family_of, is_parent
 from admittance.cli.kinds import Kind
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, shown_object, shown_queue, shown_workload
@@ -25,6 +24,8 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.runtime import clock
+from admittance.workload.families.roles import PARENT
+from admittance.workload.stored import head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
@@ -44,14 +45,25 @@ async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool)
         counters = await live_counters(bus, kind, found)
         if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
             found += await _variants(bus, found[0])
-        found = await pools.with_bookings(bus, kind, found, clock.now())
+        found = await with_bookings(bus, kind, found)
     show(call, kind, found, counters, single=wanted is not None, all_namespaces=all_namespaces)
+
+
+async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
+    """Pools of machines with what is booked of them; objects of any other kind as they are."""
+    if kind is not kinds.MACHINE_POOL:
+        return found
+    from admittance.cli import pools
+
+    return await pools.with_bookings(bus, kind, found, clock.now())
 
 
 async def _variants(bus: Link, found: Found) -> list[Found]:
     """The variants of a parent, which stand beneath it."""
-    if not is_parent(found.workload()):
+    if head(found.workload()).role != PARENT:
         return []
+    from admittance.cli.families import family_of
+
     return [one.found for one in (await family_of(bus, found)).variants]
 
 
@@ -103,7 +115,11 @@ def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]
     if kind in QUEUES:
         namespace = found.namespace if kind.namespaced else ""
         return shown_queue(found, counters.get((namespace, found.name)))
-    return pools.shown(found) if kind is kinds.MACHINE_POOL else shown_object(found)
+    if kind is kinds.MACHINE_POOL:
+        from admittance.cli import pools
+
+        return pools.shown(found)
+    return shown_object(found)
 
 
 def show(

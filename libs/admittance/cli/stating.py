@@ -10,7 +10,6 @@ from admittance.cli import kinds, output
 from admittance.cli.arranging import is_variant
 from admittance.cli.errors import AnswerIsNo
 from admittance.cli.families import refuse_variant
-from admittance.cli.following import follow
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found
 from admittance.cli.options import Call
@@ -19,7 +18,7 @@ from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.runtime import clock
-from admittance.workload.families.reading import owner_of
+from admittance.workload.families.roles import owner_of
 
 GONE_SECONDS: Final = 10.0
 """How long a deletion waits for the job to stop before it says so."""
@@ -139,6 +138,8 @@ async def delete(bus: Link, name: str) -> None:
         found, f"`admit delete workload {{}}`, or `admit stop workload {name}` to try it no more"
     )
     await outcome_of(bus, deleted(found))
+    from admittance.cli.following import follow
+
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     try:
         async with asyncio.timeout(GONE_SECONDS):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from admittance.api.from_job import named, workload_of
 from admittance.api.job import Job
-from admittance.api.manifest import Document, ManifestError, decode_object, encode
+from admittance.api.objects import decode_object, encode
+from admittance.api.problems import ManifestError
 from admittance.api.workload import Workload
-from admittance.cli import files, following, foresight, kinds, output, stating, wishes
+from admittance.cli import foresight, kinds, output, stating, wishes
 from admittance.cli.errors import BadInput, CliError
 from admittance.cli.families import rules_for
 from admittance.cli.link import Link, link
@@ -22,9 +23,12 @@ from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.subjects import object_key
 from admittance.runtime import clock
-from admittance.workload.families.reading import VARIANT
+from admittance.workload.families.roles import VARIANT
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
+
+if TYPE_CHECKING:
+    from admittance.api.manifest import Document
 
 AT_ONCE: Final = 100
 """Outcomes asked for side by side."""
@@ -59,7 +63,7 @@ async def submit(
     one is refused; with wait it is the exit status of the first job that failed, 1 where its runner
     did not report one.
     """
-    from_files = [_runnable(one) for one in files.documents(paths, call.namespace)] if paths else []
+    from_files = _from_files(paths, call.namespace) if paths else []
     async with link(call) as bus:
         submissions = list(from_files)
         if wish is not None:
@@ -77,6 +81,12 @@ async def submit(
         except asyncio.CancelledError:
             _tell_they_go_on(submissions)
             raise
+
+
+def _from_files(paths: Sequence[str], namespace: str) -> list[Submission]:
+    from admittance.cli import files
+
+    return [_runnable(one) for one in files.documents(paths, namespace)]
 
 
 def _runnable(document: Document) -> Submission:
@@ -219,6 +229,8 @@ async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[Settl
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
+    from admittance.cli import following
+
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
     for one in submissions:

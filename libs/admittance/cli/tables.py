@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from admittance.cli import kinds, pools, request_rows
+from admittance.cli import kinds
 from admittance.cli.arranging import Line, arranged
 from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
@@ -39,7 +39,7 @@ def table(
 ) -> Table:
     """The table of objects of one kind; with their namespaces first where several are shown, and
     variants beneath their parents."""
-    view = _VIEWS.get(kind.manifest, _FOREIGN)
+    view = _view(kind)
     columns = view.columns
     if kind is kinds.WORKLOAD:
         lines = arranged(found)
@@ -51,6 +51,14 @@ def table(
         columns = (Column("NAMESPACE"), *columns)
         rows = [(one.namespace, *row) for one, row in zip(found, rows, strict=True)]
     return Table(columns, rows)
+
+
+def _view(kind: Kind) -> _View:
+    if kind is kinds.MACHINE_POOL:
+        from admittance.cli import pools
+
+        return _View(pools.COLUMNS, pools.row)
+    return _VIEWS.get(kind.manifest, _FOREIGN)
 
 
 def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
@@ -237,6 +245,12 @@ def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str
     )
 
 
+def _request(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+    from admittance.cli import request_rows
+
+    return request_rows.row(found, now, counters)
+
+
 def _namespace(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     return (
         found.name,
@@ -300,8 +314,7 @@ _VIEWS: Final[dict[str, _View]] = {
         _columns(
             *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
         ),
-        request_rows.row,
+        _request,
     ),
-    kinds.MACHINE_POOL.manifest: _View(pools.COLUMNS, pools.row),
     kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from admittance.cli import kinds, output, pools, reading, tables
+from admittance.cli import kinds, output, reading, tables
 from admittance.cli.errors import BadInput
 from admittance.cli.link import link
 from admittance.cli.objects import Found
@@ -28,7 +28,7 @@ async def watch(call: Call, typed: str, name: str | None, *, all_namespaces: boo
             async for batch in batches:
                 found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
                 counters = await reading.live_counters(bus, kind, found)
-                found = await pools.with_bookings(bus, kind, found, clock.now())
+                found = await reading.with_bookings(bus, kind, found)
                 _tell_gone(kind, batch, told=bool(widths))
                 _show(call, kind, found, counters, widths, all_namespaces=all_namespaces)
                 output.flush()

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.quantity import render
-from admittance.cli import policy_words, tables
+from admittance.cli import tables
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import age, stamp
 from admittance.events.requests import ExplainReply, FlavorVerdict, VariantVerdict
@@ -45,6 +45,8 @@ def because_of(phase: str, reason: str, message: str) -> str:
 
 def variant(one: VariantVerdict) -> str:
     """One variant of a parent in one line: whether it tries, and how far it is."""
+    from admittance.cli import policy_words
+
     said = one.explained
     tries = "active" if one.active else "inactive"
     sentence = policy_words.SENTENCES.get(one.why, "")

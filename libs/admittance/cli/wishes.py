@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from admittance.api.from_job import GPU, from_command
-from admittance.api.manifest import ManifestError
+from admittance.api.problems import ManifestError
 from admittance.api.workload import AdmissionConstraints, Workload
 from admittance.cli import kinds, objects
 from admittance.cli.errors import AnswerIsNo, BadInput

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import nats.errors
-import structlog
 from nats.js import JetStreamContext
 
 from admittance.runtime import clock
 from admittance.runtime.connection import Connection, frame, status
 from admittance.runtime.errors import Busy, Refused, TooBig, Unavailable, refusal
+from admittance.runtime.logger import logger
 from admittance.runtime.opening import open_connection
 from admittance.runtime.server_errors import IN_PROCESS, NO_ANSWER
 
@@ -37,7 +37,7 @@ BATCHES_IN_FLIGHT: Final = 16
 """Atomic batches of one process at once; the server takes 50 per stream from everybody together,
 and more than 8 were slower when measured."""
 
-log = structlog.get_logger()
+log = logger()
 
 
 class Outgoing(NamedTuple):

@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 import nats.errors
-import structlog
 from nats.aio.subscription import Subscription
 
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import description, status
 from admittance.runtime.errors import Busy, Unavailable
+from admittance.runtime.logger import logger
 from admittance.runtime.waiting import set_within
 
 HEARTBEAT: Final = 0.3
@@ -29,7 +29,7 @@ HEARTBEAT: Final = 0.3
 EXPIRES: Final = 30.0
 """Seconds that one request stays open."""
 
-log = structlog.get_logger()
+log = logger()
 _encode = msgspec.json.Encoder().encode
 
 

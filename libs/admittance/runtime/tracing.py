@@ -11,11 +11,12 @@ import re
 import secrets
 from collections.abc import Mapping
 from random import getrandbits
-from typing import Final
-
-from opentelemetry import trace
+from typing import TYPE_CHECKING, Final
 
 from admittance.events.base import HEADER_TRACE
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
 
 _FORM: Final = re.compile(
     r"\A[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
@@ -55,4 +56,6 @@ def trace_id(context: str) -> str:
 
 def tracer(service: str) -> trace.Tracer:
     """opentelemetry's tracer; does nothing until a provider with an exporter is set."""
+    from opentelemetry import trace  # late: it is a third of what a short command imports
+
     return trace.get_tracer(f"admittance.{service}")

@@ -29,7 +29,7 @@ from admittance.scheduler.config import Config
 from admittance.scheduler.decide import Scheduler
 from admittance.variant_controller.decide import Families
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head

@@ -10,7 +10,7 @@ from admittance.events.base import Fact
 from admittance.events.names import uid_of
 from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, put
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.occasion import Occasion
 from admittance.workload.rows import synced
 from admittance.workload.standing import hindered

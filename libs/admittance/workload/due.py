@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from admittance.workload.conditions import Type, find
-from admittance.workload.families.reading import VARIANT
+from admittance.workload.families.roles import VARIANT
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.surroundings import Rules

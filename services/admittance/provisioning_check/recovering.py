@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from admittance.api.kinds import V1BETA2
+from admittance.api.kind_names import V1BETA2
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.events.provisioning import (
     ProvisioningCancelled,

@@ -13,7 +13,8 @@ from admittance.scheduler import gates
 from admittance.scheduler.config import Config
 from admittance.scheduler.needs import Needs, Shapes
 from admittance.scheduler.picture import Aside
-from admittance.workload.families.reading import PARENT, VARIANT, parent_state, variant_state
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.families.roles import PARENT, VARIANT
 from admittance.workload.stored import StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)

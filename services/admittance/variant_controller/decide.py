@@ -20,7 +20,7 @@ from admittance.variant_controller.looks import Names, Times
 from admittance.variant_controller.queues import NOWHERE, Queues
 from admittance.variant_controller.said import COALESCE, Said
 from admittance.variant_controller.wanted import Act, wanted
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.stored import StoredWorkload, head
 
 CROWD: Final = 1000

@@ -17,13 +17,8 @@ from admittance.family.states import ParentState, VariantState
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.aggregating import seen
 from admittance.workload.families.gating import competes, sibling
-from admittance.workload.families.reading import (
-    PARENT,
-    VARIANT,
-    owner_of,
-    parent_state,
-    variant_state,
-)
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.families.roles import PARENT, VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
 
 _NOTHING: Final = WorkloadStatus()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.reading import PARENT, VARIANT, owner_of
+from admittance.workload.families.roles import PARENT, VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
 
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, WorkloadPriorityClass
 from admittance.api.foreign import Foreign
-from admittance.api.kinds import GROUP, KINDS, Manifest
+from admittance.api.kind_names import GROUP
+from admittance.api.kinds import KINDS, Manifest
 from admittance.api.manifest import encode
 from admittance.api.queues import ClusterQueue, LocalQueue, ResourceFlavor
 from admittance.events.applying import Applied

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.families.together import Kin
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload_controller.known import Known, Ref, Workloads, ref_of

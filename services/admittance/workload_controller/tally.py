@@ -19,7 +19,7 @@ from admittance.events.applying import SettledReply
 from admittance.runtime.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migrating import MIGRATION, OF_PARENT
-from admittance.workload.families.reading import VARIANT
+from admittance.workload.families.roles import VARIANT
 from admittance.workload.stored import StoredWorkload, head, priority_class
 from admittance.workload_controller.commit import Heard
 from admittance.workload_controller.decide import Controller

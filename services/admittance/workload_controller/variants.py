@@ -20,12 +20,8 @@ from admittance.workload.arrive import Arrived
 from admittance.workload.change import Change, ignored, refused, with_spec
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.making import made, metadata_of, name_of
-from admittance.workload.families.reading import (
-    VARIANT,
-    owner_of,
-    parent_state,
-    variant_state,
-)
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.families.together import Kin
 from admittance.workload.stored import StoredWorkload, head
 

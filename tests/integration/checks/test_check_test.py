@@ -14,7 +14,7 @@ import pytest
 from admittance.check_test.report import TITLES, Report
 from admittance.check_test.run import Wanted, try_out
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
-from admittance.cli.main import invoke
+from admittance.cli.program import invoke
 from admittance.runtime.bus import Bus
 from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
 from integration.checks import strays

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.main import invoke
+from admittance.cli.program import invoke
 from admittance.provider_test.report import TITLES, Report
 from admittance.provider_test.run import Wanted, try_out
 from admittance.provider_test.stand import Shape

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from admittance.api.manifest import read
-from admittance.cli.main import invoke
+from admittance.cli.program import invoke
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.provider_test.report import TITLES, Report

@@ -19,7 +19,7 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.history import last
 from admittance.workload.conditions import is_true
-from admittance.workload.families.reading import owner_of
+from admittance.workload.families.roles import owner_of
 from admittance.workload.stored import StoredWorkload, head
 from family_table import a_cluster_queue
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli import main, up
+from admittance.cli import program, up
 from admittance.cli.errors import BadInput
-from admittance.cli.main import ERRORS_MAX, invoke
 from admittance.cli.options import Call, Output, UrlFrom, outer_call, settle
+from admittance.cli.program import ERRORS_MAX, invoke
 from admittance.cli.wishes import stem, suffix
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
@@ -203,7 +203,7 @@ def test_a_bug_is_one_line_too(
         raise ZeroDivisionError("of course")
 
     monkeypatch.delenv("ADMIT_DEBUG", raising=False)
-    monkeypatch.setattr(main, "outer_call", broken)
+    monkeypatch.setattr(program, "outer_call", broken)
     assert invoke(["doctor"]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ZeroDivisionError: of course; this is a bug")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.cli import replaying
-from admittance.cli.main import invoke
+from admittance.cli.program import invoke
 
 
 def put(folder: Path, name: str, **more: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.cli import simulated
-from admittance.cli.main import invoke
+from admittance.cli.program import invoke
 from admittance.cli.simulating import shown
 from admittance.events.applying import Applied
 from admittance.events.shapes import Admission, PodSetAssignment

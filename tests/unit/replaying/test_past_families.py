@@ -17,7 +17,7 @@ from admittance.events.shapes import HandedOn
 from admittance.replaying.pieces import Entry
 from admittance.variant_controller.decide import Families
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.reading import VARIANT, owner_of
+from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload_controller.commit import Put

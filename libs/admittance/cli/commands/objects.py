@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from admittance.cli.commands.words import AllNamespaces, Kind, KindOrPending, OptionalName
+from admittance.cli.commands.words import (
+    AllNamespaces,
+    Kind,
+    KindOrPending,
+    OptionalName,
+    OptionalNames,
+)
 from admittance.cli.errors import BadInput
 from admittance.cli.options import (
     NamespaceOption,
@@ -99,9 +105,7 @@ def describe(
 def delete(
     ctx: typer.Context,
     kind: Kind,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Of one or several objects.")
-    ] = None,
+    names: OptionalNames = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:

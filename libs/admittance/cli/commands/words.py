@@ -55,6 +55,34 @@ def _phases(incomplete: str) -> list[str]:
     return [phase for phase in (*PHASES, *ENDS) if phase.lower().startswith(incomplete.lower())]
 
 
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of objects of the kind that is typed already."""
+    kind = str(ctx.params.get("kind") or "")
+    return _names_of(ctx, kind, incomplete) if kind and kind.lower() != "pending" else []
+
+
+def _queues(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names_of(ctx, "localqueues", incomplete)
+
+
+def _workloads(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names_of(ctx, "workloads", incomplete)
+
+
+def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
+    from admittance.cli.errors import BadInput
+    from admittance.cli.kinds import kind_named
+    from admittance.cli.object_names import names
+    from admittance.cli.options import outer_call
+
+    said = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
+    try:
+        call = outer_call(said.get("nats"), said.get("namespace"), None)
+        return names(call.url, kind_named(kind), call.namespace, incomplete)
+    except BadInput:
+        return []
+
+
 def _services(incomplete: str) -> list[str]:
     return [service for service in SERVICES if service.startswith(incomplete)]
 
@@ -69,7 +97,14 @@ Kind = Annotated[
     str,
     typer.Argument(metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds),
 ]
-OptionalName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of one object.")]
+OptionalName = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Of one object.", autocompletion=_names),
+]
+OptionalNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Of one or several.", autocompletion=_names),
+]
 WorkloadWord = Annotated[
     str,
     typer.Argument(
@@ -79,7 +114,18 @@ WorkloadWord = Annotated[
     ),
 ]
 WorkloadName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The name of the workload.")
+    str | None,
+    typer.Argument(metavar="NAME", help="The name of the workload.", autocompletion=_workloads),
+]
+QueueOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="QUEUE",
+        help="The LocalQueue. Default: the only one there is.",
+        autocompletion=_queues,
+    ),
 ]
 PhaseOption = Annotated[
     str,

@@ -10,6 +10,7 @@ from admittance.cli.commands.words import (
     AllNamespaces,
     Follow,
     PhaseOption,
+    QueueOption,
     Timeout,
     WorkloadName,
     WorkloadWord,
@@ -37,12 +38,7 @@ def submit(
         list[str] | None,
         typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Workloads or Jobs instead."),
     ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue", "-q", metavar="QUEUE", help="The LocalQueue. Default: the only one there is."
-        ),
-    ] = None,
+    queue: QueueOption = None,
     name: Annotated[str | None, typer.Option(metavar="N", help="Default: made up.")] = None,
     cpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1")] = None,
     memory: Annotated[

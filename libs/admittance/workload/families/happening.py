@@ -8,7 +8,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import Change, Outcome, applied, ignored
 from admittance.workload.families.members import of_parent, of_variant
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.families.settling import settle
 from admittance.workload.families.shaping import (
     became_parent,

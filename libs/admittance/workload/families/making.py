@@ -22,7 +22,8 @@ from admittance.api.workload import (
 )
 from admittance.family.naming import variant_name
 from admittance.family.rules import FamilyRules, Tag
-from admittance.workload.families.reading import VARIANT, allowed_flavors
+from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.families.roles import VARIANT
 from admittance.workload.stored import StoredWorkload
 
 _NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})

@@ -9,21 +9,12 @@ from admittance.api.workload import ALLOWED_FLAVORS
 from admittance.family.gates import Opening
 from admittance.family.states import ParentState, VariantState
 from admittance.workload.conditions import Type, is_false, is_true
+from admittance.workload.families.roles import owner_of
 from admittance.workload.phase import is_stopping
 from admittance.workload.standing import gated_by, is_held
 from admittance.workload.stored import StoredWorkload, head
 
-PARENT: Final = "parent"
-VARIANT: Final = "variant"
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-
-def owner_of(workload: StoredWorkload) -> tuple[str, str]:
-    """Name and uid of the Workload that the first owner reference of that kind names; ("", "")."""
-    for reference in workload.metadata.owner_references:
-        if reference.kind == "Workload":
-            return reference.name, reference.uid
-    return "", ""
 
 
 def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:

@@ -13,7 +13,7 @@ from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, put
 from admittance.workload.families.making import wanted_tags
 from admittance.workload.families.members import switched
 from admittance.workload.families.migrating import OF_PARENT
-from admittance.workload.families.reading import PARENT
+from admittance.workload.families.roles import PARENT
 from admittance.workload.families.shaping import became_regular, reshape, role_now
 from admittance.workload.families.stopping import admitted_by, after_stop
 from admittance.workload.families.telling import EACH_MAX, tell

@@ -14,7 +14,8 @@ from admittance.api.workload import PARENT_VARIANT, Kept
 from admittance.family.rules import FamilyRules
 from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
-from admittance.workload.families.reading import PARENT, allowed_flavors
+from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.families.roles import PARENT
 from admittance.workload.families.together import Together
 from admittance.workload.leave import evict, withdraw
 from admittance.workload.moves import transition

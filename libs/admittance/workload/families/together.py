@@ -14,7 +14,8 @@ from admittance.family.rules import FamilyRules
 from admittance.family.states import judged
 from admittance.workload.change import Change, Outcome, applied
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.reading import PARENT, parent_state, variant_state
+from admittance.workload.families.reading import parent_state, variant_state
+from admittance.workload.families.roles import PARENT
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import is_stopping
 from admittance.workload.stored import Say, StoredWorkload, head

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from admittance.workload.families.reading import PARENT, VARIANT
+from admittance.workload.families.roles import PARENT, VARIANT
 from admittance.workload.phase import Phase
 
 Edge = tuple[Phase, Phase | None]

@@ -1,0 +1,101 @@
+"""What short commands import, which is most of the time that they take. No time is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import atexit, json, sys
+atexit.register(lambda: sys.stderr.write("MODULES " + json.dumps(sorted(sys.modules))))
+from admittance.cli.main import main
+main()
+"""
+
+NEVER = ("structlog", "opentelemetry", "yaml", "uvloop", "psutil", "rich.markdown", "pygments")
+SERVICES = ("scheduler", "workload_controller", "runner", "bench", "whatif", "replaying")
+HEAVY = {*NEVER, *(f"admittance.{name}" for name in SERVICES)}
+"""Libraries and packages that no short command needs."""
+
+
+def imported(*arguments: str, **environ: str) -> set[str]:
+    """The modules of a process that runs the command against a server that is not there."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ADMIT_NATS_URL": "nats://127.0.0.1:1", **environ},
+        check=False,
+    )
+    return set(json.loads(done.stderr.rpartition("MODULES ")[2]))
+
+
+@pytest.mark.parametrize(
+    ("words", "lazy"),
+    [
+        pytest.param(
+            "get workloads",
+            {"admittance.api.objects", "admittance.family", "admittance.provisioning"},
+            id="get",
+        ),
+        pytest.param(
+            "explain workload w", {"admittance.api.objects", "admittance.family"}, id="explain"
+        ),
+        pytest.param("submit -q x -- true", {"admittance.family"}, id="submit"),
+        pytest.param("wait workload w --for Finished", {"admittance.api.objects"}, id="wait"),
+        pytest.param("stop workload w", {"admittance.api.objects"}, id="stop"),
+    ],
+)
+def test_a_short_command_imports_what_it_needs_alone(words: str, lazy: set[str]) -> None:
+    found = imported(*words.split())
+    assert "nats.aio.client" in found, "it got as far as connecting"
+    assert not found & (HEAVY | lazy)
+
+
+def test_help_imports_neither_the_client_nor_manifests() -> None:
+    found = imported("get", "--help")
+    assert not found & {"nats", "asyncio", "msgspec", "admittance.api.kinds", "structlog", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "line", ["admit get work", "admit explain workload w", "admit submit -q x"]
+)
+def test_completion_imports_neither_the_client_nor_a_renderer(line: str) -> None:
+    found = imported(
+        _ADMIT_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split()) - 1)
+    )
+    assert not found & {"nats", "asyncio", "msgspec", "rich", "structlog", "yaml"}
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from admittance.cli.main import main
+
+MODULE = sys.argv[1]
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            raise KeyboardInterrupt
+        return None
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["admit", "get", "workloads"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "admittance.cli.reading", "nats", "asyncio"])
+def test_an_interrupt_while_a_module_is_imported_ends_in_silence(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ADMIT_NATS_URL": "nats://127.0.0.1:1"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
