@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -19,6 +22,19 @@ hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
+
+
+def _bind_at_loopback(self: socket.socket, address: Any) -> None:
+    """Binds, but fails a test that would listen where another machine can connect."""
+    if self.family in (socket.AF_INET, socket.AF_INET6):
+        host = address[0]
+        if host != "localhost" and not (host and ipaddress.ip_address(host).is_loopback):
+            raise AssertionError(f"a test listens at {host!r}: only loopback is allowed")
+    _bind(self, address)
+
+
+_bind = socket.socket.bind
+socket.socket.bind = _bind_at_loopback  # type: ignore[method-assign]
 
 
 @pytest.fixture(autouse=True)

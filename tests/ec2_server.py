@@ -26,6 +26,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+HOST = "127.0.0.1"
 REGION = "us-east-1"
 ZONE = "us-east-1a"
 CONTROL = "/_control/"
@@ -36,21 +37,20 @@ ERROR = (
 
 
 class Ec2Server:
-    """The process, on a free port of loopback, or of another address of this machine."""
+    """The process, on a free port of loopback."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
-            free.bind((host, 0))
-            self.port = free.getsockname()[1]
-        self.host = host
-        self.url = f"http://{host}:{self.port}"
+            free.bind((HOST, 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://{HOST}:{self.port}"
         self._log = folder / "ec2.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, limit: float = 60.0) -> Ec2Server:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, self.host, str(self.port)], stdout=log, stderr=log
+                [sys.executable, __file__, str(self.port)], stdout=log, stderr=log
             )
         deadline = time.monotonic() + limit
         while True:
@@ -312,7 +312,7 @@ def add_reservations(state: Reservations) -> None:
 
 
 def main() -> None:
-    """Serves at the address and the port that are the arguments."""
+    """Serves at the port that is the argument."""
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,
@@ -325,8 +325,8 @@ def main() -> None:
     moto = DomainDispatcherApplication(create_backend_app)
     with contextlib.suppress(KeyboardInterrupt):
         run_simple(
-            sys.argv[1],
-            int(sys.argv[2]),
+            HOST,
+            int(sys.argv[1]),
             TroubleMaker(moto, state),
             threaded=True,
             request_handler=MotoRequestHandler,

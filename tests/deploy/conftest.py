@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import containers
 import pytest
 
@@ -17,20 +15,4 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip(reason)
     found = containers.base_image(tmp_path_factory.mktemp("base"))
     containers.build(found)
-    return found
-
-
-@pytest.fixture(scope="session")
-def gateway() -> str:
-    """An address of this machine that containers reach; what they shall not see listens there."""
-    if containers.engine():
-        pytest.skip(containers.engine())
-    found = containers.docker(
-        *("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
-    ).strip()
-    try:
-        with socket.socket() as probe:
-            probe.bind((found, 0))
-    except OSError as error:
-        pytest.skip(f"containers do not reach this machine at {found!r}: {error}")
     return found

@@ -57,6 +57,16 @@ def compose_command() -> str | None:
     return "docker compose" if plugin.returncode == 0 else shutil.which("docker-compose")
 
 
+def no_prometheus() -> str:
+    """Why the budget profile cannot run; "" when there is a Prometheus for it."""
+    if os.environ.get("ADMIT_PROMETHEUS_IMAGE") or shutil.which("prometheus"):
+        return ""
+    return (
+        "there is no Prometheus: install Debian's package, or name an image that is here "
+        "with ADMIT_PROMETHEUS_IMAGE"
+    )
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

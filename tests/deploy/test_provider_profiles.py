@@ -1,6 +1,6 @@
 """The providers of capacity in containers, each with the profile of its name: capacity is asked for
-and there before a job starts, and who loses it is stopped. Behind them stand this machine's engine,
-an EC2 and an API server of the tests.
+and there before a job starts, and a job that loses it is stopped. Behind them stand this machine's
+engine, an EC2 and an API server of the tests, which listen at loopback only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import containers
 import pytest
 from containers import ROOT, Deployment, docker
+from relay import PORT, relayed
 
 from ec2_server import Ec2Server
 from integration.provisioning.fake_kubernetes import Kubernetes
@@ -25,21 +26,21 @@ pytestmark = pytest.mark.deploy
 PROFILES = ("pool", "aws", "kubernetes", "docker")
 SAMPLES = ROOT / "deploy" / "samples"
 WORKERS = "label=admittance.dev/provisioning-class=docker.admittance.dev"
-SOMEBODY = 65533
-"""Whose kubeconfig it is: nobody else may read it."""
+OWNER = 65533
+"""The user that the kubeconfig belongs to; no other may read it."""
 
 
 @pytest.fixture(scope="module")
-def ec2(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Server]:
-    server = Ec2Server(tmp_path_factory.mktemp("ec2"), gateway).start()
+def ec2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Server]:
+    server = Ec2Server(tmp_path_factory.mktemp("ec2")).start()
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def cluster(gateway: str) -> Iterator[Kubernetes]:
-    """Whose autoscaler has whatever it is asked for."""
-    server = Kubernetes(gateway)
+def cluster() -> Iterator[Kubernetes]:
+    """A cluster that provisions everything that it is asked for."""
+    server = Kubernetes()
 
     def provision(made: dict[str, Any]) -> None:
         server.condition(made["metadata"]["name"], "Provisioned", "there is room")
@@ -55,16 +56,17 @@ def deployment(
 ) -> Iterator[Deployment]:
     """compose.yaml with the profiles of all providers at once, as their pages say."""
     folder = tmp_path_factory.mktemp("compose")
-    kubeconfig = cluster.kubeconfig(folder)
+    kubeconfig = cluster.kubeconfig(folder, f"http://kubernetes:{PORT}")
     kubeconfig.chmod(0o600)
     if os.getuid() == 0:
-        os.chown(kubeconfig, SOMEBODY, SOMEBODY)
+        os.chown(kubeconfig, OWNER, OWNER)
     engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     if not Path(engine).is_socket():
         pytest.skip(f"the engine has no socket on this machine: {engine}")
-    keys = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    keys = ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     more = {
         **{name: ec2.env[name] for name in keys},
+        "AWS_ENDPOINT_URL": f"http://ec2:{PORT}",
         "ADMIT_AWS_POLL_SECONDS": "0.5",
         "ADMIT_KUBE_CONFIG": str(kubeconfig),
         "ADMIT_KUBE_USER": str(kubeconfig.stat().st_uid),
@@ -72,7 +74,11 @@ def deployment(
         "ADMIT_DOCKER_GROUP": str(Path(engine).stat().st_gid),
         "ADMIT_DOCKER_IMAGE": base,
     }
-    with containers.deployed(base, folder, PROFILES, more) as found:
+    with (
+        containers.deployed(base, folder, PROFILES, more) as found,
+        relayed(found, base, "ec2", ec2.port),
+        relayed(found, base, "kubernetes", cluster.port),
+    ):
         for name in ("aws", "kubernetes", "docker"):
             found.admit("apply", "-f", str(SAMPLES / "providers" / name / "manifests.yaml"))
         yield found

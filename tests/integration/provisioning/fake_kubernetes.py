@@ -48,7 +48,7 @@ class Kubernetes:
     """``calls``: method, kind and status code of every answer. ``on_create``: what the autoscaler
     does with each new request, by itself."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self) -> None:
         self.lock = threading.Condition()
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.namespaces: set[str] | None = None
@@ -67,24 +67,28 @@ class Kubernetes:
         """Objects that a page of a listing has at most."""
         self.slow_seconds = 0.0
         """How long it takes until something is made that somebody asked for."""
-        self._server = ThreadingHTTPServer((host, 0), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     @property
-    def url(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
+    def port(self) -> int:
+        return self._server.server_port
 
-    def kubeconfig(self, folder: Path) -> Path:
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def kubeconfig(self, folder: Path, url: str = "") -> Path:
+        """A kubeconfig in folder that names the server by ``url``, else by its own."""
         path = folder / "kubeconfig"
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "here",
             "contexts": [{"name": "here", "context": {"cluster": "fake", "user": "tester"}}],
-            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "fake", "cluster": {"server": url or self.url}}],
             "users": [{"name": "tester", "user": {"token": self.token}}],
         }
         path.write_text(json.dumps(config))
