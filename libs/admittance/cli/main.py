@@ -3,6 +3,9 @@ ends it without a traceback."""
 
 from __future__ import annotations
 
+from admittance.cli import starting  # noqa: F401  (handles signals before the rest is read)
+
+# isort: split
 import os
 import sys
 

@@ -25,13 +25,13 @@ from admittance.cli.link import check_url
 from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
 from admittance.cli.readiness import until_ready
 from admittance.cli.services import SERVICES, service_named
-from admittance.runtime import clock, logs, streams
+from admittance.runtime import clock, ending, logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import NoServer, Refused, SetupError, Unavailable, passes
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.seldom import Seldom
 from admittance.runtime.server import EmbeddedServer
-from admittance.runtime.service import STOP_SECONDS, task_of
+from admittance.runtime.service import STOP_SECONDS, grace_of, task_of
 from admittance.runtime.service import serve as serve_one
 from admittance.runtime.settings import Settings, new_instance
 from admittance.runtime.supervise import Task, supervise
@@ -169,7 +169,7 @@ async def serve(
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
     check_url(call.url)
-    stop = _stop_on_signals()
+    stop = _stop_on_signals(in_time=grace_of(name) is not None)
     seldom_collect()
     _warn(config)
     settings = Settings.from_env(
@@ -290,8 +290,9 @@ def lasting_instance(data_dir: Path) -> str | None:
     return None
 
 
-def _stop_on_signals() -> asyncio.Event:
-    """Set at the first SIGINT or SIGTERM; the second one ends the process at once."""
+def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
+    """Set at the first SIGINT or SIGTERM; the second one ends the process at once. ``in_time``: the
+    first one gives it `ending.PROCESS_SECONDS`."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -299,6 +300,8 @@ def _stop_on_signals() -> asyncio.Event:
         if stop.is_set():
             loop.remove_signal_handler(number)
             signal.raise_signal(number)
+        elif in_time:
+            ending.process_ends_within()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -32,6 +32,8 @@ log = structlog.get_logger()
 
 RENEWALS: Final = 4
 """Heartbeats within one TTL: three may be late before others believe us dead."""
+GOODBYE_SECONDS: Final = 1.0
+"""A successor that hears none waits for the end of the lease: no reason to wait longer here."""
 UNWILLING_SECONDS: Final = 0.5
 """Pause after the log took no epoch, for another reason than that somebody was faster."""
 DOUBT_SECONDS: Final = 1.0
@@ -103,9 +105,12 @@ class Leading:
         )
 
     async def goodbye(self) -> None:
-        """Ends in order, so that others take over at once."""
+        """Ends in order, so that others take over at once; while the bus is away, they take over
+        when the lease has run out."""
         with suppress(Refused, Unavailable):
-            await lease_io.say_goodbye(self._bus, self._service, self._instance)
+            await lease_io.say_goodbye(
+                self._bus, self._service, self._instance, timeout=GOODBYE_SECONDS
+            )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
         """Takes those of the domains that nobody alive leads; the ones that we hold from now on.

@@ -115,11 +115,11 @@ async def say_alive(
     )
 
 
-async def say_goodbye(bus: Bus, service: str, instance: str) -> int:
+async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
     """Ends in order: others need not wait for the TTL."""
     key = alive_key(service, instance)
     return await bus.publish(
-        delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS)
+        delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS), timeout=timeout
     )
 
 

@@ -36,6 +36,9 @@ Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct | Parts]]
 AT_ONCE: Final = 1000
 """Requests of one endpoint answered side by side; more wait at the server."""
 
+STOP_SECONDS: Final = 1.0
+"""How long the server has to confirm that it sends no more requests."""
+
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -48,8 +51,16 @@ class Serving:
         self._service = service
 
     async def stop(self) -> None:
-        """Answers no longer. Harmless when the connection is gone."""
-        with suppress(nats.errors.Error):
+        """Answers no longer. Harmless when the connection is gone, or the server answers nothing:
+        then the server's view ends with the connection."""
+        # In a task of its own: while it waits for the server it drops a cancellation.
+        stopping = asyncio.create_task(self._end(), name="endpoints end")
+        await asyncio.wait([stopping], timeout=STOP_SECONDS)
+        if not stopping.done():
+            stopping.cancel()
+
+    async def _end(self) -> None:
+        with suppress(nats.errors.Error, asyncio.TimeoutError):
             await self._service.stop()
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import uvloop
 
-from admittance.runtime import logs, streams
+from admittance.runtime import ending, logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 from admittance.runtime.memory import seldom_collect
@@ -23,6 +23,8 @@ from admittance.runtime.supervise import Task, stop_on_signals, supervise
 
 STOP_SECONDS: Final = 65.0
 """Longest wait for a service to end. A runner gives its jobs their grace."""
+CLOSE_SECONDS: Final = 0.5
+"""For closing a connection at which nothing may answer."""
 
 
 Serving: TypeAlias = Callable[[Bus, Settings], Awaitable[None]]
@@ -41,7 +43,7 @@ def task_of(
     **more: Any,
 ) -> Task:
     """The service as `supervise` wants it: with a connection of its own and the streams made, both
-    anew at every start. When it is ended, it is given the time to end what it does."""
+    anew at every start. When it is ended, it is given some time to end what it does."""
 
     connected = False
 
@@ -59,7 +61,13 @@ def task_of(
             raise Unavailable(str(error)) from None
         connected = True
         stop = asyncio.Event()
-        working = asyncio.create_task(_work(bus, settings, run, stop, more))
+        working = asyncio.create_task(
+            ending.in_time(
+                stop,
+                _work(bus, settings, run, stop, more),
+                grace_seconds=grace_of(settings.service),
+            )
+        )
         waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -74,9 +82,16 @@ def task_of(
             waiting.cancel()
             working.cancel()
             await asyncio.gather(waiting, working, return_exceptions=True)
-            await bus.close()
+            closing = asyncio.create_task(bus.close())
+            await asyncio.wait([closing], timeout=CLOSE_SECONDS)
 
     return Task(settings.service, once)
+
+
+def grace_of(service: str) -> float | None:
+    """Seconds that a service gets to end in order; None: a runner's jobs have their own grace
+    periods, and it waits for them."""
+    return None if service == "runner" else ending.GRACE_SECONDS
 
 
 async def _work(
@@ -114,8 +129,13 @@ async def serve(
     await supervise([task_of(settings, run, **more)], stop, grace_seconds=STOP_SECONDS)
 
 
-def main(service: str, run: Callable[..., Awaitable[None]], **more: Any) -> int:
-    """Runs the service until SIGINT or SIGTERM; the exit status."""
+def main(
+    service: str,
+    run: Callable[..., Awaitable[None]],
+    more: Callable[[Settings], Mapping[str, Any]] | None = None,
+) -> int:
+    """Runs the service until SIGINT or SIGTERM; the exit status. ``more``: further arguments of
+    ``run``."""
     seldom_collect()
     try:
         uvloop.run(_main(service, run, more))
@@ -125,9 +145,13 @@ def main(service: str, run: Callable[..., Awaitable[None]], **more: Any) -> int:
     return 0
 
 
-async def _main(service: str, run: Callable[..., Awaitable[None]], more: dict[str, Any]) -> None:
+async def _main(
+    service: str,
+    run: Callable[..., Awaitable[None]],
+    more: Callable[[Settings], Mapping[str, Any]] | None,
+) -> None:
     settings = Settings.from_env(service)
     logs.configure(service, settings.instance, settings.json_logs, level=settings.log_level)
     stop = asyncio.Event()
-    stop_on_signals(stop)
-    await serve(settings, run, stop, **more)
+    stop_on_signals(stop, in_time=grace_of(service) is not None)
+    await serve(settings, run, stop, **(more(settings) if more is not None else {}))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from admittance.runtime import clock
-from admittance.runtime.ending import go_on
+from admittance.runtime.ending import go_on, process_ends_within
 from admittance.runtime.errors import AdmittanceError, SetupError, passes
 from admittance.runtime.seldom import Seldom
 
@@ -112,12 +112,19 @@ async def _keep(task: Task, serves: asyncio.Event) -> None:
         await asyncio.sleep(min(PAUSE_MIN * 2 ** min(tries - 1, 16), PAUSE_MAX))
 
 
-def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
-    """Sets ``stop`` on SIGINT and SIGTERM; what comes back undoes it."""
+def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[], None]:
+    """Sets ``stop`` on SIGINT and SIGTERM; what comes back undoes it. ``in_time``: the process has
+    `ending.PROCESS_SECONDS` from then on."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def on_signal() -> None:
+        if in_time and not stop.is_set():
+            process_ends_within()
+        stop.set()
+
     for number in numbers:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
 
     def undo() -> None:
         for number in numbers:

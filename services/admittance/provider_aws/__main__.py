@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from admittance.provider_aws.shell import SERVICE, run
-from admittance.runtime.service import main
+from admittance.runtime.starting import run_service
+
+
+def _more(_: Any) -> dict[str, Any]:
+    (*names,) = sys.argv[1:2]
+    return {"provisioning_class": names[0] if names else None}
+
 
 if __name__ == "__main__":
-    (*names,) = sys.argv[1:2]
-    sys.exit(main(SERVICE, run, provisioning_class=names[0] if names else None))
+    sys.exit(run_service("admittance.provider_aws.shell", _more))

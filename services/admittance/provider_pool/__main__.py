@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from admittance.provider_pool.shell import SERVICE, run
-from admittance.runtime.service import main
+from admittance.runtime.starting import run_service
 
 if __name__ == "__main__":
-    sys.exit(main(SERVICE, run))
+    sys.exit(run_service("admittance.provider_pool.shell"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from admittance.runtime.service import main
-from admittance.scheduler.shell import run
+from admittance.runtime.starting import run_service
 
 if __name__ == "__main__":
-    sys.exit(main("scheduler", run))
+    sys.exit(run_service("admittance.scheduler.shell"))

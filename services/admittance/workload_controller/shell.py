@@ -127,10 +127,11 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 with suppress(Superseded):
                     await end(work)
     finally:
-        await figures.aclose()
-        await service.stop()
+        # First, since what follows may be cancelled while it waits for the bus.
         watch.cancel()
         stopping.cancel()
+        await figures.aclose()
+        await service.stop()
         await asyncio.gather(watch, stopping, return_exceptions=True)
         await leading.goodbye()
 

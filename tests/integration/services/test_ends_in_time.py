@@ -1,0 +1,160 @@
+"""Every service ends within the time that a container engine gives, in whatever state it is asked
+to. All of them run in this process, by the function that a process of each runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.cli.services import SERVICES
+from admittance.runtime import service
+from admittance.runtime.bus import Bus
+from admittance.runtime.settings import Settings
+from integration.provisioning.fake_kubernetes import Kubernetes
+
+from processes import apply, eventually, health, queues
+from servers import TestServer, until
+
+pytestmark = [
+    pytest.mark.bus,
+    # A socket stays open in the engine's client where there is no engine, and in ours where a
+    # connection is given up while it is made.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SECONDS = 9.0
+"""An engine kills what has not ended after 10 s. Ours give up waiting after 3.5 s."""
+WITHOUT_DOMAIN = {"runner", "provider-kubernetes"}
+
+
+class Town:
+    """Instances of all services. ``stop``: asks all of them to end."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.stop = asyncio.Event()
+        self._folder = folder
+        self._url = url
+        self._before = asyncio.all_tasks()
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, number: int = 0) -> None:
+        for name in SERVICES:
+            settings = Settings.from_env(
+                name,
+                url=self._url,
+                instance=f"{name}-{number}",
+                data_dir=self._folder / f"{name}-{number}",
+            )
+            working = service.serve(settings, import_module(SERVICES[name].module).run, self.stop)
+            self.tasks[settings.instance] = asyncio.create_task(working)
+
+    async def end(self) -> None:
+        """All end in time and without an error, and leave no task behind."""
+        self.stop.set()
+        _, late = await asyncio.wait(self.tasks.values(), timeout=SECONDS)
+        assert [name for name, task in self.tasks.items() if task in late] == []
+        for task in self.tasks.values():
+            task.result()
+        await until(lambda: not self.left())
+
+    def left(self) -> list[asyncio.Task[Any]]:
+        """Tasks of ours that have not ended. Those of the client end with their subscriptions."""
+        begun = asyncio.all_tasks() - self._before - {asyncio.current_task()}
+        return [task for task in begun if "/admittance/" in _file(task)]
+
+
+def _file(task: asyncio.Task[Any]) -> str:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return "" if code is None else str(code.co_filename)
+
+
+@pytest.fixture
+async def town(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Town]:
+    cluster = Kubernetes()
+    env = {
+        "ADMIT_LEASE_SECONDS": "1",
+        "ADMIT_KUBE_CONFIG": str(cluster.kubeconfig(tmp_path)),
+        "ADMIT_DOCKER_IMAGE": "busybox",
+        "DOCKER_HOST": f"unix://{tmp_path}/no-engine",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    yield Town(tmp_path, nats_server.url)
+    cluster.close()
+    gc.collect()
+
+
+async def all_answer(bus: Bus, town: Town) -> None:
+    """Waits until every instance answers, and every domain is led."""
+
+    async def they_do() -> bool:
+        said = await health(bus)
+        led = {one.service for one in said if one.leads}
+        return {one.instance for one in said} >= set(town.tasks) and led >= (
+            set(SERVICES) - WITHOUT_DOMAIN
+        )
+
+    await eventually(they_do)
+
+
+@pytest.mark.parametrize(
+    "instances", [pytest.param(1, id="it leads"), pytest.param(2, id="some stand by")]
+)
+async def test_a_service_ends_in_time_while(bus: Bus, town: Town, instances: int) -> None:
+    for number in range(instances):
+        town.start(number)
+    await apply(bus, *queues("cq"))
+    await all_answer(bus, town)
+    await town.end()
+
+
+async def test_a_service_ends_in_time_while_the_server_is_gone(
+    bus: Bus, nats_server: TestServer, town: Town
+) -> None:
+    town.start()
+    await apply(bus, *queues("cq"))
+    await all_answer(bus, town)
+    await nats_server.kill()
+    await until(lambda: not bus.nc.is_connected)
+    await town.end()
+
+
+async def test_a_service_ends_in_time_while_the_server_is_silent(
+    bus: Bus, nats_server: TestServer, town: Town
+) -> None:
+    town.start()
+    await apply(bus, *queues("cq"))
+    await all_answer(bus, town)
+    os.kill(nats_server.server.pid, signal.SIGSTOP)
+    try:
+        await town.end()
+    finally:
+        os.kill(nats_server.server.pid, signal.SIGCONT)
+
+
+async def test_a_service_ends_in_time_while_it_cannot_connect(town: Town, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        starting = Town(tmp_path, f"nats://127.0.0.1:{silent.getsockname()[1]}")
+        starting.start()
+        await asyncio.to_thread(silent.accept)
+        await starting.end()

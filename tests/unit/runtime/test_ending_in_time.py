@@ -1,0 +1,143 @@
+"""A service that is asked to end does so in time, whatever it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from admittance.runtime import ending
+from admittance.runtime.errors import Unavailable
+
+from servers import within
+
+
+@pytest.fixture
+def stop() -> asyncio.Event:
+    return asyncio.Event()
+
+
+@pytest.fixture
+def asked(stop: asyncio.Event) -> asyncio.Event:
+    stop.set()
+    return stop
+
+
+async def test_work_that_ends_in_order_is_not_cancelled(asked: asyncio.Event) -> None:
+    steps: list[str] = []
+
+    async def work() -> None:
+        await asked.wait()
+        await asyncio.sleep(0)
+        steps.append("said goodbye")
+
+    await ending.in_time(asked, work())
+    assert steps == ["said goodbye"]
+
+
+async def test_work_that_does_not_end_in_order_is_cancelled(asked: asyncio.Event) -> None:
+    steps: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cancelled")
+
+    await within(ending.in_time(asked, work(), grace_seconds=0.01))
+    assert steps == ["cancelled"]
+
+
+async def test_work_that_loses_every_cancellation_is_left_behind(
+    asked: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "CANCEL_SECONDS", 0.05)
+    free = asyncio.Event()
+
+    async def work() -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    await within(ending.in_time(asked, work(), grace_seconds=0.01))
+    free.set()
+
+
+async def test_a_bus_that_is_away_at_the_end_is_no_failure(asked: asyncio.Event) -> None:
+    async def work() -> None:
+        raise Unavailable("no connection to the bus")
+
+    await ending.in_time(asked, work())
+
+
+async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
+    async def work() -> None:
+        raise LookupError("a bug")
+
+    with pytest.raises(LookupError):
+        await ending.in_time(asked, work())
+
+
+async def test_what_ends_the_work_before_it_is_asked_to_is_raised(stop: asyncio.Event) -> None:
+    async def work() -> None:
+        raise Unavailable("no connection to the bus")
+
+    with pytest.raises(Unavailable):
+        await ending.in_time(stop, work())
+
+
+STUCK = """
+import asyncio, threading
+from admittance.runtime import ending
+
+async def main():
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    ending.process_ends_within(0.05)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+
+asyncio.run(main())
+"""
+STARTING = """
+from admittance.runtime import starting
+starting.end_at_once_on_signals()
+print("handled", flush=True)
+import threading
+threading.Event().wait()
+"""
+SCRIPT = """
+import sys
+sys.argv = ["admit", "serve", "scheduler"]
+import admittance.cli.starting
+print("handled", flush=True)
+import threading
+threading.Event().wait()
+"""
+
+
+def test_a_process_whose_tasks_and_threads_do_not_end_ends_with_status_0() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    assert "ended_by_force" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(STARTING, id="of a service"), pytest.param(SCRIPT, id="of admit serve")],
+)
+def test_sigterm_ends_a_process_that_still_reads_its_modules(program: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"handled\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
