@@ -93,6 +93,9 @@ async def open_connection(
     except (TimeoutError, OSError, ValueError, nats.errors.Error) as error:
         nc.abandon()
         raise _not_connected(shown, error) from None
+    except asyncio.CancelledError:
+        nc.abandon()
+        raise
     first = False
     try:
         await _check_server(nc, shown)

@@ -24,6 +24,8 @@ from typing import Any, Final
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 
+from admittance.runtime import ending
+
 CLOSE_SECONDS: Final = 2.0
 """How long `close` waits for a server to read what is still to be written."""
 
@@ -100,6 +102,11 @@ class ReconnectingClient(Client):
             await asyncio.sleep(self.options["reconnect_time_wait"])
 
     async def _connect_to_server(self, s: Srv) -> None:
+        if self.is_closed:
+            # A cancellation that came with the end of an attempt is lost, and so is the end of the
+            # attempts: each is made at the latest here.
+            raise asyncio.CancelledError
+        ending.go_on()
         # The socket and the tasks of an attempt that failed later than here.
         self._abandon_transport()
         await super()._connect_to_server(s)
