@@ -206,7 +206,7 @@ def test_one_rejection_is_the_end_of_it(others: tuple[str, ...]) -> None:
     assert not head(life.stored("w")).active
     assert life.reason("w", "Evicted") == "True: DeactivatedDueToAdmissionCheck"
     assert life.usage("cq") == 0
-    assert set(life.states("w").values()) == {"Pending"}
+    assert life.states("w") == {"c1": "Rejected", **dict.fromkeys(others, "Pending")}
     (said,) = [one for one in life.said if isinstance(one, facts.Rejected)]
     assert said.reason == "AdmissionCheckRejected"
     assert '"c1"' in said.message

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from admittance.api.workload import CheckState
 from admittance.simulation.around import Manifests
 from admittance.simulation.effects import Effects
 from admittance.simulation.siblings import PARENT
@@ -29,6 +30,8 @@ def broken(
         found += _rows(key, before, after, effects)
     if before is not None and head(after).role != PARENT:
         found += _frost(before, after, around)
+        if head(before).role != PARENT:
+            found += _rejected(before, after)
     if reserved(after):
         found += _asked(before, after)
     else:
@@ -56,6 +59,7 @@ def _rows(
     """A row says what somebody said, and counts what there was to count."""
     since, through = before.status.log.fact, after.status.log.fact
     rows = {row.name: row for row in before.status.admission_checks}
+    conflicting = {one.detail for one in after.status.log.says if one.reason == "ConflictingChecks"}
     for row in after.status.admission_checks:
         old = rows.get(row.name)
         said = [
@@ -63,7 +67,7 @@ def _rows(
         ]
         timers = len(effects.timed(key, since, through))
         was = old.state if old is not None else "Pending"
-        if row.state not in ("Pending", was) and not timers:
+        if row.state not in ("Pending", was) and not timers and row.name not in conflicting:
             states = [one.state for one in said]
             if row.state not in states and "Retry" not in states:
                 yield f"{row.name} turned {row.state}, and nobody said so (2.5)"
@@ -77,6 +81,33 @@ def _rows(
             yield f"{row.name} counts a retry that is not over (3.1)"
     if effects.is_timed(key, before, after) and _woke(before, after):
         yield from _round(before, after)
+
+
+def _rejected(before: StoredWorkload, after: StoredWorkload) -> Iterator[str]:
+    """Whatever a check has turned off shows its Rejected until it is turned on again. T11."""
+    if not _is_off_by_check(after):
+        return
+    said = {(row.name, row.message) for row in _in_rejected(after)}
+    if not said:
+        yield "a check turned it off, and no row says so (T11)"
+    if _is_off_by_check(before):
+        for row in _in_rejected(before):
+            if (row.name, row.message) not in said:
+                yield f"{row.name} says no more that it rejected (T11)"
+
+
+def _in_rejected(workload: StoredWorkload) -> list[CheckState]:
+    return [row for row in workload.status.admission_checks if row.state == "Rejected"]
+
+
+def _is_off_by_check(workload: StoredWorkload) -> bool:
+    evicted = find(workload, Type.EVICTED)
+    return (
+        not head(workload).active
+        and evicted is not None
+        and evicted.reason == "DeactivatedDueToAdmissionCheck"
+        and not is_true(workload, Type.FINISHED)
+    )
 
 
 def _frost(before: StoredWorkload, after: StoredWorkload, around: Manifests) -> Iterator[str]:

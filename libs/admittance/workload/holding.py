@@ -185,8 +185,21 @@ def held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
 
 
 def reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Change:
-    """T11, from any phase: it is never lost to an eviction under way."""
+    """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
+    until the workload is turned on again, also where no flavor asks for that check any more."""
     message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
     change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
+    assert change.workload is not None, "nothing was deleted"
+    row = CheckState(
+        name=check,
+        state="Rejected",
+        message=why[:MESSAGE_MAX],
+        last_transition_time=at.now,
+        verdict_cycle=workload.status.admission_cycle,
+    )
+    rows = placed(change.workload.status.admission_checks, row)
     rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
-    return change._replace(says=(rejected, *change.says))
+    return change._replace(
+        workload=with_status(change.workload, admission_checks=rows),
+        says=(rejected, *change.says),
+    )

@@ -15,7 +15,14 @@ from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.execution import accumulated
 from admittance.workload.occasion import Occasion
 from admittance.workload.phase import is_reserved, is_stopping
-from admittance.workload.rows import cleared, frozen, synced, without_counts, without_updates
+from admittance.workload.rows import (
+    cleared,
+    frozen,
+    synced,
+    with_rejected,
+    without_counts,
+    without_updates,
+)
 from admittance.workload.standing import required_now
 from admittance.workload.stored import Say, StoredWorkload, head
 from admittance.workload.waits import recomputed
@@ -157,7 +164,7 @@ def freed_of(workload: StoredWorkload, reason: str, message: str, at: Occasion) 
         named = at.around.named_checks(queue) if queue else frozenset(row.name for row in rows)
         kept = frozen(rows, counts, named, required, now=at.now)
     else:
-        kept = synced(rows, counts, required, now=at.now)
+        kept = with_rejected(rows, synced(rows, counts, required, now=at.now))
     state = status.requeue_state
     if kept.rows != rows:
         state = recomputed(workload, kept.rows)

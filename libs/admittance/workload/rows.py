@@ -55,6 +55,16 @@ def frozen(
     return _listed(tuple(sorted(kept, key=lambda row: row.name)), counts)
 
 
+def with_rejected(before: Rows, now: Listed) -> Listed:
+    """``now`` with the rows of ``before`` that say Rejected: these tell why the workload is turned
+    off, also where nothing requires their checks any more."""
+    rows = now.rows
+    for row in before:
+        if row.state == "Rejected":
+            rows = placed(rows, row)
+    return now._replace(rows=rows)
+
+
 def _made(name: str, counts: Mapping[str, int], *, now: datetime) -> CheckState:
     return CheckState(name=name, last_transition_time=now, retry_count=counts.get(name, 0))
 

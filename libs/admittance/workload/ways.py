@@ -57,7 +57,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T10": Transition("a check says Retry, or took too long", _FREED,
                       "frozen as they are until T20", "the time of 3.2"),
     "T11": Transition("a check says Rejected, was retried too often, or adds what contradicts "
-                      "others: turned off", _FREED, _FORGOTTEN, "cleared"),
+                      "others: turned off", _FREED,
+                      f"{_FORGOTTEN}; that row stays Rejected", "cleared"),
     "T12": Transition("the scheduler gives its quota to another workload", _FREED, _CLEARED, _KEPT),
     "T13": Transition("its pods took too long to be ready, or ready again", _FREED, _CLEARED,
                       "count + 1, time by backoff"),

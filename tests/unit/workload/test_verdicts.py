@@ -213,3 +213,44 @@ def test_who_is_off_or_at_its_end_wants_no_verdict(end: str) -> None:
         for ago in (0, 1):
             life.verdict("c1", state, 60 if state == "Retry" else None, ago=ago)
             assert (life.reason, life.workload) == (str(phase), before)
+
+
+@pytest.mark.scenario("A6")
+@pytest.mark.parametrize("before", ["reserved", "admitted"])
+def test_a_rejected_row_says_so_until_the_workload_is_activated(before: str) -> None:
+    around = Around(["wide"])
+    around.per_flavor = {"spot": ("flavored",)}
+    life = Life(around)
+    life.admitted("spot") if before == "admitted" else life.assigned("spot")
+    life.later(5).verdict("flavored", "Rejected", message="over budget")
+    judged = life.now
+    if before == "admitted":
+        life.stopped()
+    assert life.phase is Phase.REJECTED
+    # Its flavor is gone, and whatever happens to the queue, the row stays.
+    for _ in range(2):
+        row = life.status.admission_checks[0]
+        assert (row.name, row.state, row.message) == ("flavored", "Rejected", "over budget")
+        assert row.last_transition_time == judged
+        life.lists("wide", "other")
+    life.later(5).on()
+    assert life.phase is Phase.PENDING
+    assert life.states == {"wide": "Pending", "other": "Pending"}
+
+
+def test_a_rejection_of_what_is_added_to_pods_stays_in_the_row() -> None:
+    life = Life(Around(["c1", "c2"])).assigned()
+    for check, value in (("c1", "a"), ("c2", "b")):
+        update = PodSetUpdate(name="main", labels={"zone": value})
+        life.verdict(check, "Ready", pod_set_updates=(update,))
+    assert life.phase is Phase.REJECTED
+    assert life.states == {"c1": "Pending", "c2": "Rejected"}
+    assert "podSetUpdates contradict each other" in life.status.admission_checks[1].message
+
+
+def test_an_activated_workload_starts_with_its_rows_pending() -> None:
+    life = Life(Around(["c1"])).admitted().verdict("c1", "Rejected", message="never").on()
+    assert (life.phase, life.states) == (Phase.EVICTING, {"c1": "Pending"})
+    said = "Reset to Pending after eviction. Previously: Rejected"
+    assert life.status.admission_checks[0].message == said
+    assert life.stopped().assigned().phase is Phase.QUOTA_RESERVED
