@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.server_process import binary, greets
 
 LIMIT = 20.0
 """Seconds that a test waits for an event before it gives up. No promise about time."""
@@ -61,3 +64,50 @@ async def until(claim: Callable[[], bool], limit: float = LIMIT) -> None:
             await asyncio.sleep(0.01)
 
     await within(poll(), limit)
+
+
+class ConfiguredServer:
+    """A nats-server on loopback with a configuration of the test's own, such as with accounts."""
+
+    def __init__(self, folder: Path, config: str) -> None:
+        """``config`` without an address; ``STORE`` in it becomes a folder for JetStream."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def url(self, userinfo: str = "", scheme: str = "nats") -> str:
+        at = f"{userinfo}@" if userinfo else ""
+        return f"{scheme}://{at}127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        config = self._folder / "nats.conf"
+        text = self._config.replace("STORE", str(self._folder / "store"))
+        config.write_text(f'listen: "127.0.0.1:{self.port}"\n{text}')
+        with (self._folder / "nats.log").open("ab") as log:
+            command = [binary(), "-c", str(config)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220
+
+        async def listening() -> None:
+            while not await greets(self.port):
+                if self._process is None or self._process.poll() is not None:
+                    raise AssertionError((self._folder / "nats.log").read_text())
+                await asyncio.sleep(0.02)
+
+        await within(listening())
+
+    def reload(self, old: str, new: str) -> None:
+        """Changes the configuration of the running server."""
+        config = self._folder / "nats.conf"
+        config.write_text(config.read_text().replace(old, new))
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(LIMIT)

@@ -92,7 +92,7 @@ def _server(bus: Bus, call: Call) -> list[Line]:
     info: Mapping[str, Any] = bus.nc._server_info
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
-    where = f"{call.url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
+    where = f"{call.shown_url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
     durability = (
         "acknowledged writes are on the disks of a majority after sync_interval; a server tells "
         "nobody what that is: set sync_interval: always where a power cut must lose nothing"

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import nats.errors
@@ -28,6 +27,7 @@ from admittance.runtime import bucket, clock, logger, tracing
 from admittance.runtime.bucket import Entry, read_all
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.server_url import BadUrl, read_urls
 from admittance.runtime.streams import NO_STREAM
 
 R = TypeVar("R", bound=Reply)
@@ -125,14 +125,12 @@ class Link:
             yield
         except nats.errors.NoRespondersError:
             raise Nobody(
-                f"nobody answers {subject} at {self.call.url}: the {service} is not running; "
+                f"nobody answers {subject} at {self.call.shown_url}: the {service} is not running; "
                 f"start `admit up`, or `admit serve {service}`"
             ) from None
         except (nats.errors.TimeoutError, TimeoutError):
-            raise AnswerIsNo(
-                f"no answer to {subject} within {timeout:g} s: the {service} is busy or gone; "
-                "`admit doctor` tells"
-            ) from None
+            cause = self.bus.nc.denied or f"the {service} is busy or gone; `admit doctor` tells"
+            raise AnswerIsNo(f"no answer to {subject} within {timeout:g} s: {cause}") from None
         except msgspec.MsgspecError as error:
             raise AnswerIsNo(
                 f"the answer to {subject} is not understood ({error}); are the {service} and this "
@@ -202,7 +200,7 @@ class Link:
     async def _trouble(self, what: str, error: AdmittanceError) -> AnswerIsNo:
         """What to tell about a stream that refuses or does not answer."""
         unset = AnswerIsNo(
-            f"{what}: Admittance was never set up at {self.call.url}; start `admit up`, "
+            f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
         )
         if isinstance(error, Refused):
@@ -259,18 +257,14 @@ async def link(call: Call) -> AsyncIterator[Link]:
     try:
         yield Link(bus, call)
     except nats.errors.Error as error:
-        raise AdmittanceError(f"{call.url}: {error}") from error
+        raise AdmittanceError(f"{call.shown_url}: {error}") from error
     finally:
         await bus.close()
 
 
 def check_url(url: str) -> None:
     """Raises BadInput when url is none of a NATS server."""
-    for one in url.split(","):
-        try:
-            parts = urlsplit(one if "://" in one else f"nats://{one}")
-            port = parts.port
-        except ValueError as error:
-            raise BadInput(f'--nats "{one}": {error}; it looks like nats://host:4222') from None
-        if parts.scheme not in {"nats", "tls", "ws", "wss"} or not parts.hostname or port == 0:
-            raise BadInput(f'--nats "{one}" is no address; it looks like nats://host:4222')
+    try:
+        read_urls(url)
+    except BadUrl as error:
+        raise BadInput(f"--nats {error}; it looks like nats://host:4222") from None

@@ -50,6 +50,13 @@ class Call:
     namespace: str = DEFAULT_NAMESPACE
     output: Output = Output.TABLE
 
+    @property
+    def shown_url(self) -> str:
+        """The URL without passwords, for people."""
+        from admittance.runtime.server_url import shown
+
+        return shown(self.url)
+
 
 NatsOption = Annotated[
     str | None,

@@ -27,10 +27,18 @@ from admittance.cli.readiness import until_ready
 from admittance.cli.services import SERVICES, service_named
 from admittance.runtime import clock, ending, logs, streams
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import NoServer, Refused, SetupError, Unavailable, passes
+from admittance.runtime.errors import (
+    AccessDenied,
+    NoServer,
+    Refused,
+    SetupError,
+    Unavailable,
+    passes,
+)
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.seldom import Seldom
 from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.server_url import shown
 from admittance.runtime.service import STOP_SECONDS, grace_of, task_of
 from admittance.runtime.service import serve as serve_one
 from admittance.runtime.settings import Settings, new_instance
@@ -92,7 +100,7 @@ async def up(call: Call, options: Options) -> int:
             tasks.append(_task(mine, options.executor, options.detach_jobs))
 
         def ready() -> None:
-            output.say(f"ready {url}")
+            output.say(f"ready {shown(url)}")
             output.flush()
 
         await supervise(tasks, stop, ready=ready, grace_seconds=STOP_SECONDS)
@@ -101,7 +109,7 @@ async def up(call: Call, options: Options) -> int:
 
 async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     """Makes the streams, as soon as JetStream has a leader; False when stop was set before. Raises
-    SetupError, and Unreachable when no server answers at url at all."""
+    SetupError, NoServer when no server answers at url at all, AccessDenied when it refuses us."""
     told = Seldom()
     while not stop.is_set():
         bus = None
@@ -109,7 +117,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
             bus = await Bus.connect(url, name="admit-up", creds=settings.creds)
             await streams.ensure(bus, replicas=settings.replicas)
             return True
-        except NoServer:
+        except (NoServer, AccessDenied):
             raise
         except (Unavailable, Refused) as error:
             if not passes(error):

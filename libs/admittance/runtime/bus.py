@@ -19,9 +19,11 @@ from nats.js import JetStreamContext
 
 from admittance.runtime import clock
 from admittance.runtime.connection import Connection, frame, status
-from admittance.runtime.errors import Busy, Refused, TooBig, Unavailable, refusal
+from admittance.runtime.errors import AccessDenied, Busy, Refused, TooBig, Unavailable, refusal
 from admittance.runtime.logger import logger
 from admittance.runtime.opening import open_connection
+from admittance.runtime.reconnecting_client import PermissionDenied
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.server_errors import IN_PROCESS, NO_ANSWER
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -33,6 +35,8 @@ BATCH_MAX: Final = 1000
 WINDOW: Final = 1000
 """Messages of one call in flight at once. More gains nothing, and the server's queue per stream
 takes 10,000 from everybody together."""
+NOT_PERMITTED: Final = 403
+"""The code of a refusal that the server only tells the connection of, not in an answer."""
 BATCHES_IN_FLIGHT: Final = 16
 """Atomic batches of one process at once; the server takes 50 per stream from everybody together,
 and more than 8 were slower when measured."""
@@ -86,15 +90,17 @@ class Bus:
         self._inbox = ""
         self._next = 0
         self._waiting: dict[bytes, tuple[_Gathering, int]] = {}
+        self._told: dict[str, Seldom] = {}
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT)
 
     @classmethod
     async def connect(cls, url: str, *, name: str, creds: str | None = None) -> Bus:
         """Connects; afterwards a lost connection is sought for ever, every 0.25 s at the latest.
 
-        Raises NoServer when no server answers at url, Unavailable when JetStream has no leader
-        there, and SetupError for what a person must change: the credentials are refused, the
-        server has no JetStream for them, or is older than 2.12.
+        Raises NoServer when no server answers at url, AccessDenied when it refuses credentials,
+        certificate or permissions, Unavailable when JetStream has no leader there, and SetupError
+        for what a person must change here: the address, the credentials file, a server without
+        JetStream or older than 2.12.
         """
         bus = cls()
         bus.nc = await open_connection(
@@ -105,6 +111,7 @@ class Bus:
             on_lost=bus._on_disconnected,
             on_back=bus._on_reconnected,
         )
+        bus.nc.on_denied.append(bus._on_denied)
         bus.js = bus.nc.jetstream()
         bus._inbox = f"{bus.nc.new_inbox()}."
         await bus.nc.listen(f"{bus._inbox}*", bus._on_ack)
@@ -112,8 +119,13 @@ class Bus:
         return bus
 
     async def _on_error(self, error: Exception) -> None:
-        if not isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
-            log.warning("bus_error", error=repr(error))
+        if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
+            return
+        # Each attempt to reconnect may end with it: told once, and again when it lasts.
+        text = repr(error)
+        if self._told.setdefault(text, Seldom()).due(clock.monotonic()):
+            event = "permission_denied" if isinstance(error, PermissionDenied) else "bus_error"
+            log.warning(event, error=str(error) or text)
 
     async def _on_disconnected(self) -> None:
         was_up = self._up.is_set()
@@ -141,6 +153,12 @@ class Bus:
     def is_up(self) -> bool:
         """Whether there is a connection at the moment."""
         return self._up.is_set()
+
+    def _on_denied(self, subject: str) -> None:
+        for key, (gathering, index) in list(self._waiting.items()):
+            if gathering.messages[index].subject.lower() == subject:
+                del self._waiting[key]
+                gathering.settle(index, Refused(NOT_PERMITTED, self.nc.denied))
 
     async def connected(self, timeout: float = 10.0) -> None:
         """Waits for the connection. Raises Unavailable."""
@@ -320,6 +338,8 @@ class Bus:
             message = await self.nc.request(subject, data, timeout=timeout)
         except nats.errors.NoRespondersError:
             raise Unavailable(f"nobody answers on {subject}") from None
+        except PermissionDenied as error:
+            raise AccessDenied(str(error)) from None
         except (nats.errors.Error, TimeoutError) as error:
             raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
         answer: bytes = message.data

@@ -19,6 +19,7 @@ from typing import TypeAlias
 from nats.aio.subscription import Subscription
 
 from admittance.runtime.reconnecting_client import ReconnectingClient
+from admittance.runtime.server_url import Login
 
 Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply, data, raw headers (each empty where there is none). Must not block."""
@@ -27,8 +28,8 @@ Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
 class Connection(ReconnectingClient):
     """A client that hands messages of some subscriptions straight to a function."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
+        super().__init__(logins)
         self._straight: dict[int, Handler] = {}
 
     async def listen(self, subject: str, handler: Handler) -> Subscription:

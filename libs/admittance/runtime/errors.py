@@ -3,7 +3,8 @@
 AdmittanceError
 ├── SetupError        the installation is wrong; the sentence says what to do
 ├── Unavailable       the bus did not answer; whether it did what we asked is unknown
-│   └── NoServer          no server answers at the address
+│   ├── NoServer          no server answers at the address
+│   └── AccessDenied      the server refuses our credentials, certificate or permissions
 ├── Superseded        a successor reads in our place; stop
 └── Refused           the bus said no, and did nothing
     ├── StaleRevision     somebody else wrote first: load and decide anew
@@ -39,6 +40,11 @@ class Unavailable(AdmittanceError):
 
 class NoServer(Unavailable):
     """No server answers at the address. A service tries again: it may be about to start."""
+
+
+class AccessDenied(Unavailable):
+    """The server refuses our credentials, our certificate or what we ask. A command ends; a service
+    says so and tries again, since that may be mended at the server."""
 
 
 class Superseded(AdmittanceError):

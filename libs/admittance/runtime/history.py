@@ -82,7 +82,7 @@ async def _page(
                 )
             )
     except TimeoutError:
-        raise Unavailable("the log does not answer") from None
+        raise Unavailable(bus.nc.denied or "the log does not answer") from None
     finally:
         await subscription.unsubscribe()
 

@@ -8,7 +8,10 @@ nats-py 2.16 has ways to lose a connection and still count as connected, or to g
 - `_process_err` closes for good on most errors that a server may send;
 - an error that is not expected while it reconnects ends the reconnecting;
 - closing a socket waits until a server that does not read has read everything;
-- what waits for an answer on a lost connection waits until its own time is over.
+- what waits for an answer on a lost connection, or for one to a request that the user may not
+  make, waits until its own time is over;
+- a password in a URL is sent percent-encoded, not at all to servers that the cluster tells of, and
+  unencrypted if a server at a tls:// address has no TLS.
 
 Here every end of one of the three tasks is a lost connection, every lost connection is made anew,
 and what waits for an answer learns of the loss at once. This rests on private names of nats-py;
@@ -18,6 +21,8 @@ and what waits for an answer learns of the loss at once. This rests on private n
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -25,17 +30,35 @@ import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 
 from admittance.runtime import ending
+from admittance.runtime.server_url import Login
 
 CLOSE_SECONDS: Final = 2.0
 """How long `close` waits for a server to read what is still to be written."""
 
 
-class ReconnectingClient(Client):
-    """A client that notices every loss of its connection and reconnects, unless it is closed."""
+_MAY_NOT: Final = {"publish": "publish to", "subscription": "subscribe to"}
+_DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
-    def __init__(self) -> None:
+
+class PermissionDenied(nats.errors.Error):
+    """The server lets this user not do that."""
+
+
+class ReconnectingClient(Client):
+    """A client that notices every loss of its connection and reconnects, unless it is closed.
+
+    ``logins``: what to log in with, by the address of a server; servers that the cluster tells of
+    get the first of them. ``on_denied`` are called with a subject, in small letters, that this user
+    may not publish to; ``denied`` is the newest such refusal, as a sentence.
+    """
+
+    def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
         super().__init__()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._logins = dict(logins or {})
+        self._asked: dict[str, set[asyncio.Future[Any]]] = {}
+        self.on_denied: list[Callable[[str], None]] = []
+        self.denied = ""
 
     # What ends the connection. ----------------------------------------------------------
 
@@ -68,10 +91,52 @@ class ReconnectingClient(Client):
         task.add_done_callback(self._tasks.discard)
 
     async def _process_err(self, err_msg: str) -> None:
+        if "permissions violation" in err_msg:
+            await self._error_cb(self._note_denied(err_msg))
+            return
         error = nats.errors.Error(f"nats: {err_msg.strip(chr(39))}")
         await self._error_cb(error)
-        if "permissions violation" not in err_msg:
-            await self._process_op_err(error)
+        await self._process_op_err(error)
+
+    def _note_denied(self, text: str) -> PermissionDenied:
+        """Ends the waits for answers that cannot come. The text of the server is in small letters,
+        and so is the subject in it."""
+        found = _DENIED.search(text)
+        what, subject = found.groups() if found else ("", "")
+        error = PermissionDenied(
+            f"the user of this connection may not {_MAY_NOT[what]} {subject}" if what else text
+        )
+        self.denied = str(error)
+        waiting = self._asked.pop(subject, set()) if what == "publish" else set()
+        if what == "subscription" and self._resp_sub_prefix is not None:
+            answers = self._resp_sub_prefix.decode().lower()
+            waiting = set(self._resp_map.values()) if subject.startswith(answers) else set()
+        _fail(waiting, error)
+        if what == "publish":
+            for told in self.on_denied:
+                told(subject)
+        return error
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, Any] | None = None,
+    ) -> None:
+        """As nats-py's; a request whose subject is denied fails at once."""
+        asking = self._resp_map.get(reply.rpartition(".")[2]) if reply else None
+        if asking is not None:
+            key = subject.lower()
+            self._asked.setdefault(key, set()).add(asking)
+            asking.add_done_callback(lambda done: self._answered(key, done))
+        await super().publish(subject, payload, reply, headers)
+
+    def _answered(self, subject: str, asking: asyncio.Future[Any]) -> None:
+        waiting = self._asked.get(subject, set())
+        waiting.discard(asking)
+        if not waiting:
+            self._asked.pop(subject, None)
 
     async def _process_pong(self) -> None:
         if not self._pongs:
@@ -101,6 +166,36 @@ class ReconnectingClient(Client):
             self._status = Client.RECONNECTING
             await asyncio.sleep(self.options["reconnect_time_wait"])
 
+    async def _select_next_server(self) -> None:
+        if self.options["allow_reconnect"]:
+            await super()._select_next_server()
+            return
+        # The first connection: nats-py would try for ever, and not tell why.
+        self._current_server = self._server_pool[0]
+        await self._connect_to_server(self._current_server)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        server = self._current_server
+        if initial_connection and server is not None and server.uri.scheme == "tls":
+            # Else nats-py sends the password unencrypted to a server without TLS.
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise nats.errors.SecureConnWantedError
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+    def _connect_command(self) -> bytes:
+        server = self._current_server
+        logins = self._logins
+        if logins and server is not None:
+            address = f"{server.uri.scheme}://{server.uri.netloc}"
+            login = logins.get(address) or next(iter(logins.values()))
+            is_token = login.password is None
+            self.options["user"] = None if is_token else login.user
+            self.options["password"] = login.password
+            self.options["token"] = login.user if is_token else None
+            self._auth_configured = True
+        return super()._connect_command()
+
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
             # A cancellation that came with the end of an attempt is lost, and so is the end of the
@@ -123,11 +218,7 @@ class ReconnectingClient(Client):
     def _fail_waiting(self) -> None:
         """Ends every wait for an answer on this connection: none will come."""
         pongs, self._pongs = self._pongs, []
-        for waiting in (*pongs, *self._resp_map.values()):
-            if not waiting.done():
-                waiting.set_exception(nats.errors.ConnectionReconnectingError())
-                # Asked for here, so that a wait that was given up is no "never retrieved".
-                waiting.exception()
+        _fail((*pongs, *self._resp_map.values()), nats.errors.ConnectionReconnectingError())
 
     # Writing. ---------------------------------------------------------------------------
 
@@ -172,3 +263,11 @@ class ReconnectingClient(Client):
         self._fail_waiting()
         while self._flush_queue is not None and not self._flush_queue.empty():
             self._flush_queue.get_nowait().cancel()
+
+
+def _fail(waiting: Iterable[asyncio.Future[Any]], error: Exception) -> None:
+    for one in waiting:
+        if not one.done():
+            one.set_exception(error)
+            # Asked for here, so that a wait that was given up is no "never retrieved".
+            one.exception()

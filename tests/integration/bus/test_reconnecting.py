@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.bus
 def paused(server: TestServer) -> Iterator[None]:
     """The server neither reads nor answers inside."""
     os.kill(server.server.pid, signal.SIGSTOP)
+    while psutil.Process(server.server.pid).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.001)
     try:
         yield
     finally:

@@ -15,7 +15,6 @@ from admittance.runtime.waiting import set_before, set_within
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
-    "libs/admittance/runtime/opening.py": "a connection that begins",
     "libs/admittance/checks/service.py": "the end of a process",
     "libs/admittance/providers/service.py": "the end of a process",
     "services/admittance/scheduler/usage_keys.py": "the end of a leader",
