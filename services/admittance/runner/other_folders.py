@@ -9,6 +9,7 @@ claims, and the file ``id`` in the folder says whether a path leads to that runn
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,7 +69,7 @@ class OtherFolders:
             if runner != self._folder.runner and entry.value is not None:
                 with suppress(msgspec.MsgspecError):
                     roots[runner] = msgspec.json.decode(entry.value, type=_Value).root
-        return await asyncio.to_thread(_look, roots, key)
+        return await asyncio.to_thread(look, roots, key)
 
 
 async def ended(run: OtherRun) -> None:
@@ -84,7 +85,8 @@ async def ended(run: OtherRun) -> None:
     run.folder.read_journal()
 
 
-def _look(roots: dict[str, str], key: str) -> OtherRun | None:
+def look(roots: Mapping[str, str], key: str) -> OtherRun | None:
+    """The run of that key in one of the folders, by the ids of their runners."""
     for runner, root in roots.items():
         path = Path(root)
         try:

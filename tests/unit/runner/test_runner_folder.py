@@ -10,9 +10,18 @@ import pytest
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs
-from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote, run_key
+from admittance.runner.folder import (
+    ClosedRuns,
+    DataFolder,
+    Identity,
+    RunFolder,
+    Spec,
+    StopNote,
+    run_key,
+)
 from admittance.runner.journal import Journal, Outcome
 from admittance.runner.logs import read_logs
+from admittance.runner.other_folders import look
 from admittance.runner.service import expired
 from admittance.runner.standing import Standing, View, standing, view
 from admittance.runtime.errors import SetupError
@@ -79,6 +88,65 @@ def test_runs_are_found_again_and_what_is_none_is_removed(tmp_path: Path) -> Non
     assert found[run.identity.key].identity == run.identity
     assert found[run.identity.key].stop_note() == StopNote(evicted=9)
     assert not (folder.root / "runs/half").exists()
+    folder.close()
+
+
+def test_what_is_given_back_keeps_its_output_and_nothing_else(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    write_output(run, "main-0", b"before")
+    run.note_stop(StopNote(leaving=True))
+    (run.path / "journal").write_text('{"e":"outcome","kind":"stopped"}\n')
+    run.give_back()
+    assert list(folder.runs()) == []
+    (found,) = folder.given_back()
+    assert found.identity == run.identity
+    (pod,) = read_logs(found, Logs(name="train"), over=True).pods
+    assert (pod.text, pod.running) == ("before", False)
+    again = a_run(folder)
+    assert (again.read_journal(), again.stop_note()) == (False, None)
+    assert (again.path / "out/main-0.log").read_text() == "before"
+    assert list(folder.given_back()) == []
+    folder.close()
+
+
+def test_a_run_given_back_halfway_begins_anew_cleanly(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    (run.path / "journal").write_text('{"e":"outcome","kind":"stopped"}\n')
+    (run.path / "spec.json").rename(run.path / "earlier.json")
+    again = a_run(folder)
+    assert not again.read_journal(), "the journal of the earlier run is gone"
+    folder.close()
+
+
+def test_closed_runs_are_found_by_their_workload(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    closed = ClosedRuns()
+    for run in (a_run(folder), a_run(folder, revision=9), a_run(folder, "other")):
+        closed[run.identity.key] = run
+    assert {run.identity.revision for run in closed.of("team", "train")} == {7, 9}
+    assert closed.drop(run_key("team", "train", 7)) is not None
+    assert closed.drop(run_key("team", "train", 7)) is None
+    assert [run.identity.revision for run in closed.of("team", "train")] == [9]
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("id of the runner", True), ("id of another one", False)]
+)
+def test_a_folder_is_read_only_where_it_is_the_runners_own(
+    tmp_path: Path, name: str, found: bool
+) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    runner = folder.runner if found else "another"
+    other = look({runner: str(folder.root)}, run.identity.key)
+    assert (other is not None) is found
+    if other is not None:
+        assert (other.folder.identity, other.secret) == (run.identity, folder.secret)
+    assert look({runner: "relative"}, run.identity.key) is None
+    assert look({folder.runner: str(folder.root)}, "team.nothing.1") is None
     folder.close()
 
 
