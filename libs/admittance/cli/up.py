@@ -185,6 +185,7 @@ async def serve(
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
     await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach_jobs)
+    ending.process_ends_within()
     return 0
 
 

@@ -155,3 +155,6 @@ async def _main(
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=grace_of(service) is not None)
     await serve(settings, run, stop, **(more(settings) if more is not None else {}))
+    # Also a runner, which had its own time for its jobs: a thread that looks up the address of a
+    # server that is gone must not hold the process.
+    ending.process_ends_within()

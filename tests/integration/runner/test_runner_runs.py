@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from admittance.events.requests import Logs, LogsReply
 from admittance.runner.claims import Claims, State
 from admittance.runner.folder import run_key
 from admittance.runner.service import run
-from admittance.runtime.errors import SetupError
+from admittance.runtime.errors import SetupError, Unavailable
 from admittance.runtime.history import past
 from admittance.runtime.settings import Settings
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, World, until
@@ -28,8 +29,14 @@ def output(world: World, folder: str = "a", pod: str = "main-0") -> str:
 
 async def ask_logs(world: World, **wants: Any) -> LogsReply:
     data = msgspec.json.encode(Logs(name="train", **wants))
-    answer = await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
-    return msgspec.json.decode(answer, type=LogsReply)
+
+    async def ask() -> bytes | None:
+        # A runner that has just begun may not be known to the server yet.
+        with suppress(Unavailable):
+            return await world.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
+        return None
+
+    return msgspec.json.decode(await until(ask, "an answer"), type=LogsReply)
 
 
 async def test_an_admitted_job_is_started_ready_and_finished(world: World) -> None:
