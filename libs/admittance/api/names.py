@@ -30,7 +30,7 @@ def subdomain(name: str) -> str:
     if not _SUBDOMAIN.fullmatch(name):
         return (
             f"{shown(name)} is no name: lower case letters, digits, '-' and '.', beginning and "
-            "ending with a letter or digit"
+            f"ending with a letter or digit{_meant(name, _SUBDOMAIN)}"
         )
     return ""
 
@@ -43,9 +43,15 @@ def label(name: str) -> str:
     if not _LABEL.fullmatch(name):
         return (
             f"{shown(name)} is no name: lower case letters, digits and '-', beginning and ending "
-            "with a letter or digit"
+            f"with a letter or digit{_meant(name, _LABEL)}"
         )
     return ""
+
+
+def _meant(name: str, syntax: re.Pattern[str]) -> str:
+    """The name that it would be in lower case, as the end of a sentence; "": none."""
+    mended = name.lower().replace("_", "-").replace(" ", "-").strip("-.")
+    return f"; did you mean {mended}?" if syntax.fullmatch(mended) else ""
 
 
 @lru_cache(maxsize=16_384)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from admittance.api.durations import seconds
 from admittance.events.shapes import PodSetUpdate
 from admittance.peers.bounds import updates_of
 
@@ -67,12 +69,13 @@ class Ready(Answer, frozen=True, kw_only=True):
 class Retry(Answer, frozen=True, kw_only=True):
     """Not now: the workload gives its quota back, and a job that runs already is stopped.
 
-    ``after``: seconds, or a timedelta, that it waits at least before it competes again; None leaves
-    it to the retry strategy of the AdmissionCheck, without which it competes again at once.
+    ``after``: seconds, a timedelta, or a duration like "8m0s", that it waits at least before it
+    competes again; None leaves it to the retry strategy of the AdmissionCheck, without which it
+    competes again at once.
     """
 
     state: ClassVar[str] = "Retry"
-    after: float | timedelta | None = None
+    after: float | timedelta | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,9 +85,11 @@ class Retry(Answer, frozen=True, kw_only=True):
         """``after`` in whole seconds, rounded up. Raises ValueError."""
         if self.after is None:
             return None
-        length = self.after
+        length: float | Fraction | timedelta = (
+            seconds(self.after) if isinstance(self.after, str) else self.after
+        )
         found = length.total_seconds() if isinstance(length, timedelta) else length
-        if isinstance(found, bool) or not isinstance(found, int | float):
+        if isinstance(found, bool) or not isinstance(found, int | float | Fraction):
             raise ValueError(f"after is no number of seconds: {self.after!r}")
         if not 0 <= found < 2**31:
             raise ValueError(f"after={self.after!r} is no delay: seconds, from 0 to 2^31 - 1")

@@ -146,7 +146,8 @@ def why(fact: Fact) -> tuple[str, str]:
             return check, f"cycle {cycle}: {reason}" if reason else f"cycle {cycle}"
         case facts.CheckReported(check=check, state=state, message=message):
             delay = fact.requeue_after_seconds
-            later = f" (again in {delay} s)" if delay else ""
+            asked = f"{delay} s" if isinstance(delay, int) else delay
+            later = f" (again in {asked})" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case provisioning.ProvisioningFact():
             return provisioned(fact)

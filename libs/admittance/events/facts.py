@@ -286,7 +286,10 @@ class CheckWithdrawn(Fact, frozen=True, kw_only=True):
 
 
 class CheckReported(Fact, frozen=True, kw_only=True):
-    """The verdict of a check controller. ``state``: Pending, Ready, Retry or Rejected."""
+    """The verdict of a check controller. ``state``: Pending, Ready, Retry or Rejected.
+
+    ``requeueAfterSeconds``: seconds, or a duration like ``8m0s``, which counts as whole seconds,
+    rounded up."""
 
     controller: str = ""
     check: str
@@ -294,8 +297,14 @@ class CheckReported(Fact, frozen=True, kw_only=True):
     state: str
     message: str = ""
     reason: str = ""
-    requeue_after_seconds: int | None = None
+    requeue_after_seconds: int | str | None = None
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
+
+    @property
+    def delay_seconds(self) -> int | None:
+        """``requeueAfterSeconds`` where it is a number, or was made one."""
+        delay = self.requeue_after_seconds
+        return None if isinstance(delay, str) else delay
 
 
 # Time. ----------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Paced:
             return True
         if said.requeue_after_seconds is None:
             return check.spec.retry is None
-        return said.requeue_after_seconds == 0
+        return said.requeue_after_seconds in (0, "0s")
 
 
 def _went_round(before: StoredWorkload, after: StoredWorkload) -> bool:

@@ -92,7 +92,8 @@ def row_of(workload: StoredWorkload, check: str) -> CheckState | None:
 def _verdict(workload: StoredWorkload, said: facts.CheckReported, around: Around) -> Counts:
     if said.state not in ("Pending", "Ready", "Retry", "Rejected"):
         return Counts.NO
-    if said.requeue_after_seconds is not None and said.requeue_after_seconds < 0:
+    delay = _asks(said)
+    if delay is not None and delay < 0:
         return Counts.NO
     if is_true(workload, Type.FINISHED) or not head(workload).active:
         return Counts.NO
@@ -112,9 +113,15 @@ def _delays(said: facts.CheckReported, check: Any) -> bool:
     """A Retry that has a delay, of its own or by the strategy of its check. 3.7."""
     if said.state != "Retry":
         return False
-    if said.requeue_after_seconds is None:
-        return check.spec.retry is not None
-    return said.requeue_after_seconds > 0
+    delay = _asks(said)
+    return check.spec.retry is not None if delay is None else delay > 0
+
+
+def _asks(said: facts.CheckReported) -> int | None:
+    """The delay that a verdict names, in seconds. Of durations only those that check controllers
+    say here."""
+    delay = said.requeue_after_seconds
+    return int(delay.removesuffix("s")) if isinstance(delay, str) else delay
 
 
 def _of_this_cycle(

@@ -13,6 +13,7 @@ from admittance.workload.leave import evict
 from admittance.workload.occasion import Occasion
 from admittance.workload.pacing import paced
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
+from admittance.workload.reasons import reason_of
 from admittance.workload.retries import Asked, asked
 from admittance.workload.rows import Rows, placed, row_of
 from admittance.workload.stored import Say, StoredWorkload
@@ -68,7 +69,7 @@ def retry(
     count = _count(workload, row, fact.check)
     uid = workload.metadata.uid
     limits = at.around.limits
-    want = asked(fact.requeue_after_seconds, rules, count=count, uid=uid, limits=limits)
+    want = asked(fact.delay_seconds, rules, count=count, uid=uid, limits=limits)
     if fact.cycle != workload.status.admission_cycle:
         holds = want.delay is not None or want.spent
         if not holds or not _is_late_and_welcome(workload, row, fact):
@@ -79,18 +80,21 @@ def retry(
         # It was asked nothing, and holds nobody.
         if phase(workload, at.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota that could be judged")
-        said = replace(row, message=fact.message[:MESSAGE_MAX])
+        reason, remarks = reason_of(fact, row)
+        said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
         if said == row:
             return ignored(workload, "Repeated")
         rows = placed(workload.status.admission_checks, said)
-        return applied(with_status(workload, admission_checks=rows))
+        return applied(with_status(workload, admission_checks=rows), *remarks)
     if want.spent:
-        return reject(workload, fact.check, _joined(fact.message, want.remark), at)
+        return rejected(workload, row, fact, at, want.remark)
     workload, want = paced(workload, fact.check, fact.cycle, want, at)
+    reason, remarks = reason_of(fact, row)
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
+    new = replace(new, reason=reason)
     if new == row:
         return ignored(before, "Repeated", "a Retry said again moves nothing")
-    return retried(workload, (new,), want.notes, at)
+    return retried(workload, (new,), (*remarks, *want.notes), at)
 
 
 def _is_late_and_welcome(
@@ -184,7 +188,23 @@ def held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
     return wake_if_over(applied(new, *said), at)
 
 
-def reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Change:
+def rejected(
+    workload: StoredWorkload,
+    row: CheckState | None,
+    fact: facts.CheckReported,
+    at: Occasion,
+    remark: str = "",
+) -> Change:
+    """T11 by a verdict. ``remark``: why it counts as Rejected if it says something else."""
+    reason, remarks = reason_of(fact, row)
+    why = _joined(fact.message, remark)
+    change = reject(workload, fact.check, why, at, reason=reason)
+    return change._replace(says=(*remarks, *change.says))
+
+
+def reject(
+    workload: StoredWorkload, check: str, why: str, at: Occasion, *, reason: str = ""
+) -> Change:
     """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
     until the workload is turned on again, also where no flavor asks for that check any more."""
     message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
@@ -194,12 +214,13 @@ def reject(workload: StoredWorkload, check: str, why: str, at: Occasion) -> Chan
         name=check,
         state="Rejected",
         message=why[:MESSAGE_MAX],
+        reason=reason,
         last_transition_time=at.now,
         verdict_cycle=workload.status.admission_cycle,
     )
     rows = placed(change.workload.status.admission_checks, row)
-    rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
+    told = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
     return change._replace(
         workload=with_status(change.workload, admission_checks=rows),
-        says=(rejected, *change.says),
+        says=(told, *change.says),
     )

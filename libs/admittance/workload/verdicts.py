@@ -11,10 +11,13 @@ a workload that wants no verdicts any more.
 from __future__ import annotations
 
 from datetime import datetime
+from math import ceil
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from admittance.api.durations import BadDuration, seconds
 from admittance.api.validate_status import UpdateOf, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts
@@ -25,6 +28,7 @@ from admittance.workload.holding import (
     is_known,
     is_reserved_anew,
     reject,
+    rejected,
     retry,
     stale,
     unlisted,
@@ -33,6 +37,7 @@ from admittance.workload.holding import (
 from admittance.workload.occasion import Occasion
 from admittance.workload.pacing import forgotten
 from admittance.workload.phase import Phase, phase
+from admittance.workload.reasons import PREEMPTION_REQUIRED, reason_of
 from admittance.workload.retries import DELAY_END
 from admittance.workload.rows import all_ready, placed, row_of
 from admittance.workload.stored import Say, StoredWorkload
@@ -40,14 +45,13 @@ from admittance.workload.updates import merged, pod_set_names
 from admittance.workload.waits import check_deadline
 
 STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
-PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a Pending: the check can say Ready only once the planned victims are gone."""
 UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
 """Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
 
 
 def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
     """A verdict on one row."""
+    fact = _in_seconds(fact)
     wrong = _unfit(workload, fact)
     if wrong is not None:
         return wrong
@@ -76,6 +80,18 @@ def drop(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> C
     return ignored(workload, str(phase(workload, at.now)), f"it wants no verdict of {fact.check}")
 
 
+def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
+    """The verdict with a delay that is written as a duration as a number; a text that is no
+    duration stays."""
+    written = fact.requeue_after_seconds
+    if not isinstance(written, str):
+        return fact
+    try:
+        return replace(fact, requeue_after_seconds=ceil(seconds(written)))
+    except BadDuration:
+        return fact
+
+
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
     """Why a verdict makes no sense whatever the workload does; None when it does."""
     if fact.state not in STATES:
@@ -83,6 +99,10 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
             workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(STATES)}"
         )
     delay = fact.requeue_after_seconds
+    if isinstance(delay, str):
+        return refused(
+            workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is no duration like 8m0s"
+        )
     if delay is not None and not 0 <= delay < DELAY_END:
         return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
     if fact.pod_set_updates and fact.state == "Ready":
@@ -119,11 +139,12 @@ def _stored(
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
+    reason, remarks = reason_of(fact, row)
     new = CheckState(
         name=row.name,
         state=fact.state,
         message=fact.message[:MESSAGE_MAX],
-        reason=PREEMPTION_REQUIRED if not ready and fact.reason == PREEMPTION_REQUIRED else "",
+        reason=reason,
         last_transition_time=at.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
         pod_set_updates=_plain(fact) if ready and anew and not late else (),
@@ -135,7 +156,8 @@ def _stored(
         workload = forgotten(workload, row.name)
     rows = placed(workload.status.admission_checks, new)
     if frozen:
-        return held(workload, rows, at)
+        change = held(workload, rows, at)
+        return change._replace(says=(*remarks, *change.says))
     kept = with_status(workload, admission_checks=rows)
     says: tuple[Say, ...] = ()
     if ready and late:
@@ -143,14 +165,18 @@ def _stored(
     elif admitted and moved and not ready:
         # Only False suspends: what runs goes on.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
-    elif anew and new.reason and not row.reason and not workload.status.pending_preemption:
+    elif (
+        anew
+        and new.reason == PREEMPTION_REQUIRED != row.reason
+        and not workload.status.pending_preemption
+    ):
         says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
     if not admitted and anew:
         conflict = contradiction(kept, at)
         if conflict is not None:
             return conflict
     # Also the last Ready is only written down: the scheduler looks again before it admits.
-    return applied(kept, *says)
+    return applied(kept, *remarks, *says)
 
 
 def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
@@ -191,12 +217,12 @@ def _rejected(
     if fact.cycle == cycle:
         if row is None:
             return unlisted(workload, fact)
-        return reject(workload, fact.check, fact.message, at)
+        return rejected(workload, row, fact, at)
     if not is_known(workload, row, fact.check):
         return unlisted(workload, fact)
     if fact.cycle != cycle - 1 or is_reserved_anew(workload):
         return stale(workload, fact)
-    return reject(workload, fact.check, fact.message, at)
+    return rejected(workload, row, fact, at)
 
 
 def deadline(workload: StoredWorkload) -> datetime | None:

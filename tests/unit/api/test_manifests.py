@@ -16,6 +16,7 @@ from admittance.api.foreign import Foreign
 from admittance.api.job import Job
 from admittance.api.kinds import KINDS, kind_named
 from admittance.api.manifest import ManifestError, accept, decode_object, encode, read
+from admittance.api.names import subdomain
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.workload import Workload
 
@@ -477,3 +478,13 @@ def test_a_job_without_a_queue_says_what_is_missing() -> None:
     assert isinstance(decode_object(job).manifest, Job)
     with pytest.raises(ManifestError, match=r"labels\[kueue.x-k8s.io/queue-name\]: must be set"):
         accept(job)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("Reservation", "reservation"), ("ON_demand", "on-demand"), ("-Spot", "spot"), ("!", "")],
+)
+def test_a_wrong_name_is_refused_with_the_one_that_may_be_meant(written: str, meant: str) -> None:
+    complaint = subdomain(written)
+    assert complaint
+    assert complaint.endswith(f"; did you mean {meant}?" if meant else "letter or digit")

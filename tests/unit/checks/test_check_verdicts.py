@@ -35,6 +35,8 @@ from admittance.peers.threads import Threads
         pytest.param(3600, 3600, id="whole seconds"),
         pytest.param(0.001, 1, id="a part of a second is a whole one"),
         pytest.param(timedelta(minutes=2, milliseconds=1), 121, id="a timedelta, rounded up"),
+        pytest.param("8m0s", 480, id="a duration as Go writes it"),
+        pytest.param("1.5s", 2, id="a duration, rounded up"),
     ],
 )
 def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None) -> None:
@@ -48,7 +50,8 @@ def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None
         pytest.param(lambda: Retry("x", after=float("nan")), id="a delay that is no number"),
         pytest.param(lambda: Retry("x", after=float("inf")), id="a delay without end"),
         pytest.param(lambda: Retry("x", after=2**31), id="a delay that the wire does not carry"),
-        pytest.param(lambda: Retry("x", after="1h"), id="a delay in words"),  # type: ignore[arg-type]
+        pytest.param(lambda: Retry("x", after="an hour"), id="a delay in words"),
+        pytest.param(lambda: Retry("x", after="-5s"), id="a duration below zero"),
         pytest.param(lambda: Retry("x", after=True), id="a truth for a delay"),
         pytest.param(lambda: Ready(None), id="no message, where one is said"),  # type: ignore[arg-type]
         pytest.param(

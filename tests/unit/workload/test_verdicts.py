@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.events import facts
+from admittance.events.codec import decode
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.change import Outcome
 from admittance.workload.phase import Phase
@@ -123,6 +125,57 @@ def test_preemption_required_is_kept_with_pending_only() -> None:
     for state in ("Ready", "Retry"):
         life.verdict("c1", state, reason="PreemptionRequired")
         assert life.status.admission_checks[0].reason == ""
+
+
+@pytest.mark.parametrize("spelled", ["BookQuotaRequired", "BookCapacity"])
+def test_older_spellings_of_preemption_required_count(spelled: str) -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Pending", reason=spelled)
+    assert life.status.admission_checks[0].reason == "PreemptionRequired"
+    assert "UnknownReason" not in life.noted()
+
+
+@pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
+def test_an_unknown_reason_is_kept_and_noted_once(state: str) -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", state, 60, reason="NoLicense")
+    assert life.status.admission_checks[0].reason == "NoLicense"
+    assert life.noted()["UnknownReason"] == (
+        "AdmissionCheck \"c1\": reason 'NoLicense' is kept, and means nothing here"
+    )
+    if state == "Pending":
+        life.verdict("c1", state, reason="NoLicense", message="still")
+        assert life.noted() == {}
+
+
+def test_a_reason_that_another_state_would_need_is_noted() -> None:
+    life = Life(Around(["c1", "c2"])).assigned()
+    life.verdict("c1", "Ready", reason="BookQuotaRequired")
+    assert life.status.admission_checks[0].reason == ""
+    assert "counts with Pending alone" in life.noted()["UnknownReason"]
+
+
+def test_a_reason_that_only_repeats_the_state_is_neither_kept_nor_noted() -> None:
+    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Retry", 60, reason="Retry")
+    assert (life.status.admission_checks[0].reason, life.noted()) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("8m0s", 480), ("480s", 480), ("1h30m", 5400), ("250ms", 1)]
+)
+def test_a_delay_may_be_written_as_a_duration(written: str, seconds: int) -> None:
+    data = {
+        **{"namespace": "ns", "name": "w", "check": "c1", "cycle": 0},
+        **{"state": "Retry", "requeueAfterSeconds": written},
+    }
+    fact = decode("admit.check.reported.ctl-c1.ns.w", msgspec.json.encode(data))
+    life = Life(Around(["c1"])).assigned().happens(fact)
+    assert life.status.admission_checks[0].requeue_after_seconds == seconds
+    assert (life.phase, life.wait) == (Phase.BACKOFF, seconds)
+
+
+@pytest.mark.parametrize("written", ["soon", "-8m0s", "9999999h", ""])
+def test_what_is_no_duration_is_refused(written: str) -> None:
+    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", written)  # type: ignore[arg-type]
+    assert (life.outcome, life.reason) == (Outcome.REFUSED, "BadDelay")
 
 
 def test_a_row_says_since_when_it_is_in_its_state() -> None:

@@ -24,8 +24,9 @@ from admittance.simulation.stream import MESSAGE_ID, Outgoing, Stored
 
 REQUESTED: Final = "admit.check.requested."
 WITHDRAWN: Final = "admit.check.withdrawn."
-DELAYS: Final = (None, None, 0, 1, 5, 20)
+DELAYS: Final = (None, None, 0, 1, "5s", 20)
 """Seconds that a Retry asks for."""
+NEEDS_ROOM: Final = ("PreemptionRequired", "BookQuotaRequired", "BookCapacity")
 LONG: Final = 330.0
 _requested = msgspec.json.Decoder(CheckRequested)
 _withdrawn = msgspec.json.Decoder(CheckWithdrawn)
@@ -159,7 +160,7 @@ class Checks:
                 self._report(request, replica, "Pending", delay)
                 self._report(request, replica, "Ready", delay + rng.random() * 3.0)
             case "demands":
-                self._report(request, replica, "Pending", delay, "PreemptionRequired")
+                self._report(request, replica, "Pending", delay, rng.choice(NEEDS_ROOM))
                 self._report(request, replica, "Ready", delay + rng.random() * 8.0)
             case "turns":
                 self._report(request, replica, "Ready", delay)
@@ -174,7 +175,7 @@ class Checks:
         state: str,
         delay: float,
         reason: str = "",
-        after: int | None = -1,
+        after: int | str | None = -1,
     ) -> None:
         """``after``: what a Retry asks for; -1: anything."""
         rng = self._kernel.rng
