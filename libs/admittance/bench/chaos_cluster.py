@@ -164,7 +164,9 @@ async def survived(
                 told = await chaos.read_log(bus)
             finally:
                 await bus.close()
-            ended = fleet.ended()
+            ended = fleet.ended() + fleet.crashed()
+            for reason, often in fleet.begun_anew().items():
+                tell(f"began anew {often} times: {reason}")
         finally:
             await fleet.stop()
         found = read_trail(trail.read_text().splitlines())

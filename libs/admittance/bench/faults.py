@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,6 +72,26 @@ class Fleet:
             for name, child in self._children.items()
             if not child.running and child.pid not in self._ours
         ]
+
+    def crashed(self) -> list[str]:
+        """A sentence for each service in which a bug showed, though it went on afterwards."""
+        found = []
+        for name in self.services:
+            lines = self.log_of(name).read_text(errors="replace").splitlines()
+            told = [line for line in lines if '"service_crashed"' in line]
+            if told:
+                found.append(f"{name} crashed {len(told)} times: {told[0][-LAST_WORDS_MAX:]}")
+        return found
+
+    def begun_anew(self) -> dict[str, int]:
+        """How often services told that they begin anew, by the reason."""
+        found: Counter[str] = Counter()
+        for name in self.services:
+            for line in self.log_of(name).read_text(errors="replace").splitlines():
+                if '"service_interrupted"' in line:
+                    with suppress(ValueError):
+                        found[f"{name}: {json.loads(line)['reason']}"] += 1
+        return dict(found)
 
     async def stop(self) -> None:
         """Ends the services, the last one first, then the servers."""

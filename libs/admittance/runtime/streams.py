@@ -178,17 +178,24 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
                 raise _unmakable(stream.name, error) from None
 
 
-async def check(bus: Bus, *, replicas: int = 1) -> list[str]:
+async def check(bus: Bus) -> list[str]:
     """What differs from the wanted settings, a sentence each; empty when all is well."""
-    problems: list[str] = []
+    return problems({stream.name: await _config(bus, stream.name) for stream in wanted()})
+
+
+def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """What differs in these settings by stream, a sentence each; None: the stream is missing. How
+    often each has to be stored is read from the streams: as often as the one stored most often."""
+    replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
+    told: list[str] = []
     for stream in wanted(replicas):
-        found = await _config(bus, stream.name)
-        if found is None:
-            problems.append(f"stream {stream.name} is missing")
+        config = found.get(stream.name)
+        if config is None:
+            told.append(f"stream {stream.name} is missing")
             continue
-        differing = _differences({**stream.laws, **stream.wishes}, found)
-        problems.extend(f"stream {stream.name}: {difference}" for difference in differing)
-    return problems
+        differing = _differences({**stream.laws, **stream.wishes}, config)
+        told.extend(f"stream {stream.name}: {difference}" for difference in differing)
+    return told
 
 
 _KEPT: Final = frozenset({"num_replicas", "max_age"})
