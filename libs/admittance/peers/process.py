@@ -14,7 +14,7 @@ import uvloop
 
 from admittance.runtime import clock, logs
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.errors import SetupError, Unavailable, passes
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.seldom import Seldom
 from admittance.runtime.settings import Settings
@@ -23,6 +23,7 @@ from admittance.runtime.waiting import set_within
 
 CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
+ANEW_PAUSE: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -44,18 +45,25 @@ async def serve(
     creds: str | None,
     settings: Settings | None = None,
 ) -> None:
-    """Connects and works. Returns when work does, or when stop was set before it began. ``url``,
+    """Connects and works. Returns when work does, or when stop was set before it began. Work that
+    the bus cannot do now (`errors.passes`) begins anew, with a connection of its own. ``url``,
     ``creds``, ``settings``: else they are of the environment. Raises SetupError for a wrong one."""
     settings = settings or Settings.from_env(peer.kind, url=url)
     if creds is not None:
         settings = msgspec.structs.replace(settings, creds=creds)
-    bus = await _connected(peer, settings, stop)
-    if bus is None:
-        return
-    try:
-        await work(bus, settings)
-    finally:
-        await bus.close()
+    told = Seldom()
+    while (bus := await _connected(peer, settings, stop)) is not None:
+        try:
+            await work(bus, settings)
+            return
+        except Exception as error:
+            if not passes(error):
+                raise
+            if told.due(clock.monotonic()):
+                log.warning("begins_anew", **{peer.field: peer.name}, reason=str(error))
+        finally:
+            await bus.close()
+        await set_within(stop, ANEW_PAUSE)
 
 
 async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus | None:

@@ -20,7 +20,7 @@ from nats.aio.subscription import Subscription
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.connection import description, status
-from admittance.runtime.errors import Busy, Unavailable
+from admittance.runtime.errors import passes
 from admittance.runtime.logger import logger
 from admittance.runtime.waiting import set_within
 
@@ -152,12 +152,13 @@ class StandingPull:
                     await self._make_anew()
                 else:
                     await self._ask()
-            except (Unavailable, Busy, nats.errors.Error):
-                # The server is away or still reading its store; it is asked again soon.
-                self._renew = True
-                await asyncio.sleep(0.05)
-                self._wake.set()
             except Exception as error:
+                if passes(error) or isinstance(error, nats.errors.Error):
+                    # The server is away or still reading its store; it is asked again soon.
+                    self._renew = True
+                    await asyncio.sleep(0.05)
+                    self._wake.set()
+                    continue
                 # Also a bug: else the reader would wait for ever, and seem to be well.
                 if not self.failed.done():
                     self.failed.set_exception(error)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from admittance.peers import process
 from admittance.runtime import service, supervise
 from admittance.runtime.bus import Bus
-from admittance.runtime.errors import Busy, NoServer, SetupError, Unavailable
+from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
 from admittance.runtime.server import EmbeddedServer
 from admittance.runtime.server_cluster import free_ports
 from admittance.runtime.settings import Settings
@@ -104,3 +105,22 @@ async def test_one_server_that_is_down_does_not_refuse_a_connection(
     for _ in range(8):  # the client tries them in an order of its own
         bus = await Bus.connect(f"{down},{nats_server.url}", name="test")
         await bus.close()
+
+
+async def test_a_program_that_gets_no_answer_begins_anew(
+    nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "ANEW_PAUSE", 0.01)
+    troubles = [Unavailable("no answer"), Busy(10008, "not now"), Full(10047, "no room")]
+    buses: list[Bus] = []
+
+    async def work(bus: Bus, _: Settings) -> None:
+        buses.append(bus)
+        await bus.api("INFO")
+        if troubles:
+            raise troubles.pop()
+
+    peer = process.Peer("check", "patient", "controller")
+    await within(process.serve(peer, work, stop=asyncio.Event(), url=nats_server.url, creds=None))
+    assert len(buses) == 4
+    assert all(bus.nc.is_closed for bus in buses)
