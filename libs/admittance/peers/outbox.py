@@ -7,8 +7,10 @@ from typing import Final
 
 import structlog
 
+from admittance.runtime import clock
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused
+from admittance.runtime.seldom import Seldom
 
 PAUSE_MAX: Final = 2.0
 
@@ -54,12 +56,14 @@ class Outbox:
     async def _publish(self, taken: list[tuple[Outgoing, asyncio.Future[None]]]) -> None:
         messages = [message for message, _ in taken]
         pause = 0.05
+        told = Seldom()
         while True:
             try:
                 outcomes = await self._bus.publish_all(messages)
                 break
             except AdmittanceError as error:
-                log.warning("answers_not_published_yet", count=len(messages), reason=str(error))
+                if told.due(clock.monotonic()):
+                    log.warning("answers_not_published_yet", count=len(messages), reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_MAX)
         for (_, done), outcome in zip(taken, outcomes, strict=True):

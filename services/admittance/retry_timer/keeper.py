@@ -26,6 +26,7 @@ from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.parts import parts
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.settings import Settings
 from admittance.runtime.waiting import set_before
 from admittance.workload import stored
@@ -182,12 +183,14 @@ class Keeper:
 
     async def _compare_now_and_then(self) -> None:
         await self._loaded.wait()
+        told = Seldom()
         while True:
             began = clock.monotonic()
             try:
                 await self._compare()
             except (Unavailable, Refused) as error:
-                log.warning("not_compared", error=str(error))
+                if told.due(clock.monotonic()):
+                    log.warning("not_compared", error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began

@@ -30,6 +30,7 @@ from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.puller import Delivery, Puller
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "runner"
@@ -238,6 +239,7 @@ async def _watch(shell: Shell, claims: BucketReader) -> None:
 
 async def _renew(shell: Shell) -> None:
     pause = shell.ttl / 3
+    told = Seldom()
     while True:
         await asyncio.sleep(pause)
         began = boot_seconds()
@@ -245,7 +247,8 @@ async def _renew(shell: Shell) -> None:
             lost = await shell.claims.renew()
         except (Unavailable, Refused) as error:
             # The lease stays as old as it is: the shims end their jobs before the claims end.
-            log.warning("claims_not_renewed", error=str(error), claims=len(shell.claims.held))
+            if told.due(clock.monotonic()):
+                log.warning("claims_not_renewed", error=str(error), claims=len(shell.claims.held))
             pause = min(1.0, shell.ttl / 20)
             continue
         pause = shell.ttl / 3

@@ -41,9 +41,10 @@ from admittance.runner.plan import CannotRun, Plan
 from admittance.runner.world import World
 from admittance.runtime import tracing
 from admittance.runtime.bus import Outgoing
-from admittance.runtime.clock import Clock
+from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.message_ids import message_id
+from admittance.runtime.seldom import Seldom
 
 AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""
@@ -309,11 +310,13 @@ class Shell:
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asks until the bus answers."""
+        told = Seldom()
         while True:
             try:
                 return await ask()
             except (Unavailable, Refused) as error:
-                log.warning("bus_asked_again", error=str(error))
+                if told.due(monotonic()):
+                    log.warning("bus_asked_again", error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
 
     # Journals. -------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from admittance.events.system import BarrierEcho
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import Fenced, Refused, Unavailable
+from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import fence
 from admittance.runtime.settings import Settings
@@ -200,8 +200,15 @@ class Shell:
             held = set(self._leading.tenure.leads())
             for domain in self._core.owned() - held:
                 self._core.disown(domain)
-            with suppress(Unavailable):
+            try:
                 await self._leading.take(sorted(domains), barrier=True)
+            except (Unavailable, Refused) as error:
+                # The picture is right all the same: nothing to begin anew for.
+                if not passes(error):
+                    raise
+                log.warning("domains_not_taken", error=str(error))
+                await asyncio.sleep(UNWILLING_SECONDS)
+                self._leading.changed.set()
             for domain in self._leading.tenure.leads():
                 if domain not in self._core.owned():
                     self._core.own(domain)

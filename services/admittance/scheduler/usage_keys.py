@@ -19,9 +19,11 @@ import structlog
 from admittance.events.names import plain, token
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
+from admittance.runtime import clock
 from admittance.runtime.bucket import Entry, delete_message, put_message
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.seldom import Seldom
 from admittance.scheduler.picture import Key
 
 PAUSE_SECONDS: Final = 1.0
@@ -63,6 +65,7 @@ class UsageKeys:
                 await asyncio.wait_for(self._writing, timeout)
 
     async def _write(self) -> None:
+        told = Seldom()
         while self._waiting:
             batch, self._waiting = self._waiting, {}
             try:
@@ -70,7 +73,8 @@ class UsageKeys:
                     [self._message(key, record) for key, record in batch.items()]
                 )
             except Unavailable as error:
-                log.warning("usage_not_written", error=str(error), local_queues=len(batch))
+                if told.due(clock.monotonic()):
+                    log.warning("usage_not_written", error=str(error), local_queues=len(batch))
                 self._waiting = {**batch, **self._waiting}
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

@@ -22,9 +22,10 @@ from admittance.events.subjects import subject_of
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.parts import parts
+from admittance.runtime.seldom import Seldom
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
 from admittance.runtime.waiting import set_before
@@ -38,6 +39,7 @@ SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
 """In the bytes of every parent and variant: without it a workload is regular."""
+SECRET_PAUSE_SECONDS: Final = 0.5
 KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
 TOLD: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
@@ -166,11 +168,16 @@ class Keeper:
         self._complained = set(unreadable)
 
     async def _secret(self) -> bytes:
+        told = Seldom()
         while True:
             try:
                 return await deployment_secret(self._bus)
-            except Unavailable as error:
-                log.warning("no_secret", error=str(error))
+            except (Unavailable, Refused) as error:
+                if not passes(error):
+                    raise
+                if told.due(clock.monotonic()):
+                    log.warning("no_secret", error=str(error))
+            await asyncio.sleep(SECRET_PAUSE_SECONDS)
 
     async def _serve(self) -> None:
         self._serving = await micro.serve(

@@ -17,10 +17,12 @@ import structlog
 
 from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
+from admittance.runtime import clock
 from admittance.runtime.bucket import Entry
 from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.history import last
+from admittance.runtime.seldom import Seldom
 from admittance.workload import stored
 from admittance.workload_controller.decide import HEADER_FACT
 
@@ -131,6 +133,7 @@ class Journal:
 
     async def run(self) -> None:
         """Tells what is noted, until cancelled."""
+        told = Seldom()
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
@@ -138,7 +141,8 @@ class Journal:
             try:
                 await self.flush()
             except (Refused, Unavailable) as error:
-                log.warning("commits_wait", error=str(error))
+                if told.due(clock.monotonic()):
+                    log.warning("commits_wait", error=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._wake.set()
 
