@@ -1,10 +1,10 @@
 """How long admissions stall after the nats-server was paused (SIGSTOP, SIGCONT).
 
-``python benchmarks/pause.py [--pauses 20] [--least 1] [--most 30] [--apart] [--seed 1]``: a server
-of its own and every service but the runner, in one process (`admit up`) or each in its own
-(``--apart``). Workloads are submitted all the time, to a queue that has room for all. Per pause:
-the stall, from its end until the first workload is admitted that was submitted after it, and when
-everything submitted during the pause is admitted too.
+``python benchmarks/pause.py [--pauses 20] [--most 30] [--apart [--instances 1]]``: a server of its
+own and every service but the runner, in one process (`admit up`) or each in its own (``--apart``).
+Workloads are submitted all the time, to a queue that has room for all. Per pause: the stall, from
+its end until the first workload is admitted that was submitted after it, and when everything
+submitted during the pause is admitted too.
 """
 
 from __future__ import annotations
@@ -130,11 +130,12 @@ class System:
         self._server = server
         self._children: list[Child] = []
 
-    async def begin(self, apart: bool) -> None:
+    async def begin(self, apart: bool, instances: int) -> None:
         if apart:
             for name in SERVICES:
                 arguments = ["--nats", self._server.url, "serve", name]
-                await self._start(name, arguments)
+                for number in range(instances):
+                    await self._start(f"{name}-{number}", arguments)
         else:
             arguments = ["up", "--nats", self._server.url, "--no-runner"]
             arguments += ["--data-dir", str(self._folder / "up")]
@@ -171,7 +172,9 @@ class System:
 
 
 @asynccontextmanager
-async def running(apart: bool, keep: Path | None) -> AsyncIterator[tuple[System, Bus]]:
+async def running(
+    apart: bool, instances: int, keep: Path | None
+) -> AsyncIterator[tuple[System, Bus]]:
     with tempfile.TemporaryDirectory(prefix="admit-pause-") as name:
         folder = keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +183,7 @@ async def running(apart: bool, keep: Path | None) -> AsyncIterator[tuple[System,
         system = System(folder, server)
         try:
             await streams.ensure(bus)
-            await system.begin(apart)
+            await system.begin(apart, instances)
             yield system, bus
         finally:
             await system.end()
@@ -194,7 +197,7 @@ async def stalls(found: argparse.Namespace) -> AsyncIterator[Stall]:
     queue = PlannedQueue(
         "steady", "cq", "", "default", ROOM_MILLI, None, None, "Never", "Never", ()
     )
-    async with running(found.apart, found.logs) as (system, bus):
+    async with running(found.apart, found.instances, found.logs) as (system, bus):
         await queues.create(bus, Plan((queue,), ()))
         submitter = Submitter(bus)
         submitting = asyncio.create_task(submitter.run())
@@ -241,6 +244,7 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=1.0, help="seconds of the shortest pause")
     parser.add_argument("--most", type=float, default=30.0, help="seconds of the longest pause")
     parser.add_argument("--apart", action="store_true", help="each service in a process of its own")
+    parser.add_argument("--instances", type=int, default=1, help="of each service, with --apart")
     parser.add_argument("--logs", type=Path, help="keep the services' logs in this folder")
     parser.add_argument("--seed", type=int, default=1)
     try:

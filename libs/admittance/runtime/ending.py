@@ -19,9 +19,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final
 
-import structlog
-
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.logger import logger
 
 GRACE_SECONDS: Final = 2.0
 """For ending in order. Far more than it takes while the bus answers."""
@@ -30,7 +29,7 @@ CANCEL_SECONDS: Final = 1.0
 PROCESS_SECONDS: Final = 4.0
 """From the signal to the end of the process, whatever still runs in it."""
 
-log = structlog.get_logger()
+log = logger()
 
 
 async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
