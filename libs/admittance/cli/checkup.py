@@ -12,6 +12,7 @@ import msgspec
 from admittance.cli import checkup_provisioning, controllers, output, tables
 from admittance.cli.checkup_families import families_found
 from admittance.cli.checkup_timers import timers_found
+from admittance.cli.checkup_writes import writes_found
 from admittance.cli.link import link
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
@@ -58,6 +59,7 @@ async def doctor(call: Call) -> int:
         lines = [
             *_server(bus.bus, call),
             *await _streams(bus.bus),
+            *await _writes(bus.bus),
             *await _consumers(bus.bus),
             *[
                 Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
@@ -120,6 +122,10 @@ async def _streams(bus: Bus) -> list[Line]:
         lines.append(Line(OK, f"stream {name}", f"{size}, {copies}"))
         lines += _replicas(name, info.get("cluster") or {})
     return lines
+
+
+async def _writes(bus: Bus) -> list[Line]:
+    return [Line(OK if one.fine else WRONG, *one[1:]) for one in await writes_found(bus)]
 
 
 def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:

@@ -185,7 +185,8 @@ class Link:
             patience = ASK_SECONDS + len(several) / 1000
             outcomes = await self.bus.publish_all(messages, timeout=patience)
         except Unavailable as error:
-            raise await self._trouble(f"cannot state {messages[0].subject}", error) from None
+            what = f"cannot state {messages[0].subject}"
+            raise await self._trouble(what, error, writes=True) from None
         answers: list[int | CliError] = []
         for message, outcome in zip(messages, outcomes, strict=True):
             if isinstance(outcome, TooBig):
@@ -197,8 +198,10 @@ class Link:
                 answers.append(outcome)
         return answers
 
-    async def _trouble(self, what: str, error: AdmittanceError) -> AnswerIsNo:
-        """What to tell about a stream that refuses or does not answer."""
+    async def _trouble(
+        self, what: str, error: AdmittanceError, *, writes: bool = False
+    ) -> AnswerIsNo:
+        """What to tell about a stream that refuses or does not answer. ``writes``: a write."""
         unset = AnswerIsNo(
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
@@ -207,13 +210,19 @@ class Link:
             if error.code == NO_STREAM:
                 return unset
             return AnswerIsNo(f"{what}: {error}; `admit doctor` looks for the cause")
+        told = str(error)
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
+            if writes:
+                told = (
+                    "the server answers, but it did not acknowledge the write; its disk may be "
+                    "full, and `admit doctor` tries a write to each stream"
+                )
         except Refused:
             return unset
         except Unavailable:
             pass
-        return AnswerIsNo(f"{what}: {error}; whether it arrived is unknown, look before repeating")
+        return AnswerIsNo(f"{what}: {told}; whether it arrived is unknown, look before repeating")
 
     async def settle(self, sequence: int) -> SettledReply:
         """What became of the fact at sequence, once all before it have had their effect.

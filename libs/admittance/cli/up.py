@@ -24,6 +24,7 @@ from admittance.cli.errors import BadInput
 from admittance.cli.link import check_url
 from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
 from admittance.cli.readiness import until_ready
+from admittance.cli.server_watch import watch
 from admittance.cli.services import SERVICES, service_named
 from admittance.runtime import clock, ending, logs, streams
 from admittance.runtime.bus import Bus
@@ -49,7 +50,6 @@ DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
 WAIT_SECONDS: Final = 1.0
 """Between two tries to make the streams."""
-SERVER_CHECK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
@@ -83,7 +83,7 @@ async def up(call: Call, options: Options) -> int:
         if embeds(call, options):
             server = await stack.enter_async_context(_embedded(options))
             url, instance = server.url, lasting_instance(options.data_dir)
-            tasks.append(Task("nats-server", lambda serves: _watch(server, serves)))
+            tasks.append(Task("nats-server", lambda serves: watch(server, serves)))
         else:
             check_url(url)
         if not await _prepared(url, settings, stop):
@@ -235,17 +235,6 @@ async def _started(options: Options) -> EmbeddedServer:
         server = EmbeddedServer(options.data_dir, sync_always=options.sync_always)
         await server.start()
     return server
-
-
-async def _watch(server: EmbeddedServer, serves: asyncio.Event) -> None:
-    """Starts the server anew when it dies: the services reconnect by themselves."""
-    serves.set()
-    while True:
-        await asyncio.sleep(SERVER_CHECK_SECONDS)
-        if not server.alive():
-            log.error("server_died")
-            server.leave()
-            await server.start()
 
 
 async def _until_serving(bus: Bus, settings: Settings) -> None:

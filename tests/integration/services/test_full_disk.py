@@ -1,0 +1,159 @@
+"""A disk that is full under a server of its own: what publishers and `admit doctor` say, and that
+services go on once the server takes writes again."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from admittance.cli import link
+from admittance.cli.checkup_writes import writes_found
+from admittance.cli.errors import AnswerIsNo
+from admittance.cli.options import Call
+from admittance.cli.server_watch import watch
+from admittance.events.codec import encode
+from admittance.events.facts import Finished
+from admittance.events.subjects import subject_of
+from admittance.runtime import streams
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import Unavailable
+from admittance.runtime.server import EmbeddedServer
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, health, queues, submit, workload
+from servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+
+TOO_LONG = Finished(namespace="ns", name="w", message="x" * 16_000)
+"""For what is left of the last page of a file on a full disk."""
+
+
+class Disk:
+    """A file system of its own, so small that a test can fill it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self) -> None:
+        with self._filler.open("wb", buffering=0) as filler:
+            try:
+                while filler.write(bytes(1 << 20)):
+                    pass
+            except OSError:
+                return
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    yield Disk(folder)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+async def test_a_full_disk_is_told_and_services_go_on_after_it(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "ASK_SECONDS", 1.0)
+    server = TestServer(disk.folder)
+    call = Call(url=await server.start())
+    bus = await Bus.connect(call.url, name="test")
+    await streams.ensure(bus)
+    fleet = Fleet(call.url, tmp_path)
+    process = await fleet.start("workload-controller")
+    try:
+        await apply(bus, *queues("cq"))
+        assert [one.fine for one in await writes_found(bus)] == [True]
+
+        disk.fill()
+        with pytest.raises(AnswerIsNo, match=r"did not acknowledge the write.*admit doctor"):
+            await link.Link(bus, call).state(TOO_LONG)
+        found = {one.what: one for one in await writes_found(bus, seconds=1.0)}
+        assert not found["stream ADMITTANCE"].fine
+        assert "restart nats-server" in found["stream ADMITTANCE"].sentence
+
+        disk.free()
+        await server.restart_after_kill()
+        await bus.connected()
+
+        async def all_take_writes() -> bool:
+            return [one.fine for one in await writes_found(bus, seconds=1.0)] == [True]
+
+        await eventually(all_take_writes)
+        await within(submit(bus, [a_manifest("w", queue="lq-cq")]))
+
+        async def it_is_stored() -> bool:
+            return await workload(bus, "w") is not None
+
+        await eventually(it_is_stored)
+        assert process.status is None, process.log
+    finally:
+        await fleet.stop()
+        await bus.close()
+        await server.stop()
+
+
+async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk(
+    disk: Disk,
+) -> None:
+    server = EmbeddedServer(disk.folder)
+    bus = await Bus.connect(await server.start(), name="test")
+    await streams.ensure(bus)
+    watching = asyncio.create_task(watch(server, asyncio.Event()))
+    before = server.pid
+    message = Outgoing(subject_of(TOO_LONG), encode(TOO_LONG))
+    try:
+        disk.fill()
+        with pytest.raises(Unavailable):
+            await bus.publish(message, timeout=1.0)
+        disk.free()
+
+        async def it_takes_the_message() -> bool:
+            with suppress(Unavailable):
+                return await bus.publish(message, timeout=1.0) > 0
+            return False
+
+        await eventually(it_takes_the_message)
+        assert server.pid != before
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await bus.close()
+        await server.stop()
+
+
+async def test_a_probe_of_writes_leaves_nothing_behind(bus: Bus, fleet: Fleet) -> None:
+    await fleet.start("workload-controller")
+    await apply(bus, *queues("cq"))
+
+    async def probes() -> int:
+        count = 0
+        for name in (stream.name for stream in streams.wanted()):
+            info = await bus.api(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+            count += sum("probe" in subject for subject in info["state"].get("subjects") or ())
+        return count
+
+    assert [one.fine for one in await writes_found(bus)] == [True]
+    assert await probes() == 0
+    assert all(one.ready for one in await health(bus))
+    letters = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.deadletter.>"})
+    assert not letters["state"].get("subjects")
