@@ -28,6 +28,7 @@ from admittance.cli.options import Call
 from admittance.cli.reading import find
 from admittance.cli.stating import outcome_of
 from admittance.events import facts
+from admittance.events.reading import BROKEN
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
@@ -141,7 +142,7 @@ async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
             continue
         try:
             check = msgspec.json.decode(entry.value, type=AdmissionCheck)
-        except msgspec.MsgspecError as error:
+        except BROKEN as error:
             raise AnswerIsNo(f"{entry.key} in the bucket is no AdmissionCheck: {error}") from None
         found[row.name] = check.spec.controller_name
     return found

@@ -11,6 +11,7 @@ import msgspec
 
 from admittance.cli import checkup_provisioning, controllers, output, tables
 from admittance.cli.checkup_families import families_found
+from admittance.cli.checkup_set_aside import remedy, set_aside
 from admittance.cli.checkup_timers import timers_found
 from admittance.cli.checkup_writes import writes_found
 from admittance.cli.link import link
@@ -20,6 +21,7 @@ from admittance.cli.readiness import health
 from admittance.cli.services import SERVICES
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
+from admittance.events.reading import BROKEN
 from admittance.events.requests import HealthReply
 from admittance.events.system import DeadLetter
 from admittance.runtime import streams
@@ -39,6 +41,8 @@ STREAMS: Final = (
 LAG_MAX: Final = 10_000
 """Facts not yet read: more than a second's work means that somebody does not keep up."""
 HEALTH_SECONDS: Final = 1.0
+SET_ASIDE_MAX: Final = 50
+"""Things that cannot be read, of which each gets a line of the table."""
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -74,6 +78,7 @@ async def doctor(call: Call) -> int:
             *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
             *await _leads(bus.bus),
             *await _checkpoints(bus.bus),
+            *await _set_aside(bus.bus, call),
             *await _dead_letters(bus.bus),
         ]
     wrong = [line for line in lines if line.state == WRONG]
@@ -234,7 +239,7 @@ async def _leads(bus: Bus) -> list[Line]:
             domain = plain(domain)
         owner = tables.UNKNOWN
         sequence = 0
-        with suppress(Refused, Unavailable, msgspec.MsgspecError):
+        with suppress(Refused, Unavailable, *BROKEN):
             answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": subject})
             message = answer["message"]
             sequence = message["seq"]
@@ -249,13 +254,32 @@ async def _checkpoints(bus: Bus) -> list[Line]:
     """From where past decisions can be repeated, beside the first fact."""
     try:
         made = await checkpoints(bus)
-    except (Refused, Unavailable, msgspec.MsgspecError):
+    except (Refused, Unavailable):
         return []
     if not made:
         return [Line(OK, "checkpoints", "none yet")]
     newest = made[-1]
     found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
     return [Line(OK, "checkpoints", f"{found}, {_bytes(newest.size)}, {newest.rows:,} rows")]
+
+
+async def _set_aside(bus: Bus, call: Call) -> list[Line]:
+    """What cannot be read. A workload or a manifest is missing then; anything else is in no way."""
+    try:
+        found = await set_aside(bus, await _all_consumers(bus))
+    except (Refused, Unavailable) as error:
+        return [Line(WRONG, "set aside", str(error))]
+    if not found:
+        return [Line(OK, "set aside", "nothing: all that was read could be read")]
+    lines = []
+    shown = len(found) if call.output in (Output.JSON, Output.YAML) else SET_ASIDE_MAX
+    for one in found[:shown]:
+        where = f"{one.stream} {one.place}" + (f" ({one.sequence})" if one.sequence else "")
+        state = WRONG if one.stream == f"KV_{subjects.BUCKET}" else NOTE
+        lines.append(Line(state, "set aside", f"{where}: {one.reason}; {remedy(one)}"))
+    if len(found) > shown:
+        lines.append(Line(NOTE, "set aside", f"{len(found) - shown:,} more: `-o json` has all"))
+    return lines
 
 
 async def _dead_letters(bus: Bus) -> list[Line]:
@@ -272,7 +296,7 @@ async def _dead_letters(bus: Bus) -> list[Line]:
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
     lines = [Line(NOTE, "dead letters", f"{each}: `admit events -A` tells them")]
     for subject in counts:
-        with suppress(Refused, Unavailable, msgspec.MsgspecError):
+        with suppress(Refused, Unavailable, *BROKEN):
             newest = await last(bus, subject)
             if newest is not None:
                 letter = msgspec.json.decode(newest.data, type=DeadLetter)

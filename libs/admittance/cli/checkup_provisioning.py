@@ -16,6 +16,7 @@ from admittance.cli.request_rows import record_of
 from admittance.cli.spans import age
 from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.reading import BROKEN
 from admittance.events.requests import ProviderQuery
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
@@ -47,7 +48,7 @@ async def standings(bus: Link) -> list[Standing]:
     for entry in await bus.read_all(kinds.PROVISIONING.patterns(None)[0]):
         try:
             config = msgspec.json.decode(entry.value or b"", type=ProvisioningRequestConfig)
-        except msgspec.MsgspecError:
+        except BROKEN:
             continue
         named = configs.setdefault(config.spec.provisioning_class_name, [])
         named.append(config.metadata.name)

@@ -9,6 +9,7 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.cli.link import Link
+from admittance.events.reading import BROKEN
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.peer_durables import check_durables
 
@@ -34,7 +35,7 @@ async def standings(bus: Link) -> list[Standing]:
     for entry in await bus.read_all("admissioncheck.>"):
         try:
             check = msgspec.json.decode(entry.value or b"", type=AdmissionCheck)
-        except msgspec.MsgspecError:
+        except BROKEN:
             continue
         checks.setdefault(check.spec.controller_name, []).append(check)
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from admittance.cli import kinds, output
@@ -12,9 +13,10 @@ from admittance.cli.objects import Found
 from admittance.cli.reading import find
 from admittance.cli.request_rows import record_of
 from admittance.events.applying import Delete, DeleteReply
+from admittance.events.reading import Unreadable
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
-from admittance.workload import stored
+from admittance.workload.reading import read
 from admittance.workload.rows import row_of
 
 LATER: Final = (
@@ -62,7 +64,10 @@ async def _what_follows(bus: Link, record: Record) -> str:
     spec = record.spec
     key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
     entry = await bus.get(key)
-    workload = None if entry is None or entry.value is None else stored.decode(entry.value)
+    workload = None
+    if entry is not None and entry.value is not None:
+        with suppress(Unreadable):
+            workload = read(entry.key, entry.value)
     row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
     freed = "what its provider had for it is freed"
     if workload is None or row is None or workload.metadata.uid != spec.uid:

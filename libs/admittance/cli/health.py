@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.names import token
+from admittance.events.reading import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError
@@ -52,7 +53,10 @@ async def ill(
                 break
             if not message.data:
                 return "no service answers"
-            found = _health.decode(message.data)
+            try:
+                found = _health.decode(message.data)
+            except BROKEN:
+                continue
             ours = found.instance == instance or found.instance.startswith(f"{token(host)}-")
             if found.service == service and ours:
                 trouble = found.details.get("trouble") or found.error

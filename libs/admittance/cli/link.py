@@ -131,7 +131,7 @@ class Link:
         except (nats.errors.TimeoutError, TimeoutError):
             cause = self.bus.nc.denied or f"the {service} is busy or gone; `admit doctor` tells"
             raise AnswerIsNo(f"no answer to {subject} within {timeout:g} s: {cause}") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise AnswerIsNo(
                 f"the answer to {subject} is not understood ({error}); are the {service} and this "
                 "command of the same version?"

@@ -10,8 +10,9 @@ import msgspec
 
 from admittance.cli.errors import AnswerIsNo
 from admittance.events.names import BadToken, plain
+from admittance.events.reading import BROKEN
 from admittance.events.requests import FlavorUsage, QueueStatus
-from admittance.workload import stored
+from admittance.workload.reading import read
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Found(NamedTuple):
         """The object as dicts and lists. Raises AnswerIsNo when it is none."""
         try:
             value = msgspec.json.decode(self.data)
-        except msgspec.MsgspecError as error:
+        except BROKEN as error:
             raise AnswerIsNo(f"{self.key} in the bucket is not JSON: {error}") from None
         if not isinstance(value, dict):
             raise AnswerIsNo(f"{self.key} in the bucket is no object")
@@ -58,9 +59,17 @@ class Found(NamedTuple):
     def workload(self) -> StoredWorkload:
         """The object as a workload. Raises AnswerIsNo when it is none."""
         try:
-            return stored.decode(self.data)
-        except msgspec.MsgspecError as error:
+            return read(self.key, self.data)
+        except BROKEN as error:
             raise AnswerIsNo(f"{self.key} in the bucket is no workload: {error}") from None
+
+    def is_workload(self) -> bool:
+        """The object can be read as a workload."""
+        try:
+            self.workload()
+        except AnswerIsNo:
+            return False
+        return True
 
     def created(self) -> datetime | None:
         text = field(self.plain(), "metadata", "creationTimestamp")

@@ -21,6 +21,7 @@ from admittance.cli.link import Link
 from admittance.cli.objects import Found, field
 from admittance.cli.output import Column, Table
 from admittance.cli.spans import span, stamp
+from admittance.events.reading import BROKEN
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.booking import Booking
 from admittance.provider_pool.keys import pattern_of, pool_of_key
@@ -56,7 +57,7 @@ async def with_bookings(
         output.warn(f"nobody knows what is booked: {error}")
         return list(found)
     for entry in entries:
-        with suppress(msgspec.MsgspecError):  # of a newer version, or written by hand
+        with suppress(*BROKEN):  # of a newer version, or written by hand
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:

@@ -11,6 +11,7 @@ import nats.errors
 
 from admittance.cli.services import SERVICES
 from admittance.events.applying import Settled
+from admittance.events.reading import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime.bus import Bus
 from admittance.runtime.waiting import set_within
@@ -48,7 +49,7 @@ async def health(
     full = asyncio.Event()
 
     async def on_answer(message: Any) -> None:
-        with suppress(msgspec.MsgspecError):
+        with suppress(*BROKEN):
             one = msgspec.json.decode(message.data, type=HealthReply)
             found.append(one)
             if enough is not None and is_of(one, *enough):

@@ -16,6 +16,7 @@ import msgspec
 from admittance.cli.errors import BadInput
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Commits, Committed
+from admittance.events.reading import BROKEN, Unreadable
 from admittance.events.system import Epoch
 from admittance.replaying.past import Past, Start
 from admittance.replaying.pieces import CannotRebuild, Entry
@@ -29,6 +30,7 @@ from admittance.runtime.history import past
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoint import BadCheckpoint, unpack
 from admittance.workload_controller.commit import Heard
+from admittance.workload_controller.journal import read_commits
 from admittance.workload_controller.recording import checkpoints
 from admittance.workload_controller.shell import FILTERS
 
@@ -36,7 +38,6 @@ PAGE: Final = 500
 PATIENCE_SECONDS: Final = 5.0
 """How long a decision that was just made may take until the workload-controller tells of it."""
 
-_commits = msgspec.json.Decoder(Commits)
 _epoch = msgspec.json.Decoder(Epoch)
 _READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
 
@@ -114,7 +115,7 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
         if error.code != NO_MESSAGE:
             raise
         return Limits()
-    except (KeyError, msgspec.MsgspecError) as error:
+    except (KeyError, *BROKEN) as error:
         raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
 
 
@@ -157,7 +158,10 @@ async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
             bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
         )
         for one in page:
-            word = _commits.decode(one.data)
+            try:
+                word = read_commits(one.data)
+            except Unreadable:
+                continue  # Of another hand; what leaders told stands beside it.
             words.append(word)
             if any(commit.through >= sequence for commit in word.commits):
                 return words

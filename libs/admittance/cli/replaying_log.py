@@ -13,6 +13,7 @@ from admittance.cli.link import Link, link
 from admittance.cli.options import Call, Output
 from admittance.cli.rebuilding import Source, gather
 from admittance.events import subjects
+from admittance.events.reading import BROKEN
 from admittance.events.system import Epoch
 from admittance.replaying.pieces import CannotRebuild
 from admittance.replaying.repeat import Answer, Said, needed, repeat, said
@@ -85,7 +86,7 @@ async def _config(bus: Bus, target: Said) -> Config:
         if error.code != NO_MESSAGE:
             raise
         return Config()
-    except msgspec.MsgspecError as error:
+    except BROKEN as error:
         raise BadInput(
             f"epoch {target.epoch} tells of settings that are not known here: {error}"
         ) from None

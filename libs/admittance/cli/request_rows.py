@@ -8,6 +8,7 @@ import msgspec
 
 from admittance.cli.objects import Found
 from admittance.cli.spans import age
+from admittance.events.reading import BROKEN
 from admittance.provisioning.records import Record
 
 UNKNOWN = "?"
@@ -18,7 +19,7 @@ def record_of(found: Found) -> Record | None:
     """The object as a request; None: it is none that we can read."""
     try:
         return msgspec.json.decode(found.data, type=Record)
-    except msgspec.MsgspecError:
+    except BROKEN:
         return None
 
 

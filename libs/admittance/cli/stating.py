@@ -17,6 +17,7 @@ from admittance.cli.reading import find
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
+from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.workload.families.roles import owner_of
 
@@ -134,6 +135,9 @@ def _uid(found: Found) -> str:
 async def delete(bus: Link, name: str) -> None:
     """Deletes a workload, and waits a little for its job to stop."""
     found = await find(bus, kinds.WORKLOAD, name)
+    if not found.is_workload():
+        await _delete_unreadable(bus, found)
+        return
     refuse_variant(
         found, f"`admit delete workload {{}}`, or `admit stop workload {name}` to try it no more"
     )
@@ -150,3 +154,15 @@ async def delete(bus: Link, name: str) -> None:
     except TimeoutError:
         output.outcome(subject, "deleting")
         output.note(f"{name} disappears as soon as its job has stopped")
+
+
+async def _delete_unreadable(bus: Link, found: Found) -> None:
+    """Deletes what cannot be read at a workload's key: it counts as none."""
+    fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
+    reply = await outcome_of(bus, fact)
+    if reply.outcome == "ignored":
+        raise AnswerIsNo(
+            f"{found.key} cannot be read, and was written after the workload-controller began: "
+            f"`nats kv del {BUCKET} {found.key}` deletes it"
+        )
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")

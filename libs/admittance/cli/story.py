@@ -17,6 +17,7 @@ from admittance.cli.spans import span, stamp
 from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
+from admittance.events.reading import BROKEN
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import Admission, HandedOn, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED
@@ -232,7 +233,7 @@ def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
 def _plain(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
+    except BROKEN:
         return {}
     return value if isinstance(value, dict) else {}
 

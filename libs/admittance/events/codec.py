@@ -11,6 +11,7 @@ from admittance.events import facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.bounds import too_deep
 from admittance.events.names import BadToken
+from admittance.events.reading import BROKEN, guarded, reason_of
 from admittance.events.subjects import address_of
 
 MAX_PAYLOAD: Final = 1_000_000
@@ -54,9 +55,9 @@ def decode(subject: str, data: bytes) -> Fact:
             if not _is_text(one):
                 raise Undecodable(f"{one!r} is no text")
     try:
-        fact: Fact = _decoder(kind).decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Undecodable(f"no {kind.__name__}: {error}") from error
+        fact: Fact = guarded(_decoder(kind).decode, data)
+    except BROKEN as error:
+        raise Undecodable(f"no {kind.__name__}: {reason_of(error)}") from error
     if fact.namespace != namespace or fact.name != name:
         raise Undecodable(
             f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"

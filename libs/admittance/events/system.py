@@ -77,8 +77,9 @@ class CheckActive(Message, frozen=True, kw_only=True):
 
 
 class CheckAlive(Message, frozen=True, kw_only=True):
-    """``admit.alive.check.<controller>``, every 10 s: this controller lives. Nothing of it is
-    required; an empty message is a heartbeat, too.
+    """``admit.alive.check.<controller>``, every 10 s: this controller lives. No field is
+    required. What cannot be read is no heartbeat; an empty message is one only of a controller that
+    has sent others.
 
     ``instance`` tells the replicas of one program apart. ``program``: what they run; two different
     ones under one controller's name take each other's requests away, and that is reported.
@@ -95,8 +96,9 @@ class CheckAlive(Message, frozen=True, kw_only=True):
 
 
 class ProviderAlive(Message, frozen=True, kw_only=True):
-    """``admit.alive.provisioning.<class>``, every 10 s: somebody provides capacity of that class.
-    Nothing of it is required; an empty message is a heartbeat, too.
+    """``admit.alive.provisioning.<class>``, every 10 s: capacity of that class is provided.
+    No field is required. What cannot be read is no heartbeat; an empty message is one only of a
+    class that has sent others.
 
     ``since``: when that process began; one that begins anew is asked what became of its requests.
     ``parameters``: those that it understands; none named: whatever it is given.

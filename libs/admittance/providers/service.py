@@ -21,6 +21,7 @@ import structlog
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
+from admittance.events.reading import Reader
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import provider_durable
 from admittance.peers import process
@@ -44,6 +45,7 @@ PROGRESS_SECONDS: Final = 2.0
 """
 
 log = structlog.get_logger()
+_query = Reader(ProviderQuery)
 
 
 class Service:
@@ -158,7 +160,7 @@ class Service:
             self._freeing.cancelled(fact, heard.reply)
 
     async def _query(self, data: bytes, _: str) -> ProviderReply:
-        asked = msgspec.json.decode(data, type=ProviderQuery)
+        asked = _query(data)
         said = (await self._store.get(asked.id)).said
         if said is None:
             return ProviderReply(id=asked.id, known=self._working.knows(asked.id))

@@ -16,11 +16,13 @@ import structlog
 from admittance.api.workload import Kept
 from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import PROVIDERS
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import StaleRevision
+from admittance.runtime.set_aside import tell
 
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0
@@ -49,6 +51,9 @@ class Said(Kept, frozen=True, kw_only=True):
     by_helper: bool = False
 
 
+read_said = Reader(Said)
+
+
 class Found(NamedTuple):
     """What is kept, and its revision; ``said`` None: nothing."""
 
@@ -74,10 +79,10 @@ class Store:
         if entry.value is None:
             return Found(None, entry.revision)
         try:
-            said = msgspec.json.decode(entry.value, type=Said)
-        except msgspec.MsgspecError as error:
-            # Put there by hand: it is written over.
-            log.warning("unreadable", key=entry.key, reason=str(error))
+            said = read_said(entry.value)
+        except Unreadable as error:
+            # Put there by another hand: it is written over.
+            tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
             return Found(None, entry.revision)
         # Another id of the same hash: as good as none, and kept apart by what its id says.
         return Found(said if said.id == request_id else None, entry.revision)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from admittance.events.names import token
+from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
-from admittance.providers.store import CANCELLED, Said
+from admittance.providers.store import CANCELLED, Said, read_said
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
+from admittance.runtime.set_aside import tell
 
 log = structlog.get_logger()
 
@@ -31,10 +32,10 @@ async def all_asked(bus: Bus, classes: Iterable[str]) -> dict[str, Asked]:
         entries = await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS)
         for entry in entries:
             try:
-                said = msgspec.json.decode(entry.value or b"", type=Said)
-            except msgspec.MsgspecError as error:
-                # Put there by hand: as good as none.
-                log.warning("unreadable", key=entry.key, reason=str(error))
+                said = read_said(entry.value)
+            except Unreadable as error:
+                # Put there by another hand: as good as none.
+                tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found[said.id] = Asked(name, said)
     return found

@@ -16,7 +16,9 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
 from admittance.events.bounds import MESSAGE_MAX, too_long
+from admittance.events.reading import Reader, Unreadable, check_times
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
+from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.strategy import DELAYS
 
 DETAILS_MAX: Final = 64
@@ -92,6 +94,25 @@ class Record(Kept, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: RecordSpec
     status: RecordStatus = RecordStatus()
+
+
+_record = Reader(Record)
+
+
+def read_record(key: str, value: bytes | None) -> Record:
+    """The record at a key of the bucket. Raises Unreadable."""
+    found = _record(value)
+    meta = found.metadata
+    try:
+        expected = object_key(CAPACITY, meta.namespace, meta.name)
+    except ValueError as error:
+        raise Unreadable(f"metadata: {error}") from None
+    if key != expected:
+        raise Unreadable(f"it is the request {meta.namespace}/{meta.name}")
+    check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
+    check_times("spec.deadline", (found.spec.deadline,))
+    check_times("status", (one.last_transition_time for one in found.status.conditions))
+    return found
 
 
 _STATES: Final[dict[type[facts.ProvisioningStatus], State]] = {

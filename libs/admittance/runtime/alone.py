@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from admittance.events.requests import HealthReply
-from admittance.runtime import health
+from admittance.runtime import clock, health
+from admittance.runtime.backoff import Backoff
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leading import Leading
@@ -64,6 +64,7 @@ class Alone(Generic[W]):
         self._trouble = trouble
         self._leading = Leading(bus, service, settings.instance, ttl_seconds=settings.lease_seconds)
         self._begun: W | None = None
+        self._again = Backoff(clock.monotonic)
 
     @property
     def work(self) -> W | None:
@@ -121,6 +122,7 @@ class Alone(Generic[W]):
         self, epoch: int, watch: asyncio.Task[None], stopping: asyncio.Task[Any]
     ) -> None:
         leading = self._leading
+        self._again.begun()
         work = self._begun = self._begin(epoch)
         working = asyncio.create_task(work.run(), name=self._domain)
         try:
@@ -130,9 +132,12 @@ class Alone(Generic[W]):
                 if any(task.done() for task in (watch, stopping, working)):
                     break
             if working.done():
-                with suppress(Superseded):
+                try:
                     working.result()
+                except Superseded as error:
+                    log.warning("superseded", epoch=epoch, reason=str(error))
                 leading.tenure.lost(self._domain)
+                await self._again.pause(stopping)
         finally:
             if not working.done():
                 working.cancel()

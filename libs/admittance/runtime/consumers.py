@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from admittance.events.reading import SetAside, number
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, SetupError
+from admittance.runtime.set_aside import tell
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059
@@ -28,6 +30,8 @@ class Consumers:
         self._name = name
         self._filters = list(filters)
         self._ack_wait = ack_wait
+        self.foreign: set[str] = set()
+        """Names of consumers that look like ours, and that another hand made."""
 
     async def last(self, start_at: int) -> int:
         """Makes the one lasting consumer, or brings its settings up to date; it begins at start_at
@@ -73,8 +77,12 @@ class Consumers:
         await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
 
     async def family(self) -> list[tuple[int, int, str, int]]:
-        """Generation, round, name and floor of every consumer ``<name>-<generation>-<round>``."""
+        """Generation, round, name and floor of every consumer ``<name>-<generation>-<round>``.
+
+        One that no reader of ours can have made is left alone, whatever its name: of a generation
+        or a floor behind the end of the stream, or acknowledged in another way."""
         found: list[tuple[int, int, str, int]] = []
+        end = -1
         offset = 0
         while True:
             page = await self._bus.api(f"CONSUMER.LIST.{self._stream}", {"offset": offset})
@@ -82,11 +90,35 @@ class Consumers:
             for info in consumers:
                 stem, _, tail = info["name"].rpartition("-")
                 stem, _, generation = stem.rpartition("-")
-                if stem == self._name and generation.isdigit() and tail.isdigit():
-                    floor = info["ack_floor"]["stream_seq"]
-                    start = info["config"].get("opt_start_seq", 1)
-                    # Without any acknowledgement so far, it stands where it started.
-                    found.append((int(generation), int(tail), info["name"], max(floor, start - 1)))
+                made, turn = number(generation), number(tail)
+                if stem != self._name or made is None or turn is None:
+                    continue
+                floor = info["ack_floor"]["stream_seq"]
+                start = info["config"].get("opt_start_seq", 1)
+                # Without any acknowledgement so far, it stands where it started.
+                floor = max(floor, start - 1)
+                if end < 0:
+                    end = await self._end()
+                if why := foreign(info["config"], made, floor, end):
+                    self.foreign.add(info["name"])
+                    tell(SetAside(self._stream, info["name"], 0, why))
+                    continue
+                found.append((made, turn, info["name"], floor))
             offset += len(consumers)
             if not consumers or offset >= page["total"]:
                 return found
+
+    async def _end(self) -> int:
+        info = await self._bus.api(f"STREAM.INFO.{self._stream}")
+        return int(info["state"]["last_seq"])
+
+
+def foreign(config: Mapping[str, Any], generation: int, floor: int, end: int) -> str:
+    """Why no reader of ours can have made a consumer; "": one can."""
+    if config.get("ack_policy") != "all" or config.get("deliver_subject"):
+        why = "it acknowledges or delivers in another way"
+    elif generation > end or floor > end:
+        why = f"it names a place behind the end of the stream, {end}"
+    else:
+        return ""
+    return f"a consumer with the name of ours, made by another hand: {why}; remove it"

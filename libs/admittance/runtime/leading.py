@@ -13,6 +13,7 @@ import structlog
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
+from admittance.events.reading import SetAside, Unreadable
 from admittance.events.system import Barrier, Epoch
 from admittance.lease.tenure import Takeover, Tenure
 from admittance.runtime import clock, lease_io
@@ -20,6 +21,7 @@ from admittance.runtime.bucket import BucketReader
 from admittance.runtime.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.parts import parts
+from admittance.runtime.set_aside import tell
 from admittance.runtime.single_process import SingleProcess
 
 LEADER: Final = "leader"
@@ -27,6 +29,7 @@ LEADER_SEEN: Final = "leader_seen"
 NO_LEADER: Final = "none"
 """Details of a standby's health: see `Leading.standby_details`."""
 
+KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
@@ -282,8 +285,10 @@ class Leading:
         reader = BucketReader(self._bus, (pattern,), bucket=subjects.CLAIMS)
         async for entries in reader.batches():
             for entry in entries:
-                with suppress(BadToken):
-                    self._heard(plain(entry.key.rpartition(".")[2]), entry.value)
+                try:
+                    self._heard(lease_io.instance_of(entry), entry.value)
+                except Unreadable as error:
+                    tell(SetAside(KV_CLAIMS, entry.key, entry.revision, str(error)))
             if reader.loaded.is_set():
                 self.watching.set()
             self.changed.set()

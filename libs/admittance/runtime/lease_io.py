@@ -15,16 +15,25 @@ from typing import Any
 import msgspec
 
 from admittance.events import subjects
-from admittance.events.names import token
+from admittance.events.names import BadToken, plain, token
+from admittance.events.reading import Reader, SetAside, Unreadable, number
 from admittance.events.system import Alive, Barrier, Epoch
 from admittance.runtime import clock
-from admittance.runtime.bucket import NO_MESSAGE, Entry, delete_message, get, put_message
+from admittance.runtime.bucket import (
+    NO_MESSAGE,
+    TTL,
+    Entry,
+    delete_message,
+    get,
+    put_message,
+)
 from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Refused
+from admittance.runtime.set_aside import tell
 
 _encode = msgspec.json.Encoder().encode
-_epoch = msgspec.json.Decoder(Epoch)
-_alive = msgspec.json.Decoder(Alive)
+_epoch = Reader(Epoch)
+_alive = Reader(Alive)
 
 
 def epoch_subject(domain: str) -> str:
@@ -41,9 +50,10 @@ def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
     """The epoch subject and the epoch that a stored message was fenced with; None: it was not."""
     subject = headers.get(FENCE, "")
     epoch = headers.get(EXPECTED, "")
-    if not subject.startswith(subjects.EPOCH) or not epoch.isascii() or not epoch.isdigit():
+    found = number(epoch)
+    if not subject.startswith(subjects.EPOCH) or found is None:
         return None
-    return subject, int(epoch)
+    return subject, found
 
 
 async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
@@ -59,17 +69,21 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     message: dict[str, Any] = answer["message"]
     data = base64.b64decode(message.get("data", ""))
     try:
-        return message["seq"], _epoch.decode(data)
-    except msgspec.MsgspecError:
+        said = _epoch(data)
+        if said.domain != domain:
+            raise Unreadable(f"it is about the domain {said.domain}")
+    except Unreadable as error:
         # Whatever it is, it is the last one, and must be expected.
+        tell(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
         return message["seq"], None
+    return message["seq"], said
 
 
 def process_of(value: bytes) -> str:
     """The process that wrote a liveness key; "": an older version of ours, or a foreign one."""
     try:
-        return _alive.decode(value).process
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _alive(value).process
+    except Unreadable:
         return ""
 
 
@@ -121,6 +135,23 @@ async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float =
     return await bus.publish(
         delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS), timeout=timeout
     )
+
+
+def instance_of(entry: Entry) -> str:
+    """The instance that a key of liveness is about. Raises Unreadable where no instance of ours has
+    written it: one that never expires would be waited for without end."""
+    service, _, name = entry.key.removeprefix("_alive.").partition(".")
+    try:
+        service, instance = plain(service), plain(name)
+    except BadToken as error:
+        raise Unreadable(str(error)) from None
+    if entry.value is not None:
+        said = _alive(entry.value)
+        if (said.service, said.instance) != (service, instance):
+            raise Unreadable(f"it is about {said.service} {said.instance}")
+        if TTL not in entry.headers:
+            raise Unreadable("it has no time at which it ends")
+    return instance
 
 
 async def is_alive(bus: Bus, service: str, instance: str) -> bool:

@@ -247,8 +247,10 @@ class Puller:
             self.floor = max(self.floor, floor)
             if generation == self._generation:
                 self._round = number
-        self._round += 1
-        name = f"{self._name}-{self._generation}-{self._round}"
+        name = ""
+        while not name or name in self._consumers.foreign:
+            self._round += 1
+            name = f"{self._name}-{self._generation}-{self._round}"
         # Messages received but not handed out stay: they are in order, and what comes again of
         # them is skipped.
         self._consumed = 0

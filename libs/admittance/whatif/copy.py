@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.kinds import KINDS
-from admittance.api.problems import ManifestError
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
 from admittance.events.names import plain, token
+from admittance.events.reading import BROKEN, Reader
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduler.config import Config
@@ -53,6 +53,9 @@ Key = tuple[str, str]
 _KIND_OF_PREFIX: Final = {
     kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
 }
+
+
+_usage = Reader(ConsumedUsage)
 
 
 class Entry(NamedTuple):
@@ -120,7 +123,7 @@ class Copy:
             self.revision = max(self.revision, entry.revision)
             try:
                 self._take(entry)
-            except (msgspec.MsgspecError, ManifestError, ValueError):
+            except BROKEN:
                 # As for the services: a broken value does not hide the rest of the bucket.
                 self.unreadable.append(entry.key)
         self.unreadable += self.controller.unreadable
@@ -133,7 +136,7 @@ class Copy:
         if prefix == USAGE:
             namespace, name = map(plain, rest.split("."))
             if entry.value is not None:
-                consumed = msgspec.json.decode(entry.value, type=ConsumedUsage)
+                consumed = _usage(entry.value)
                 self.core.apply_usage(namespace, name, consumed)
             return
         self.controller.load(entry.key, entry.value, entry.revision, entry.headers)

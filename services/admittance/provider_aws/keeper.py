@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from admittance.events.names import token
+from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
 from admittance.peers.threads import Threads
 from admittance.provider_aws.booked import Booked, Booking
@@ -39,13 +39,14 @@ from admittance.providers import (
 )
 from admittance.providers.ours import provider_of
 from admittance.providers.service import Service
-from admittance.providers.store import Said
+from admittance.providers.store import read_said
 from admittance.providers.troubles import Troubles
 from admittance.runtime import clock
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.parts import parts
+from admittance.runtime.set_aside import tell
 from admittance.runtime.settings import Settings
 
 SERVICE: Final = "provider-aws"
@@ -116,9 +117,9 @@ class Keeper:
 
     def _read(self, entry: Entry) -> None:
         try:
-            said = msgspec.json.decode(entry.value, type=Said) if entry.value else None
-        except msgspec.MsgspecError as error:
-            log.error("status_not_understood", key=entry.key, reason=str(error))
+            said = read_said(entry.value) if entry.value else None
+        except Unreadable as error:
+            tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
             return
         self.booked.kept(entry.key, said, clock.monotonic())
 

@@ -6,11 +6,11 @@ import asyncio
 from datetime import datetime
 from typing import Final
 
-import msgspec
 import structlog
 
 from admittance.api.foreign import Foreign
-from admittance.api.manifest import ManifestError, decode_object
+from admittance.events.reading import SetAside, Unreadable
+from admittance.events.subjects import BUCKET
 from admittance.provider_pool.booking import Booking, Bookings, Pods
 from admittance.provider_pool.ending import Endings
 from admittance.provider_pool.keys import POOLS, pool_of_manifest
@@ -33,8 +33,10 @@ from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.parts import parts
+from admittance.runtime.set_aside import tell
 from admittance.runtime.settings import Settings
 from admittance.runtime.waiting import set_within
+from admittance.workload.reading import read_manifest
 
 SERVICE: Final = "provider-pool"
 TICK_SECONDS: Final = 1.0
@@ -110,9 +112,9 @@ class Keeper:
             return
         try:
             pool = _pool(name, entry)
-        except (BadPool, ManifestError, msgspec.MsgspecError) as error:
+        except (BadPool, Unreadable) as error:
             self._ledger.is_unread(name)
-            log.error("bad_pool", pool=name, reason=str(error))
+            tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             return
         for lost in self._ledger.becomes(name, pool):
             self._endings.revoke(lost, earlier=not self._loaded.is_set())
@@ -182,7 +184,7 @@ class Keeper:
 def _pool(name: str, entry: Entry) -> Pool | None:
     if entry.value is None:
         return None
-    manifest = decode_object(entry.value).manifest
+    manifest = read_manifest(entry.key, entry.value)
     return pool_of(name, manifest.parameters if isinstance(manifest, Foreign) else None)
 
 

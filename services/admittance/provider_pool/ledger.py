@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from admittance.events.codec import encode
+from admittance.events.reading import Reader, SetAside, Unreadable, check_times
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
@@ -27,6 +27,7 @@ from admittance.providers.sweeping import all_asked
 from admittance.runtime import bucket
 from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
+from admittance.runtime.set_aside import tell
 
 log = structlog.get_logger()
 
@@ -36,6 +37,23 @@ class Kept(NamedTuple):
 
     pool: str
     booking: Booking
+
+
+_booking = Reader(Booking)
+
+
+def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
+    """A booking at a key of the bucket of providers, and the pool that it is in. Raises
+    Unreadable."""
+    booking = _booking(value)
+    pool = pool_of_key(key)
+    if pool is None or key != key_of(pool, booking.id):
+        raise Unreadable("no booking has such a key")
+    check_times("booking", (booking.ready_at, booking.expires_at))
+    check_times("held", (one.ready_at for one in booking.held))
+    if any(amount < 0 for one in booking.held for amount in one.amounts.values()):
+        raise Unreadable("held: an amount is negative")
+    return pool, booking
 
 
 class Ledger:
@@ -73,14 +91,10 @@ class Ledger:
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted ones are left out"
             try:
-                booking = msgspec.json.decode(entry.value, type=Booking)
-            except msgspec.MsgspecError as error:
-                # Written by hand.
-                log.error("bad_booking", key=entry.key, reason=str(error))
-                continue
-            pool = pool_of_key(entry.key)
-            if pool is None:
-                log.error("bad_booking", key=entry.key, reason="no booking has such a key")
+                pool, booking = read_booking(entry.key, entry.value)
+            except Unreadable as error:
+                # Written by another hand.
+                tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(Kept(pool, booking))
         asked = await all_asked(self._bus, {one.booking.provisioning_class for one in found} - {""})

@@ -16,6 +16,7 @@ from admittance.events.bounds import too_deep
 from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
+from admittance.events.reading import Reader, Unreadable
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
@@ -42,7 +43,8 @@ OVERSLEPT_SECONDS: Final = 5.0
 PREFIX: Final = len(ALIVE_PROVISIONING)
 
 log = structlog.get_logger()
-_beat = msgspec.json.Decoder(ProviderAlive)
+_beat = Reader(ProviderAlive)
+_reply = Reader(ProviderReply)
 
 
 class Hearer(Protocol):
@@ -121,10 +123,13 @@ class Providers:
     def _on_beat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         try:
             name = plain(subject[PREFIX:].decode())
-            beat = _beat.decode(data) if data and len(data) <= BEAT_MAX else ProviderAlive()
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, BadToken):
+            known = self._providing.knows(name)
+            if len(data) > BEAT_MAX or not (data or known):
+                return  # A stray message begins no silence, which would close queues.
+            beat = _beat(data) if data else ProviderAlive()
+        except (Unreadable, UnicodeError, BadToken):
             return
-        if not self._providing.knows(name) and len(self._providing.classes()) >= CLASSES_MAX:
+        if not known and len(self._providing.classes()) >= CLASSES_MAX:
             return
         if self._providing.hear(name, beat, clock.monotonic()):
             self._back[name] = None
@@ -213,9 +218,9 @@ class Providers:
 def reply_of(data: bytes) -> ProviderReply:
     """What a provider answers to a question. Raises Undecodable."""
     try:
-        return msgspec.json.decode(data, type=ProviderReply)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Undecodable(f"no ProviderReply: {error}") from error
+        return _reply(data)
+    except Unreadable as error:
+        raise Undecodable(str(error)) from error
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:

@@ -8,15 +8,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 import structlog
 
-from admittance.api.manifest import decode_object
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import plain, token
 from admittance.events.provisioning import ProvisioningFact
-from admittance.events.subjects import ASKED, CAPACITY
-from admittance.provisioning.records import Record
+from admittance.events.reading import SetAside, Unreadable, reason_of
+from admittance.events.subjects import ASKED, BUCKET, CAPACITY
+from admittance.provisioning.records import Record, read_record
 from admittance.provisioning_check.acts import Step
 from admittance.provisioning_check.picture import Name, Picture
 from admittance.provisioning_check.recovering import Recovering
@@ -26,7 +25,8 @@ from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus
 from admittance.runtime.consume import persist
 from admittance.runtime.history import PAGE, past
-from admittance.workload import stored
+from admittance.runtime.set_aside import tell
+from admittance.workload.reading import read, read_manifest
 
 PATTERNS: Final = (
     "admissioncheck.>",
@@ -148,15 +148,15 @@ class Reading:
         try:
             names = [plain(one) for one in tail.split(".")]
             if kind == "workload":
-                workload = None if entry.value is None else stored.decode(entry.value)
+                workload = None if entry.value is None else read(entry.key, entry.value)
                 self._picture.workload((names[0], names[1]), workload)
             elif kind == CAPACITY:
                 self._read_record((names[0], names[1]), entry)
             else:
                 self._read_object(kind, names[0], entry)
         except Exception as error:
-            # Written by hand. Whatever it is, it is in nobody's way.
-            log.warning("unreadable", key=entry.key, error=str(error))
+            # Whatever it is: everything else goes on.
+            _tell(entry, reason_of(error))
 
     def _read_record(self, name: Name, entry: Entry) -> None:
         record = _record_of(entry)
@@ -169,7 +169,7 @@ class Reading:
         self._picture.record(name, record, entry.revision)
 
     def _read_object(self, kind: str, name: str, entry: Entry) -> None:
-        found: Any = None if entry.value is None else decode_object(entry.value).manifest
+        found: Any = None if entry.value is None else read_manifest(entry.key, entry.value)
         match kind:
             case "admissioncheck":
                 self._picture.check(name, found)
@@ -186,7 +186,11 @@ def _record_of(entry: Entry) -> Record | None:
     if entry.value is None:
         return None
     try:
-        return msgspec.json.decode(entry.value, type=Record)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        log.warning("unreadable", key=entry.key, error=str(error))
+        return read_record(entry.key, entry.value)
+    except Unreadable as error:
+        _tell(entry, str(error))
         return None
+
+
+def _tell(entry: Entry, reason: str) -> None:
+    tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason))

@@ -13,11 +13,11 @@ import msgspec
 import structlog
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.manifest import ManifestError, decode_object
 from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import plain
+from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import TimersReply
-from admittance.events.subjects import TIMER_DUE
+from admittance.events.subjects import BUCKET, TIMER_DUE
 from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.say import due
 from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
@@ -27,9 +27,10 @@ from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.parts import parts
 from admittance.runtime.seldom import Seldom
+from admittance.runtime.set_aside import tell
 from admittance.runtime.settings import Settings
 from admittance.runtime.waiting import set_before
-from admittance.workload import stored
+from admittance.workload.reading import names_of, read, read_manifest
 from admittance.workload.surroundings import CheckRules, rules_of
 
 SERVICE: Final = "retry-timer"
@@ -47,6 +48,7 @@ TOLD: Final = 20
 """Slots that are named in one line of the log."""
 
 log = structlog.get_logger()
+_settled = Reader(SettledReply)
 
 
 class Keeper:
@@ -111,14 +113,15 @@ class Keeper:
         for entry in entries:
             kind, _, tail = entry.key.partition(".")
             try:
+                names_of(entry.key)
                 if kind == "workload":
-                    found = None if entry.value is None else stored.decode(entry.value)
+                    found = None if entry.value is None else read(entry.key, entry.value)
                     self.core.apply(entry.key, found, entry.revision, now)
                 else:
                     self.core.rule(plain(tail), _rules(entry), now)
-            except (msgspec.MsgspecError, ManifestError, ValueError) as error:
-                # Written by hand; the workload-controller counts it as none, too.
-                log.warning("unreadable", key=entry.key, error=str(error))
+            except BROKEN as error:
+                # Written by another hand; the workload-controller counts it as none, too.
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 if kind == "workload":
                     with suppress(ValueError):
                         self.core.apply(entry.key, None, entry.revision, now)
@@ -244,15 +247,15 @@ class Keeper:
                 return True
             question = msgspec.json.encode(Settled(sequence=newest.sequence))
             answer = await self._bus.request("admit.api.settled", question, ANSWER_SECONDS)
-        except (Unavailable, Refused):
+            return not _settled(answer).error
+        except (Unavailable, Refused, Unreadable):
             return False
-        return not msgspec.json.decode(answer, type=SettledReply).error
 
 
 def _rules(entry: Entry) -> CheckRules | None:
     if entry.value is None:
         return None
-    manifest = decode_object(entry.value).manifest
+    manifest = read_manifest(entry.key, entry.value)
     return rules_of(manifest) if isinstance(manifest, AdmissionCheck) else None
 
 

@@ -20,10 +20,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bucket import MARKER, Entry, delete_message, get, put_message
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.set_aside import tell
 
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
@@ -50,6 +52,17 @@ class _Value(msgspec.Struct, frozen=True):
     runner: str = ""
 
 
+_value = Reader(_Value)
+
+
+def read_holder(value: bytes) -> str:
+    """The runner that a claim names. Raises Unreadable where it names none."""
+    runner = _value(value).runner
+    if not runner:
+        raise Unreadable("it names no runner")
+    return runner
+
+
 def read_claim(entry: Entry | None) -> Claim:
     """The claim that an entry of the bucket stands for; None: never claimed."""
     if entry is None:
@@ -61,9 +74,12 @@ def read_claim(entry: Entry | None) -> Claim:
             return Claim(State.OVER, entry.headers.get(RUNNER, ""), entry.revision)
         return Claim(State.FREE, "", entry.revision)
     try:
-        runner = msgspec.json.decode(entry.value, type=_Value).runner
-    except msgspec.MsgspecError:
-        runner = ""
+        runner = read_holder(entry.value)
+    except Unreadable as error:
+        # Written over by another hand. Its runner stops the job and cannot say so: as if that
+        # runner were dead. The workload runs again, under another admission.
+        tell(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
+        return Claim(State.EXPIRED, "", entry.revision)
     return Claim(State.HELD, runner, entry.revision)
 
 

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted
-from admittance.events.names import BadToken, plain, token
-from admittance.events.subjects import STREAM, workload_key
+from admittance.events.names import plain, token
+from admittance.events.reading import SetAside, Unreadable
+from admittance.events.subjects import BUCKET, STREAM, workload_key
 from admittance.runner.standing import View, standing, view
-from admittance.runtime.bucket import get, read_all
+from admittance.runtime.bucket import Entry, get, read_all
 from admittance.runtime.bus import Bus
 from admittance.runtime.history import last
+from admittance.runtime.set_aside import tell
 from admittance.runtime.tracing import extract
-from admittance.workload import stored
+from admittance.workload.reading import read
 
 AT_ONCE: Final = 100
 """Questions to the server in flight."""
@@ -34,7 +34,7 @@ class World:
         entry = await get(self.bus, workload_key(namespace, name))
         if entry is None or entry.value is None:
             return None
-        return _view(entry.value, entry.revision)
+        return _view(entry)
 
     async def standings(self, admissions: Sequence[tuple[str, str, int]]) -> list[View]:
         """How each admission (namespace, name, revision) stands now."""
@@ -54,13 +54,10 @@ class World:
             # Most of a long queue was never admitted: not worth a decoding.
             if entry.value is None or b'"Admitted"' not in entry.value:
                 continue
-            _, namespace, name = entry.key.split(".")
-            try:
-                seen = _view(entry.value, entry.revision)
-                if seen is not None and seen.revision:
-                    views[plain(namespace), plain(name)] = seen
-            except BadToken:
-                continue
+            seen = _view(entry)
+            if seen is not None and seen.revision:
+                _, namespace, name = entry.key.split(".")
+                views[plain(namespace), plain(name)] = seen
         return views
 
     async def last_admitted(self, namespace: str, name: str) -> tuple[Admitted, str] | None:
@@ -81,8 +78,10 @@ class World:
         return int(info["state"]["last_seq"])
 
 
-def _view(value: bytes, revision: int) -> View | None:
+def _view(entry: Entry) -> View | None:
     try:
-        return view(stored.decode(value), revision)
-    except msgspec.MsgspecError:
-        return None  # not ours to judge, and nothing that we could run
+        return view(read(entry.key, entry.value or b""), entry.revision)
+    except Unreadable as error:
+        # The workload-controller counts it as none, too.
+        tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+        return None

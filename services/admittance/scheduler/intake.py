@@ -58,8 +58,9 @@ def _apply(
     try:
         facts = facts_of(stored, world.shapes, world.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # No door let this in. It cannot be placed; it must not stop the others either.
-        if member is not None:
+        # No door let this in. It cannot be placed; it must not stop the others either. Quota that
+        # it holds it keeps: its job may run.
+        if member is not None and member.charge is None:
             drop(world, member)
         return
     if facts.finished:

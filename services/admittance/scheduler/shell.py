@@ -17,11 +17,11 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
-from admittance.api.manifest import decode_object
 from admittance.events.base import HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Decision
-from admittance.events.names import plain
+from admittance.events.names import plain, token
+from admittance.events.reading import Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import (
     Explain,
     ExplainReply,
@@ -33,7 +33,7 @@ from admittance.events.requests import (
     Queues,
     QueuesReply,
 )
-from admittance.events.subjects import USAGE, subject_of
+from admittance.events.subjects import BUCKET, USAGE, subject_of
 from admittance.events.system import BarrierEcho
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
@@ -41,14 +41,15 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leading import Leading
 from admittance.runtime.lease_io import fence
+from admittance.runtime.set_aside import tell
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, follow, trace_id
 from admittance.scheduler.config import Config, config_of, differing
 from admittance.scheduler.decide import Scheduler
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
-from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
+from admittance.workload.reading import names_of, read, read_manifest
 
 SERVICE: Final = "scheduler"
 UNWILLING_SECONDS: Final = 0.5
@@ -144,36 +145,39 @@ class Shell:
         for entry in entries:
             try:
                 self._take(entry, now)
-            except Exception:
-                # A broken value must not hide the rest of the bucket from us.
-                log.exception("entry_unreadable", key=entry.key, revision=entry.revision)
+            except Unreadable as error:
+                # What was known of it stays: a workload keeps its quota, since its job may run.
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+            except Exception as error:
+                # A value that means nothing must not hide the rest of the bucket.
+                log.error("entry_unusable", key=entry.key, exc_info=error)
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
         if entries:
             self._core.seen(entries[-1].revision)
         self._changed.set()
 
     def _take(self, entry: Entry, now: datetime) -> None:
-        prefix, _, rest = entry.key.partition(".")
+        prefix = entry.key.partition(".")[0]
         if prefix == "workload":
-            namespace, _, name = rest.partition(".")
-            self._take_workload(plain(namespace), plain(name), entry, now)
+            self._take_workload(*names_of(entry.key), entry, now)
         elif prefix == "barrier":
             if entry.value is not None:
-                echo = msgspec.json.decode(entry.value, type=BarrierEcho)
+                echo = read_echo(entry.key, entry.value)
                 if self._leading.echoed(echo.domain, echo.epoch):
                     self._core.own(echo.domain)
                     log.info("leading", domain=echo.domain, epoch=echo.epoch)
         elif prefix == USAGE:
-            key, record = self._usages.read(rest, entry)
+            key, record = self._usages.read(entry)
             self._core.apply_usage(*key, record)
         elif prefix in _KIND_OF_TOKEN:
-            self._take_object(_KIND_OF_TOKEN[prefix], rest, entry)
+            self._take_object(_KIND_OF_TOKEN[prefix], entry)
 
     def _take_workload(self, namespace: str, name: str, entry: Entry, now: datetime) -> None:
         if entry.value is None:
             self._core.apply_workload(namespace, name, None, entry.revision, now=now)
             self._traces.pop((namespace, name), None)
             return
-        workload = stored.decode(entry.value)
+        workload = read(entry.key, entry.value)
         trace = extract(entry.headers)
         if is_true(workload, Type.FINISHED):
             self._traces.pop((namespace, name), None)
@@ -181,10 +185,9 @@ class Shell:
             self._traces[namespace, name] = trace
         self._core.apply_workload(namespace, name, workload, entry.revision, now=now)
 
-    def _take_object(self, kind: str, rest: str, entry: Entry) -> None:
-        first, _, second = rest.partition(".")
-        namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
-        manifest = None if entry.value is None else decode_object(entry.value).manifest
+    def _take_object(self, kind: str, entry: Entry) -> None:
+        namespace, name = names_of(entry.key)
+        manifest = None if entry.value is None else read_manifest(entry.key, entry.value)
         self._core.apply_object(kind, namespace, name, manifest, entry.revision)
         self._leading.changed.set()
 
@@ -359,6 +362,17 @@ class Shell:
             leads=leads,
             details=self._leading.standby_details(domains),
         )
+
+
+_echo = Reader(BarrierEcho)
+
+
+def read_echo(key: str, value: bytes) -> BarrierEcho:
+    """The echo of a barrier at a key of the bucket. Raises Unreadable."""
+    echo = _echo(value)
+    if not echo.domain or key != f"barrier.{token(echo.domain)}":
+        raise Unreadable(f"it is about the domain {echo.domain}")
+    return echo
 
 
 _KIND_OF_TOKEN: Final[Mapping[str, str]] = {

@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from admittance.events.names import plain, token
+from admittance.events.names import token
+from admittance.events.reading import Reader, check_times
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.runtime import clock
@@ -25,12 +26,23 @@ from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.seldom import Seldom
 from admittance.scheduler.picture import Key
+from admittance.workload.reading import names_of
 
 PAUSE_SECONDS: Final = 1.0
 """Before what could not be written is tried again."""
 log = structlog.get_logger()
 
 Record = tuple[Key, ConsumedUsage | None]
+
+
+_usage = Reader(ConsumedUsage)
+
+
+def read_usage(value: bytes) -> ConsumedUsage:
+    """What a LocalQueue has consumed. Raises Unreadable."""
+    found = _usage(value)
+    check_times("lastUpdate", (found.last_update,))
+    return found
 
 
 class UsageKeys:
@@ -43,14 +55,13 @@ class UsageKeys:
         self._waiting: dict[Key, ConsumedUsage | None] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    def read(self, rest: str, entry: Entry) -> Record:
-        """What an entry of the bucket tells; ``rest`` is its key without the prefix."""
-        namespace, _, name = rest.partition(".")
-        key = plain(namespace), plain(name)
+    def read(self, entry: Entry) -> Record:
+        """What an entry of the bucket tells. Raises Unreadable."""
+        key = names_of(entry.key)
         self._revisions[key] = max(entry.revision, self._revisions.get(key, 0))
         if entry.value is None:
             return key, None
-        return key, msgspec.json.decode(entry.value, type=ConsumedUsage)
+        return key, read_usage(entry.value)
 
     def write(self, records: Iterable[Record]) -> None:
         """To be written down as soon as may be."""

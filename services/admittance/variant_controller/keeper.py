@@ -9,16 +9,15 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
 import structlog
 
-from admittance.api.manifest import ManifestError, decode_object
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
+from admittance.events.reading import BROKEN, SetAside, reason_of
 from admittance.events.requests import FamiliesReply
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import BUCKET, subject_of
 from admittance.runtime import clock, micro
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
@@ -26,6 +25,7 @@ from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.message_ids import deployment_secret, message_id
 from admittance.runtime.parts import parts
 from admittance.runtime.seldom import Seldom
+from admittance.runtime.set_aside import tell
 from admittance.runtime.settings import Settings
 from admittance.runtime.tracing import extract, inject, trace_id
 from admittance.runtime.waiting import set_before
@@ -33,7 +33,7 @@ from admittance.variant_controller.decide import Families
 from admittance.variant_controller.known import Name, name_of
 from admittance.variant_controller.said import STUCK
 from admittance.variant_controller.wanted import Act
-from admittance.workload import stored
+from admittance.workload.reading import names_of, read, read_manifest
 
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
@@ -111,17 +111,18 @@ class Keeper:
         for entry in entries:
             kind, _, tail = entry.key.partition(".")
             try:
+                names_of(entry.key)
                 if kind == "workload" and entry.value is not None and ROLE not in entry.value:
                     self.core.regular(entry.key)
                 elif kind == "workload":
-                    found = None if entry.value is None else stored.decode(entry.value)
+                    found = None if entry.value is None else read(entry.key, entry.value)
                     self.core.apply(entry.key, found, entry.revision, now)
                     self._trace(entry)
                 else:
                     self._object(kind, tail, _decoded(entry), now)
-            except (msgspec.MsgspecError, ManifestError, ValueError) as error:
-                # Written by hand; the workload-controller counts it as none, too.
-                log.warning("unreadable", key=entry.key, error=str(error))
+            except BROKEN as error:
+                # Written by another hand; the workload-controller counts it as none, too.
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 with suppress(ValueError):
                     if kind == "workload":
                         self.core.apply(entry.key, None, entry.revision, now)
@@ -230,4 +231,4 @@ class Keeper:
 
 
 def _decoded(entry: Entry) -> Any:
-    return None if entry.value is None else decode_object(entry.value).manifest
+    return None if entry.value is None else read_manifest(entry.key, entry.value)

@@ -11,13 +11,13 @@ from collections.abc import Container, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import structlog
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.manifest import encode
 from admittance.events.applying import Applied
 from admittance.events.names import token
+from admittance.events.reading import Reader, Unreadable
 from admittance.events.subjects import ALIVE_CHECK, object_key
 from admittance.events.system import CheckAlive
 from admittance.runtime import clock
@@ -41,8 +41,23 @@ BEAT_MAX: Final = 64 * 1024
 """Bytes of a heartbeat that are read."""
 
 log = structlog.get_logger()
-_beat = msgspec.json.Decoder(CheckAlive)
+_beat = Reader(CheckAlive)
 _PREFIX: Final = len(ALIVE_CHECK)
+
+
+def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
+    """The heartbeat that a message is; None: it is none.
+
+    One that cannot be read proves nothing. An empty one only goes on with what a controller has
+    begun: for one that never sent heartbeats (not ``known``) a stray message would begin a silence
+    that closes its queues.
+    """
+    if len(data) > BEAT_MAX or not (data or known):
+        return None
+    try:
+        return _beat(data) if data else CheckAlive()
+    except Unreadable:
+        return None
 
 
 class Alive:
@@ -129,12 +144,8 @@ class Alive:
         controller = self._controllers.get(subject[_PREFIX:])
         if controller is None:
             return
-        try:
-            beat = _beat.decode(data) if data and len(data) <= BEAT_MAX else CheckAlive()
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # Whoever sends nonsense lives, too.
-            beat = CheckAlive()
-        if self._beats.hear(controller, beat, clock.monotonic()):
+        beat = beat_of(data, known=self._beats.knows(controller))
+        if beat is not None and self._beats.hear(controller, beat, clock.monotonic()):
             self._dirty.set()
 
     def _on_reconnected(self) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
 from admittance.events.applying import DeleteReply
 from admittance.events.codec import encode
+from admittance.events.reading import Unreadable
 from admittance.events.subjects import CAPACITY, object_key
-from admittance.provisioning.records import Record
+from admittance.provisioning.records import read_record
 from admittance.runtime import bucket
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import StaleRevision
@@ -38,9 +38,9 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
         if entry is None or entry.value is None:
             return DeleteReply(outcome="absent")
         try:
-            record = msgspec.json.decode(entry.value, type=Record)
-        except msgspec.MsgspecError:
-            # Written by hand, and of nobody's.
+            record = read_record(key, entry.value)
+        except Unreadable:
+            # Written by another hand.
             message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
         else:
             if record.metadata.deletion_timestamp is not None:

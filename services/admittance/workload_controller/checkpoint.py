@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.events.checkpoints import CheckpointMade, Row, RowKind
+from admittance.events.reading import BROKEN, reason_of
 from admittance.workload import stored
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.known import Known
@@ -148,13 +149,19 @@ def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[Row]:
     left = b""
     count = 0
     for part in parts:
-        left += unpacking.decompress(part)
+        try:
+            left += unpacking.decompress(part)
+        except zlib.error as error:
+            raise BadCheckpoint(f"checkpoint {made.id} cannot be unpacked: {error}") from None
         at = 0
         while len(left) >= at + _LENGTH:
             end = at + _LENGTH + int.from_bytes(left[at : at + _LENGTH], "big")
             if len(left) < end:
                 break
-            yield _decode(left[at + _LENGTH : end])
+            try:
+                yield _decode(left[at + _LENGTH : end])
+            except BROKEN as error:
+                raise BadCheckpoint(f"checkpoint {made.id}: {reason_of(error)}") from None
             count += 1
             at = end
         left = left[at:]

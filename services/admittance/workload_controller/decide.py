@@ -11,18 +11,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
 from admittance.api.kinds import KINDS
-from admittance.api.manifest import ManifestError, decode_object
 from admittance.events.base import HEADER_TRACE
 from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.reading import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, USAGE, workload_key
 from admittance.events.system import BarrierEcho
 from admittance.quota.catalog import Catalog
-from admittance.workload import stored
 from admittance.workload.limits import Limits
+from admittance.workload.reading import names_of, read_manifest, read_whole
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.around import Queues
 from admittance.workload_controller.commit import (
@@ -53,7 +51,7 @@ class Controller:
         self.speaker = Speaker(self.objects, secret, self._workload)
         self.cradle = Cradle()
         self.unreadable: dict[str, str] = {}
-        """Keys of values that nobody can read, and why; whoever tells of them takes them out."""
+        """Keys of values that cannot be read, and why; the caller that logs them takes them out."""
         self.read = 0
         self.newest_fact = 0
         """The newest fact that any workload held when the bucket was read."""
@@ -71,18 +69,26 @@ class Controller:
     def load(
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
-        """An entry of the bucket, as read at the start or after a refused put. A value that nobody
-        can read, written by hand, counts as none, and is noted in ``unreadable``."""
+        """An entry of the bucket, as read at the start or after a refused put. A value that cannot
+        be read counts as none, and is noted in ``unreadable``."""
         prefix = key.partition(".")[0]
+        if prefix in ("barrier", "_admittance", USAGE, CAPACITY):
+            return
+        try:
+            names_of(key)
+        except Unreadable as error:
+            # Nothing can be said of it: there is no subject with such a name.
+            self.unreadable[key] = str(error)
+            return
         try:
             if prefix == "workload":
                 self._load_workload(key, value, revision, headers)
-            elif prefix not in ("barrier", "_admittance", USAGE, CAPACITY):
+            else:
                 self._load_object(key, value, revision)
-        except (msgspec.MsgspecError, ManifestError) as error:
+        except Unreadable as error:
             self.unreadable[key] = str(error)
             if prefix == "workload":
-                self.workloads.keep(key, Known(None, revision, 0))
+                self.workloads.keep(key, Known(None, revision, 0, unreadable=True))
             else:
                 self.keep_object(key, None, b"", revision)
 
@@ -90,19 +96,33 @@ class Controller:
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
         if value is None:
-            fact = int(headers.get(HEADER_FACT, "0"))
-            self.workloads.keep(key, Known(None, revision, fact))
+            self.workloads.keep(key, Known(None, revision, number(headers.get(HEADER_FACT)) or 0))
             return
-        workload = stored.decode(value)
-        known = Known(workload, revision, workload.status.log.fact, headers.get(HEADER_TRACE, ""))
-        self.workloads.load(key, known)
+        workload = read_whole(key, value)
+        trace = headers.get(HEADER_TRACE, "")
+        self.workloads.load(key, Known(workload, revision, workload.status.log.fact, trace))
+
+    def limit_fact(self, key: str, end: int) -> None:
+        """A workload cannot hold a fact behind the ``end`` of the log: it would skip every fact
+        until the log gets there. It counts as written when all that was read up to now was."""
+        known = self.workloads.get(key)
+        if known.fact > end:
+            self.unreadable[key] = (
+                f"status.log.fact: {known.fact} is behind the end of the log, {end}; where many "
+                "are, restore log and bucket from one backup"
+            )
+            self.workloads.limit_fact(key, self.read)
 
     def _load_object(self, key: str, value: bytes | None, revision: int) -> None:
         self._loaded_manifests = max(self._loaded_manifests, revision)
         if revision <= self.objects.expected(key):
             return
-        manifest = None if value is None else decode_object(value).manifest
-        self.keep_object(key, manifest, value or b"", revision)
+        manifest = None if value is None else read_manifest(key, value)
+        try:
+            self.keep_object(key, manifest, value or b"", revision)
+        except Exception as error:
+            # Such as a quantity that no door let in: it has its shape, and no meaning.
+            raise Unreadable(reason_of(error)) from error
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
         """A manifest as it is from now on; None: it is gone."""
@@ -116,11 +136,14 @@ class Controller:
             meta = about.metadata
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
 
-    def settle_load(self, floor: int) -> list[str]:
+    def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
         """The bucket is read. Keys of what may not have been said: what follows from facts that
-        nobody acknowledged (those after floor)."""
+        nobody acknowledged (those after floor). ``end``: of the log."""
         unsaid = []
-        for key, known in list(self.workloads.items()):
+        self.read = max(self.read, floor)
+        for key, _ in list(self.workloads.items()):
+            self.limit_fact(key, end)
+            known = self.workloads.get(key)
             self.newest_fact = max(self.newest_fact, known.fact)
             workload = known.workload
             if workload is None:
@@ -129,7 +152,6 @@ class Controller:
                 unsaid.append(key)
             else:
                 self.workloads.let_go(key)
-        self.read = max(self.read, floor)
         self.manifests_floor = self._loaded_manifests
         return unsaid
 
@@ -173,7 +195,14 @@ class Controller:
         known = self.workloads.get(key)
         if known.workload is None:
             return []
-        return list(self.speaker.messages(known.workload, known.revision, now, known.trace))
+        try:
+            return list(self.speaker.messages(known.workload, known.revision, now, known.trace))
+        except AssertionError:
+            raise
+        except Exception as error:
+            # Another hand wrote what it has to say; it must not keep a leader from its work.
+            self.unreadable[key] = f"status.log.says: {reason_of(error)}"
+            return []
 
     def said(self, key: str) -> None:
         """All of it is acknowledged by the bus."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-import msgspec
 import structlog
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.events.reading import Unreadable
 from admittance.events.subjects import CAPACITY
-from admittance.provisioning.records import Record
+from admittance.provisioning.records import read_record
 from admittance.runtime import bucket, clock
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused
@@ -108,9 +108,9 @@ class Durables:
         # Requests first: where one is gone, all that there is to hear of it is on the log.
         for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
             try:
-                record = msgspec.json.decode(entry.value or b"", type=Record)
-            except msgspec.MsgspecError:
-                continue  # written by hand
+                record = read_record(entry.key, entry.value)
+            except Unreadable:
+                continue  # written by another hand
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
         found = (await provider_durables.there(self._bus)).get(provisioning_class, {})

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE, Fact
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import BadToken, plain, token
+from admittance.events.reading import Reader, Unreadable, reason_of
 from admittance.events.subjects import BARRIER, EPOCH, object_key, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
@@ -49,6 +48,13 @@ an object that is full can still be stopped, finished and deleted."""
 _QUIET: Final = frozenset({"pending", "requeued"})
 """Said for people: of several in one put only the last matters. Anything else is heard by
 machines, and must be said before the workload moves on."""
+
+LEADS_TO_NOTHING: Final = "LeadsToNothing"
+"""Reason of what cannot be reckoned with, though each part of it can be read."""
+_NO_OUTCOME: Final = SettledReply()
+
+_barrier = Reader(Barrier)
+_applied = Reader(ObjectApplied)
 
 _MUST_MOVE: Final = (
     facts.Assigned,
@@ -99,6 +105,10 @@ class Folding:
             return False
         known = self._known(key)
         if heard.sequence <= known.fact:
+            return True
+        if known.unreadable and isinstance(fact, facts.Deleted):
+            # It counts as none, and is to make room for the next of its name.
+            self._apply(key, known, Change(None), heard)
             return True
         if isinstance(fact, facts.Submitted):
             entered = self._enter(fact, heard, known)
@@ -199,7 +209,21 @@ class Folding:
         self, key: str, known: Known, fact: Fact, heard: Heard
     ) -> tuple[Change, dict[str, Change]]:
         """What the fact makes of the workload, and by key of others of its family: all of that is
-        one commit, or nothing is."""
+        one commit, or nothing is. Where that cannot be reckoned, the fact is set aside for this
+        workload: what stands there may be from any hand, and would stop all the others for ever."""
+        try:
+            return self._made(key, known, fact, heard)
+        except AssertionError:
+            raise  # Of a state that this program has made itself.
+        except Exception as error:
+            why = f"it leads to nothing at {key}: {type(error).__name__}: {reason_of(error)}"
+            if self._outcomes.get(heard.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
+                self._bury(heard, why, LEADS_TO_NOTHING)
+            return ignored(known.workload, LEADS_TO_NOTHING, why), {}
+
+    def _made(
+        self, key: str, known: Known, fact: Fact, heard: Heard
+    ) -> tuple[Change, dict[str, Change]]:
         at = self._occasion(fact, heard)
         ref = self._relations.ref(key)
         if ref is None or known.workload is None:
@@ -327,9 +351,9 @@ class Folding:
 
     def _barrier(self, heard: Heard) -> bool:
         try:
-            barrier = msgspec.json.decode(heard.data, type=Barrier)
-        except msgspec.MsgspecError as error:
-            self._bury(heard, f"no Barrier: {error}")
+            barrier = _barrier(heard.data)
+        except Unreadable as error:
+            self._bury(heard, str(error))
             return True
         # The server has compared the fence, so its number is the domain's epoch, unless it is so
         # long that the server took only its lower bits.
@@ -350,9 +374,9 @@ class Folding:
 
     def _object_changed(self, heard: Heard) -> bool:
         try:
-            applied = msgspec.json.decode(heard.data, type=ObjectApplied)
-        except msgspec.MsgspecError as error:
-            self._bury(heard, f"no ObjectApplied: {error}")
+            applied = _applied(heard.data)
+        except Unreadable as error:
+            self._bury(heard, str(error))
             return True
         asks = self._whose_parameters(heard.subject, applied)
         keys = self.concerned(applied, asks)

@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from admittance.runtime import bucket
+from admittance.events.reading import SetAside, number
+from admittance.events.subjects import BUCKET
+from admittance.runtime import bucket, lease_io
 from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.errors import StaleRevision, Superseded, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
+from admittance.runtime.set_aside import tell
 
 KEY: Final = "_admittance.manifests"
 PAUSE_SECONDS: Final = 0.02
@@ -42,15 +45,19 @@ class Guard:
                 # Without it we would not know what is still to come.
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            with suppress(Unavailable):
+            with suppress(Unavailable, Refused):
                 await self._look()
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:
         entry = await bucket.get(self._bus, KEY)
         value = entry.value if entry is not None else None
-        if value is not None and value.isdigit() and int(value) > self._epoch:
-            raise Superseded(f"epoch {int(value)} writes manifests")
+        # An epoch is a place on the log: there is none behind its end.
+        epoch = number(value, most=await lease_io.end_of_log(self._bus))
+        if epoch is not None and epoch > self._epoch:
+            raise Superseded(f"epoch {epoch} writes manifests")
+        if value and epoch is None and entry is not None:
+            tell(SetAside(f"KV_{BUCKET}", KEY, entry.revision, "it names no epoch: written over"))
         self._revision = entry.revision if entry is not None else 0
 
     def _put(self) -> Outgoing:

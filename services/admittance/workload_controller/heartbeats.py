@@ -60,6 +60,10 @@ class Heartbeats:
         self._patience = MISSING * every_seconds
         self._controllers: dict[str, _Controller] = {}
 
+    def knows(self, controller: str) -> bool:
+        """The controller has sent heartbeats, to this leader or to one before."""
+        return controller in self._controllers
+
     def hear(self, controller: str, beat: CheckAlive, now: float) -> bool:
         """Notes a heartbeat; whether it tells something that the one before did not."""
         found = self._controllers.get(controller)

@@ -17,14 +17,15 @@ import structlog
 
 from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
+from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.runtime import clock
 from admittance.runtime.bucket import Entry
 from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.history import last
 from admittance.runtime.seldom import Seldom
-from admittance.workload import stored
-from admittance.workload_controller.decide import HEADER_FACT
+from admittance.runtime.set_aside import tell
+from admittance.workload_controller.known import Workloads
 
 PREFIX: Final = "workload."
 WORD_MAX: Final = 500_000
@@ -40,7 +41,7 @@ PAUSE_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
-_commits = msgspec.json.Decoder(Commits)
+read_commits = Reader(Commits)
 
 
 class Told(NamedTuple):
@@ -52,26 +53,34 @@ class Told(NamedTuple):
 
 
 async def told_so_far(bus: Bus) -> Told:
-    """What any leader has told of."""
+    """What any leader has told of. A word that cannot be read tells of nothing: then a checkpoint
+    is written at once, from which everything can be had."""
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
+        bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if found is not None else {}
     except (Refused, Unavailable):
         return Told()
     if found is None:
         return Told()
-    return Told(_commits.decode(found.data).newest, found.sequence)
+    newest = int(bucket["state"]["last_seq"])
+    try:
+        told = read_commits(found.data).newest
+        if not 0 <= told <= newest:
+            raise Unreadable(f"revision {told} is behind the end of the bucket, {newest}")
+    except Unreadable as error:
+        tell(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
+        return Told(0, found.sequence)
+    return Told(told, found.sequence)
 
 
-def untold(entries: Iterable[Entry], after: int) -> list[Adopted]:
-    """The workloads that were written behind that revision, as they were found."""
+def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:
+    """The workloads that were written behind that revision, as they were found and loaded."""
     found = []
     for entry in entries:
         if entry.revision <= after or not entry.key.startswith(PREFIX):
             continue
-        if entry.value is None:
-            fact = int(entry.headers.get(HEADER_FACT, "0"))
-        else:
-            fact = stored.decode(entry.value).status.log.fact
+        known = workloads.get(entry.key)
+        fact = known.fact or workloads.ended_by(entry.key)
         found.append(Adopted(key=entry.key[len(PREFIX) :], revision=entry.revision, fact=fact))
     return found
 

@@ -19,12 +19,14 @@ from admittance.workload.stored import StoredWorkload, head
 
 class Known(NamedTuple):
     """A workload and the revision it was written at. ``workload`` None: there is none; then
-    ``fact`` is the deletion's. ``trace``: traceparent of what last moved it."""
+    ``fact`` is the deletion's. ``trace``: traceparent of what last moved it. ``unreadable``: there
+    is a value, which counts as none."""
 
     workload: StoredWorkload | None
     revision: int
     fact: int
     trace: str = ""
+    unreadable: bool = False
 
 
 NOTHING = Known(None, 0, 0)
@@ -117,6 +119,12 @@ class Workloads:
         self.keep(key, known)
         if known.workload is not None:
             self._known[key] = known._replace(workload=revised(known.workload, known.revision))
+
+    def limit_fact(self, key: str, most: int) -> None:
+        """No fact later than ``most`` counts as applied to the held workload at that key."""
+        self._known[key] = self._known[key]._replace(fact=most)
+        if key in self._finished:
+            self._finished[key] = most
 
     def let_go(self, key: str) -> None:
         """All that the workload had to say is said: a finished one need not be held."""

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
 from admittance.events.checkpoints import Adopted
+from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.subjects import BUCKET, STREAM
 from admittance.events.system import ObjectApplied
+from admittance.runtime import lease_io
 from admittance.runtime.bucket import BucketReader, Entry
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, TooBig, Unavailable
-from admittance.runtime.history import last
+from admittance.runtime.history import Past, last
 from admittance.runtime.message_ids import deployment_secret
+from admittance.runtime.set_aside import tell
 from admittance.workload.limits import Limits
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
@@ -28,7 +31,7 @@ from admittance.workload_controller.statement import learn, statements
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
 log = structlog.get_logger()
-_applied = msgspec.json.Decoder(ObjectApplied)
+_applied = Reader(ObjectApplied)
 
 
 async def open_controller(
@@ -45,12 +48,13 @@ async def open_controller(
     async for entries in everything.batches():
         _load(controller, entries)
         if told.newest:
-            adopted += untold(entries, told.newest)
+            adopted += untold(controller.workloads, entries, told.newest)
         if everything.loaded.is_set():
             break
     await everything.close()
-    unsaid = controller.settle_load(floor)
-    await _restate(bus, controller)
+    unsaid = controller.settle_load(floor, await lease_io.end_of_log(bus))
+    tell_unreadable(controller)
+    await _restate(bus, controller, everything.last)
     await durables.settle(controller.objects)
     ours = [kind.token for kind in KINDS.values() if kind.token not in ("workload", "job")]
 
@@ -84,23 +88,36 @@ def _load(controller: Controller, entries: list[Entry]) -> None:
 
 
 def tell_unreadable(controller: Controller) -> None:
-    """Logs what was found in the bucket that nobody can read."""
+    """Logs what was found in the bucket that cannot be read."""
     while controller.unreadable:
-        key, error = controller.unreadable.popitem()
-        log.error("value_unreadable", key=key, error=error)
+        key, reason = controller.unreadable.popitem()
+        tell(SetAside(f"KV_{BUCKET}", key, 0, reason))
 
 
-async def _restate(bus: Bus, controller: Controller) -> None:
-    """States the manifests that were written but, the writer dying between, not stated."""
+async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
+    """States the manifests that were written but, the writer dying between, not stated. ``newest``:
+    the newest revision of the bucket; a statement that names a later one states nothing."""
     wanted = list(statements(controller))
     missed: list[Message] = []
     for start in range(0, len(wanted), 200):
         part = wanted[start : start + 200]
         found = await asyncio.gather(*(last(bus, said.subject) for _, said in part))
         for (revision, said), before in zip(part, found, strict=True):
-            if before is None or _applied.decode(before.data).revision < revision:
+            if before is None or not revision <= _revision_of(before, newest):
                 missed.append(said)
     await _state(bus, missed)
+
+
+def _revision_of(stated: Past, newest: int) -> int:
+    """The revision that a statement is of; 0: it cannot be read, or there is no such revision."""
+    try:
+        revision = _applied(stated.data).revision
+        if not 0 <= revision <= newest:
+            raise Unreadable(f"revision {revision} is behind the end of the bucket, {newest}")
+    except Unreadable as error:
+        tell(SetAside(STREAM, stated.subject, stated.sequence, str(error)))
+        return 0
+    return revision
 
 
 async def _state(bus: Bus, missed: list[Message]) -> None:

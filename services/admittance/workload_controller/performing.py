@@ -10,14 +10,18 @@ from typing import Final
 import structlog
 
 from admittance.events.applying import SettledReply
-from admittance.runtime import bucket, clock
+from admittance.runtime import bucket, clock, lease_io
 from admittance.runtime.bus import Bus
 from admittance.runtime.consume import Bad, bury, persist
-from admittance.runtime.errors import StaleRevision
+from admittance.runtime.errors import StaleRevision, Unavailable
 from admittance.runtime.puller import Delivery
 from admittance.runtime.tracing import trace_id
+from admittance.workload import stored
+from admittance.workload.change import with_log
 from admittance.workload_controller.commit import Commit, Heard, Message, Put
 from admittance.workload_controller.decide import Controller
+from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.known import Known
 from admittance.workload_controller.letters import Letters
 from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import tell_unreadable
@@ -38,10 +42,17 @@ class Performing:
     ``tally`` None: nobody asks for figures."""
 
     def __init__(
-        self, bus: Bus, controller: Controller, puts: Puts, memory: Memory, tally: Tally | None
+        self,
+        bus: Bus,
+        controller: Controller,
+        guard: Guard,
+        puts: Puts,
+        memory: Memory,
+        tally: Tally | None,
     ) -> None:
         self._bus = bus
         self._controller = controller
+        self._guard = guard
         self._puts = puts
         self._memory = memory
         self._tally = tally
@@ -109,12 +120,34 @@ class Performing:
         return messages, unsure
 
     async def _reload(self, key: str) -> None:
+        controller = self._controller
+        before = controller.workloads.get(key)
         entry = await bucket.get(self._bus, key)
         if entry is None:
-            self._controller.workloads.gone(key)
-        else:
-            self._controller.load(entry.key, entry.value, entry.revision, entry.headers)
-            tell_unreadable(self._controller)
+            controller.workloads.gone(key)
+            return
+        controller.load(entry.key, entry.value, entry.revision, entry.headers)
+        known = controller.workloads.get(key)
+        if known.fact > controller.read:
+            controller.limit_fact(key, await lease_io.end_of_log(self._bus))
+        tell_unreadable(controller)
+        if known.unreadable and before.workload is not None:
+            await self._mend(key, before, entry.revision)
+
+    async def _mend(self, key: str, before: Known, revision: int) -> None:
+        """Writes a workload over what cannot be read at its key. Only the leader knows how it was:
+        so with the guard, which a leader that was superseded does not hold. What it had to say is
+        said. Raises StaleRevision or Unavailable; Superseded."""
+        assert before.workload is not None, "the caller looked"
+        workload = with_log(before.workload, before.fact, ())
+        put = bucket.put_message(key, stored.encode(workload), expected=revision)
+        try:
+            written = await self._guard.write([put])
+        except (StaleRevision, Unavailable):
+            await self._guard.take()
+            raise
+        self._controller.workloads.keep(key, Known(workload, written, before.fact, before.trace))
+        log.warning("workload_mended", key=key, revision=written)
 
     def _note(self, commit: Commit) -> None:
         self.outcomes.update(commit.outcomes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
@@ -22,10 +22,12 @@ import structlog
 
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Row
+from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.history import past
+from admittance.runtime.history import PAGE, Past, past
+from admittance.runtime.set_aside import tell
 from admittance.workload_controller.checkpoint import Packer, Snapshot, rows, superfluous
 
 SLICE: Final = 200
@@ -33,10 +35,12 @@ SLICE: Final = 200
 FACTS_MAX: Final = 500_000
 """Facts after which a checkpoint is due whatever the time, so that no replay takes too long."""
 LOOK_SECONDS: Final = 30.0
+AHEAD: Final = timedelta(minutes=10)
+"""How far the clock of a leader may be ahead of the server's."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
-_made = msgspec.json.Decoder(CheckpointMade)
+_made = Reader(CheckpointMade)
 
 
 class Recorder:
@@ -71,7 +75,8 @@ class Recorder:
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 
     async def _is_due(self) -> bool:
-        made = await checkpoints(self._bus)
+        # One that says to be of facts to come is not of ours.
+        made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)
         if facts <= 0:
@@ -132,6 +137,38 @@ class Recorder:
 
 async def checkpoints(bus: Bus) -> list[CheckpointMade]:
     """The checkpoints that there are, oldest first. Raises Refused or Unavailable."""
+    made, aside = await all_checkpoints(bus)
+    for one in aside:
+        tell(one)
+    return made
+
+
+async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside]]:
+    """The checkpoints that there are, oldest first, and what cannot be one. Raises Refused or
+    Unavailable."""
     filters = [f"{subjects.CHECKPOINT_MADE}*"]
-    found = await past(bus, filters, stream=subjects.CHECKPOINTS)
-    return [_made.decode(one.data) for one in found]
+    made: list[CheckpointMade] = []
+    aside: list[SetAside] = []
+    after = 0
+    while True:
+        page = await past(bus, filters, after=after, stream=subjects.CHECKPOINTS)
+        for one in page:
+            try:
+                made.append(_read(one))
+            except Unreadable as error:
+                aside.append(SetAside(subjects.CHECKPOINTS, one.subject, one.sequence, str(error)))
+        if len(page) < PAGE:
+            return made, aside
+        after = page[-1].sequence
+
+
+def _read(one: Past) -> CheckpointMade:
+    made = _made(one.data)
+    if one.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
+        raise Unreadable("its id is another one than its subject's")
+    if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
+        raise Unreadable("its id does not say what is in it")
+    # A later one would be the newest for ever, and none would be due any more.
+    if made.time > one.time + AHEAD:
+        raise Unreadable(f"it is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
+    return made

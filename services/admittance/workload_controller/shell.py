@@ -20,9 +20,10 @@ from admittance.events.base import HEADER_TRACE
 from admittance.events.requests import Health, HealthReply
 from admittance.lease.domains import CONTROLLER
 from admittance.runtime import clock, lease_io, micro
+from admittance.runtime.backoff import Backoff
 from admittance.runtime.bus import Bus
 from admittance.runtime.ending import end
-from admittance.runtime.errors import SetupError, Superseded, Unavailable
+from admittance.runtime.errors import Superseded, Unavailable
 from admittance.runtime.leading import Leading
 from admittance.runtime.metrics import served
 from admittance.runtime.puller import Delivery, Puller
@@ -91,6 +92,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
     )
     figures = AsyncExitStack()
+    again = Backoff(clock.monotonic)
     try:
         await figures.enter_async_context(
             served(settings.metrics, tally.metrics if tally is not None else ())
@@ -108,6 +110,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             log.info("leading", domain=CONTROLLER, epoch=epoch)
             leader = Active(bus, settings, epoch, tally)
             active[:] = [leader]
+            again.begun()
             work = asyncio.create_task(leader.run(), name="workload-controller")
             while leading.tenure.fence(CONTROLLER) == epoch:
                 leading.changed.clear()
@@ -119,10 +122,12 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             await leader.close()
             active.clear()
             if ended:
-                with suppress(Superseded):
+                try:
                     work.result()
+                except Superseded as error:
+                    log.warning("superseded", epoch=epoch, reason=str(error))
                 leading.tenure.lost(CONTROLLER)
-                log.warning("superseded", epoch=epoch)
+                await again.pause(stopping)
             else:
                 with suppress(Superseded):
                     await end(work)
@@ -208,12 +213,6 @@ class Active:
         for key in unsaid:
             controller.said(key)
         end = await lease_io.end_of_log(self._bus)
-        if controller.newest_fact > end:
-            # New facts would be taken for old ones, and skipped.
-            raise SetupError(
-                f"the log ends at {end}, but the bucket holds facts up to "
-                f"{controller.newest_fact}: restore both from one backup"
-            )
         if self._puller.idle:
             self.caught_up.set()
         self._memory = Memory(
@@ -226,7 +225,7 @@ class Active:
         )
         self._memory.start(now)
         puts = Puts(self._bus, finished_seconds=self._settings.finished_seconds)
-        performing = Performing(self._bus, controller, puts, self._memory, self._tally)
+        performing = Performing(self._bus, controller, self.guard, puts, self._memory, self._tally)
         self._performing = performing
         self._endpoints = Endpoints(self._bus, self._settings.instance, self)
         self._alive = Alive(self._bus, self, self._settings.beat_seconds)

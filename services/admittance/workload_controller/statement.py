@@ -13,9 +13,10 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.kinds import KINDS
-from admittance.events.names import plain
+from admittance.events.reading import Unreadable
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
+from admittance.workload.reading import names_of
 from admittance.workload_controller.commit import Message
 from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.objects import Kept, prefix_of
@@ -55,13 +56,16 @@ def _message(controller: Controller, subject: str, said: ObjectApplied) -> Messa
 
 
 def ending(controller: Controller, key: str, revision: int) -> Message | None:
-    """``admit.object.deleted`` from the marker alone; None: it is no kind of ours."""
-    prefix, _, rest = key.partition(".")
+    """``admit.object.deleted`` from the marker alone; None: it is no kind of ours, or no object has
+    such a key."""
+    prefix = key.partition(".")[0]
     kind = next((one for one in KINDS.values() if one.token == prefix), None)
     if kind is None:
         return None
-    first, _, second = rest.partition(".")
-    namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
+    try:
+        namespace, name = names_of(key)
+    except Unreadable:
+        return None
     said = ObjectApplied(kind=kind.name, namespace=namespace, name=name, revision=revision)
     return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
 

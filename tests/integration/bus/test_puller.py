@@ -58,14 +58,32 @@ async def test_what_was_not_acknowledged_comes_to_the_successor_first(bus: Bus) 
 
 
 async def test_a_reader_that_was_superseded_is_told_so(bus: Bus) -> None:
+    await say(bus, 2)
     first = Puller(bus, "reader", FACTS, generation=1)
     await first.start()
     second = Puller(bus, "reader", FACTS, generation=2)
     await second.start()
+    await within(first.batch())
     with pytest.raises(Superseded):
         await within(first.batch())
     await first.close()
     await second.close()
+
+
+async def test_a_foreign_consumer_of_our_name_is_left_alone(bus: Bus) -> None:
+    """Taken for a successor's it would end every reader that begins; for ours, stand in its way."""
+    await say(bus, 10)
+    for name, policy in (("reader-999999999-1", "all"), ("reader-2-1", "explicit")):
+        config = {"name": name, "durable_name": name, "ack_policy": policy}
+        await bus.api(
+            f"CONSUMER.CREATE.ADMITTANCE.{name}", {"stream_name": "ADMITTANCE", "config": config}
+        )
+    puller = Puller(bus, "reader", FACTS, generation=2)
+    assert [d.sequence for d in await read(puller, 10)] == list(range(1, 11))
+    assert puller.consumer == "reader-2-2"
+    names = await bus.api("CONSUMER.NAMES.ADMITTANCE")
+    assert set(names["consumers"]) == {"reader-2-1", "reader-2-2", "reader-999999999-1"}
+    await puller.close()
 
 
 async def test_after_a_kill_of_the_server_reading_goes_on_without_gap_or_repeat(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime import bucket
+from admittance.runtime import bucket, lease_io
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
 from admittance.workload_controller.guard import Guard
@@ -15,7 +15,9 @@ KEY = "flavor.f"
 
 
 async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
-    first, second = Guard(bus, 1), Guard(bus, 2)
+    # An epoch is a place on the log.
+    epochs = [await lease_io.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
+    first, second = (Guard(bus, epoch) for epoch in epochs)
     await first.take()
     assert await first.write([bucket.put_message(KEY, b"1", expected=0)]) == 3
     await second.take()
@@ -42,3 +44,10 @@ async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
     with pytest.raises(StaleRevision):
         await bus.atomic(given_up)
     assert await bucket.get(bus, KEY) is None
+
+
+async def test_an_epoch_that_no_log_has_supersedes_nothing(bus: Bus) -> None:
+    await bus.publish(bucket.put_message("_admittance.manifests", b"9" * 30, expected=0))
+    guard = Guard(bus, 1)
+    await guard.take()
+    await guard.write([bucket.put_message(KEY, b"1", expected=0)])

@@ -35,7 +35,7 @@ def a_check(name: str, controller: str = "ctl") -> dict[str, Any]:
 
 
 async def beat(bus: Bus, controller: str = "ctl", **said: Any) -> None:
-    payload = msgspec.json.encode(CheckAlive(**said)) if said else b""
+    payload = msgspec.json.encode(CheckAlive(**said)) if said else b"{}"
     await bus.nc.publish(f"admit.alive.check.{controller}", payload)
 
 

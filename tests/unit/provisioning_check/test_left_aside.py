@@ -202,7 +202,7 @@ def test_a_record_that_was_written_by_hand_and_is_none_is_as_if_it_were_deleted(
     ((record, _),) = story.bucket.values()
     whole = msgspec.json.decode(encode(record))
     whole["spec"] |= value
-    entry = Entry(key="k", value=msgspec.json.encode(whole), revision=1)
+    entry = Entry("provisioningrequest.ns.train-capacity-1", msgspec.json.encode(whole), 1)
     assert _record_of(entry) is None
     whole["spec"] |= {"deadline": "2026-01-01T00:00:00Z", "cycle": 1}
     assert _record_of(entry._replace(value=msgspec.json.encode(whole))) is not None

@@ -1,0 +1,119 @@
+"""Reads bytes that any program may have written: the value, or `Unreadable` with the reason.
+
+What stands on the log or in a bucket may be from any hand. A program that ends over it ends at
+every start, since it stands there still. So everything that is read from there goes through a
+`Reader`, or through a function that raises nothing but `Unreadable`, and what cannot be read is
+*set aside*: with its place and the reason, while everything else goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from admittance.events.names import BadToken
+
+LEVELS_MAX: Final = 100
+"""Lists and objects within one another. A decoder that recurses ends where the stack does, which
+depends on the function that calls it: the same bytes could be read here and not there."""
+YEARS: Final = range(1900, 9000)
+"""A time outside cannot be reckoned with: a delay added to it has no date."""
+SEQUENCE_MAX: Final = 2**63 - 1
+REASON_MAX: Final = 300
+"""Characters of a reason."""
+BROKEN: Final = (
+    msgspec.MsgspecError,
+    UnicodeError,
+    RecursionError,
+    OverflowError,
+    BadToken,
+    ValueError,
+)
+"""What decoders raise for bytes that are wrong."""
+
+# A string without an end goes to the end: else each quote in it would be looked at once more.
+_BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|([\[{])|[\]}]', re.DOTALL)
+
+T = TypeVar("T")
+
+
+class Unreadable(ValueError):
+    """Bytes that are not what they should be; the text says why, in one line."""
+
+
+class SetAside(NamedTuple):
+    """Something that cannot be read. ``stream``: the bucket or stream that it is in; ``place``: its
+    key or subject; ``sequence``: its revision or sequence there."""
+
+    stream: str
+    place: str
+    sequence: int
+    reason: str
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something could not be read: one line of limited length, fit for JSON."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.encode("utf-8", "backslashreplace").decode()[:REASON_MAX]
+
+
+def shallow(data: bytes) -> None:
+    """Raises Unreadable when JSON is nested deeper than `LEVELS_MAX`."""
+    if data.count(b"[") + data.count(b"{") <= LEVELS_MAX:
+        return
+    level = 0
+    for found in _BRACKETS.finditer(data):
+        if found[1]:
+            level += 1
+            if level > LEVELS_MAX:
+                raise Unreadable(f"nested more than {LEVELS_MAX} levels deep")
+        elif found[0][:1] != b'"':
+            level -= 1
+
+
+def guarded(decode: Callable[[bytes], T], data: bytes) -> T:
+    """What ``decode`` makes of the data. Raises Unreadable, whatever is wrong with it."""
+    shallow(data)
+    try:
+        return decode(data)
+    except Unreadable:
+        raise
+    except BROKEN as error:
+        raise Unreadable(reason_of(error)) from error
+
+
+class Reader(Generic[T]):
+    """JSON to values of one type."""
+
+    __slots__ = ("_decode", "_kind")
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decode: Callable[[Any], T] = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, data: bytes | None) -> T:
+        """The value. Raises Unreadable."""
+        try:
+            return guarded(self._decode, data or b"")
+        except Unreadable as error:
+            raise Unreadable(f"no {self._kind.__name__}: {error}") from error.__cause__
+
+
+def check_times(where: str, times: Iterable[datetime | None]) -> None:
+    """Raises Unreadable for a time without a zone, or far from any that there can be."""
+    for time in times:
+        if time is not None and (time.tzinfo is None or time.year not in YEARS):
+            raise Unreadable(f"{where}: the time {time.isoformat()} cannot be reckoned with")
+
+
+def number(text: str | bytes | None, most: int = SEQUENCE_MAX) -> int | None:
+    """The sequence or revision that a header or a value names; None: it names none, or one beyond
+    ``most``."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    found = int(text)
+    return found if found <= most else None

@@ -1,0 +1,155 @@
+"""Services start, take over and work on a server where junk stands on every subject and key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from admittance.bench.junk import Junk, Seen, draw
+from admittance.events.subjects import COMMITS, STREAM
+from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError
+from admittance.workload.conditions import Type, is_true
+from stored_values import VALUES_OF_A_STORY
+
+from builders import a_manifest
+from processes import Fleet, apply, eventually, health, queues, submit, workload
+from servers import LIMIT, TestServer, within
+
+pytestmark = pytest.mark.bus
+
+SERVICES = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "variant-controller",
+    "provisioning-check",
+    "provider-pool",
+    "runner",
+)
+NAMES = [f"junk-{n}" for n in range(20)]
+LONG = 4 * LIMIT
+
+KNOWN = (
+    (COMMITS, b"junk"),
+    ("admit.checkpoint.made.x", b'{"id":">"}'),
+    ("admit.object.applied.clusterqueue._.a", b"{}"),
+    ("admit.object.applied.flavor._.default", b'{"kind":"x","name":"y","revision":1000000000000}'),
+    ("$KV.admittance._admittance.manifests", b"9" * 30),
+    ("$KV.admittance.workload.ns.broken", b"junk"),
+    ("$KV.admittance.workload.ns.deep", b"[" * 5000),
+    ("$KV.admittance.workload.=ZZ", b"{}"),
+    ("$KV.admittance.clusterqueue.broken", b"{}"),
+    ("$KV.admittance.barrier.queue-a", b"[]"),
+    ("$KV.admittance._usage.ns.lq-a", b"1"),
+    ("$KV.admittance.provisioningrequest.ns.x", b"{}"),
+    ("$KV.admittance_claims._alive.scheduler.junk", b"{}"),
+    ("$KV.admittance_claims._alive.scheduler.=ZZ", b"{}"),
+    ("$KV.admittance_claims.ns.w.x", b"junk"),
+    ("$KV.admittance_providers._pool.rack.x", b"junk"),
+)
+"""Each of these ended a service at every start, or kept it from its work."""
+NAMED = (
+    "workload.ns.broken",
+    "workload.ns.deep",
+    "workload.=ZZ",
+    "clusterqueue.broken",
+    "_usage.ns.lq-a",
+    "_alive.scheduler.junk",
+    "_pool.rack.x",
+    "admit.checkpoint.made.x",
+    "workload-controller-999999999-1",
+)
+"""What nothing takes away, so that `admit doctor` has to name it."""
+
+
+async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
+    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+) -> None:
+    chance = random.Random(12)
+    corpus = [Seen(subject, data) for subject, data in VALUES_OF_A_STORY]
+    await _publish(bus, [draw(chance, corpus, NAMES, ["queue-a"], _permitted) for _ in range(400)])
+    await _publish(bus, [Junk(subject, data, {}) for subject, data in KNOWN])
+    value = a_manifest("ahead") | {"status": {"log": {"fact": 10**15}}}
+    await _publish(bus, [Junk("$KV.admittance.workload.ns.ahead", json.dumps(value).encode(), {})])
+    # Named like one of the leader's, of a generation that is far away.
+    foreign = {"durable_name": "workload-controller-999999999-1", "ack_policy": "explicit"}
+    await bus.api(
+        f"CONSUMER.CREATE.{STREAM}.workload-controller-999999999-1",
+        {"stream_name": STREAM, "config": {**foreign, "name": foreign["durable_name"]}},
+    )
+    for service in SERVICES:
+        await fleet.start(service)
+    await eventually(lambda: _leads(bus), LONG)
+    await apply(bus, *queues("a"))
+    await _works(bus, "first")
+
+    # Once more from the beginning, now that services have written beside it.
+    await _publish(bus, [Junk(COMMITS, b"junk", {}), Junk(KNOWN[2][0], b"{}", {})])
+    for process in list(fleet.processes):
+        if process.service != "runner":
+            assert process.status is None, process.log[-2000:]
+            await process.kill()
+            fleet.processes.remove(process)
+            await fleet.start(process.service)
+    await _works(bus, "second")
+    for process in fleet.processes:
+        assert process.status is None, process.log[-2000:]
+        assert "Traceback" not in process.log
+
+    told = await _doctor(nats_server.url, tmp_path)
+    assert [place for place in NAMED if place not in told] == []
+
+
+async def _publish(bus: Bus, junk: list[Junk]) -> None:
+    messages = [Outgoing(one.subject, one.data, one.headers or None) for one in junk]
+    for message in messages:
+        # Some headers are refused by the server, which is as well.
+        with suppress(AdmittanceError):
+            await bus.publish(message)
+
+
+def _permitted(junk: Junk) -> bool:
+    """Kept, and of nothing that only permissions prevent: see `admittance.bench.fuzz`."""
+    parts = junk.subject.split(".")
+    if parts[0] == "admit" and parts[1] in ("api", "alive"):
+        return False
+    if any(not part for part in parts) or b'"admission"' in junk.data or b"cohort" in junk.data:
+        return False
+    return parts[-1] in NAMES or parts[0] == "$KV" or parts[1] in ("checkpoint", "lease", "timer")
+
+
+async def _leads(bus: Bus) -> bool:
+    controllers = [one for one in await health(bus) if one.service == "workload-controller"]
+    return any(one.leads and one.ready for one in controllers)
+
+
+async def _works(bus: Bus, name: str) -> None:
+    await submit(bus, [a_manifest(name, queue="lq-a")])
+
+    async def finished() -> bool:
+        found = await workload(bus, name)
+        return found is not None and is_true(found, Type.FINISHED)
+
+    await eventually(finished, LONG)
+
+
+async def _doctor(url: str, home: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "admit"),
+        "--nats",
+        url,
+        "-o",
+        "json",
+        "doctor",
+        stdout=asyncio.subprocess.PIPE,
+        env={"HOME": str(home)},
+    )
+    output, _ = await within(process.communicate(), LONG)
+    return output.decode()

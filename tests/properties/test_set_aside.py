@@ -1,0 +1,272 @@
+"""Whatever stands on the log or in a bucket is read, or set aside with a reason; nothing ends."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.api.manifest import accept
+from admittance.api.meta import ObjectMeta
+from admittance.bench.junk import RAW, deep, mutated
+from admittance.events import facts
+from admittance.events.checkpoints import Commits
+from admittance.events.codec import Undecodable, decode, encode
+from admittance.events.reading import LEVELS_MAX, Unreadable, number, shallow
+from admittance.events.requests import PendingQuery, Queues
+from admittance.events.shapes import ConsumedUsage
+from admittance.events.system import Alive, BarrierEcho
+from admittance.provider_pool.booking import Booking
+from admittance.provider_pool.keys import key_of
+from admittance.provider_pool.ledger import read_booking
+from admittance.providers.store import Said, read_said
+from admittance.provisioning.records import Record, RecordSpec, read_record
+from admittance.retry_timer.decide import Timers
+from admittance.runner.claims import read_claim, read_holder
+from admittance.runner.standing import view
+from admittance.runtime.bucket import Entry
+from admittance.runtime.lease_io import instance_of
+from admittance.scheduler.decide import Scheduler
+from admittance.scheduler.shell import read_echo
+from admittance.scheduler.usage_keys import read_usage
+from admittance.variant_controller.decide import Families
+from admittance.workload.limits import Limits
+from admittance.workload.reading import read, read_manifest, read_whole
+from admittance.workload_controller.journal import read_commits
+from stored_values import CHECKED, FAMILIES, KEY, ME, Leader, afterwards, manifests, stages
+
+from builders import NOON, a_manifest
+
+STAGES = stages()
+VALUES = Leader(**CHECKED).values
+RECORD = Record(
+    api_version="autoscaling.x-k8s.io/v1",
+    kind="ProvisioningRequest",
+    metadata=ObjectMeta(namespace="ns", name="r"),
+    spec=RecordSpec(
+        id="i",
+        workload="w",
+        uid="u",
+        check="c",
+        cycle=1,
+        attempt=1,
+        provisioning_class_name="x",
+        deadline=NOON,
+    ),
+)
+BOOKING = Booking(id="i", held=(), ready_at=NOON, expires_at=NOON)
+SEEDS = st.integers(0, 2**32)
+
+Case = tuple[Callable[[bytes], object], bytes]
+
+
+def _about_an_instance(data: bytes) -> object:
+    return instance_of(Entry("_alive.scheduler.a", data, 1, {"Nats-TTL": "5s"}))
+
+
+CASES: dict[str, Case] = {
+    **{
+        f"a workload that is {name}": (lambda data: read_whole(KEY, data), value)
+        for name, (_, value) in STAGES.items()
+    },
+    **{
+        f"a manifest, {key.partition('.')[0]}": (
+            lambda data, key=key: read_manifest(key, data),  # type: ignore[misc]
+            value,
+        )
+        for key, value in VALUES.items()
+    },
+    "an echo of a barrier": (
+        lambda data: read_echo("barrier.queue-cq", data),
+        encode(BarrierEcho(domain="queue-cq", epoch=7)),
+    ),
+    "a usage": (read_usage, encode(ConsumedUsage(last_update=NOON))),
+    "a request for capacity": (
+        lambda data: read_record("provisioningrequest.ns.r", data),
+        encode(RECORD),
+    ),
+    "what a provider said": (read_said, encode(Said(id="i", namespace="ns", name="w"))),
+    "a booking": (lambda data: read_booking(key_of("rack", "i"), data), encode(BOOKING)),
+    "a claim": (read_holder, b'{"runner":"r"}'),
+    "what leaders committed": (read_commits, encode(Commits(epoch=1, newest=3))),
+    "a sign of life": (_about_an_instance, encode(Alive(service="scheduler", instance="a"))),
+    "a fact": (
+        lambda data: decode("admit.workload.finished.ns.w", data),
+        encode(facts.Finished(**ME, revision=3, succeeded=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_reader_takes_what_services_write(case: Case) -> None:
+    reading, value = case
+    assert reading(value) is not None
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "data", [one for one in RAW if b"newest" not in one], ids=lambda data: repr(data[:20])
+)
+def test_a_reader_refuses_junk_with_a_reason(case: Case, data: bytes) -> None:
+    with pytest.raises((Unreadable, Undecodable)) as found:
+        case[0](data)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@given(seed=SEEDS, raw=st.binary(max_size=40))
+def test_a_reader_raises_nothing_but_unreadable(case: Case, seed: int, raw: bytes) -> None:
+    reading, value = case
+    chance = random.Random(seed)
+    for data in (raw, mutated(chance, value), value[: chance.randrange(len(value) + 1)]):
+        try:
+            reading(data)
+        except (Unreadable, Undecodable) as error:
+            assert str(error)
+            encode(str(error))
+
+
+@given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
+def test_a_leader_goes_on_whatever_stands_at_a_workload_key(seed: int, stage: str) -> None:
+    data = mutated(random.Random(seed), STAGES[stage][1])
+    leader = Leader(**_queue(stage))
+    leader.controller.load(KEY, data, 50, {})
+    leader.revision, leader.sequence = 60, 100
+    for key in leader.controller.settle_load(3, 100):
+        leader.controller.outbox(key, NOON)
+    unreadable = KEY in leader.controller.unreadable
+    afterwards(leader)
+    # Its last fact deletes it: the name is free again.
+    assert not unreadable or leader.controller.workloads.get(KEY).workload is None
+
+
+@given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
+def test_a_leader_goes_on_whatever_stands_at_a_manifest_key(seed: int, key: str) -> None:
+    if key == KEY:
+        return
+    leader = Leader(**CHECKED)
+    submitted = facts.Submitted(**ME, workload=msgspec.Raw(msgspec.json.encode(a_manifest())))
+    leader.hear(submitted)
+    leader.controller.load(key, mutated(random.Random(seed), leader.values[key]), 50, {})
+    leader.revision = 60
+    afterwards(leader)
+    leader.hear(submitted)
+    assert leader.controller.workloads.get(KEY).workload is not None
+
+
+@given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
+def test_every_watcher_goes_on_with_a_workload_that_can_be_read(seed: int, stage: str) -> None:
+    data = mutated(random.Random(seed), STAGES[stage][1])
+    try:
+        found = read(KEY, data)
+    except Unreadable:
+        return
+    view(found, 50)
+    timers = Timers(Limits())
+    timers.looking()
+    timers.apply(KEY, found, 50, NOON)
+    timers.found({}, NOON)
+    list(timers.orders(NOON))
+    timers.wake()
+    families = Families()
+    families.apply(KEY, found, 50, NOON)
+    families.acts(NOON)
+    scheduler = _scheduler(**_queue(stage))
+    scheduler.apply_workload("ns", "w", found, 50, now=NOON)
+    _decides(scheduler)
+    scheduler.apply_workload("ns", "w", None, 51, now=NOON)
+    _decides(scheduler)
+
+
+@given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
+def test_a_scheduler_goes_on_with_a_manifest_that_can_be_read(seed: int, key: str) -> None:
+    try:
+        found: Any = read_manifest(key, mutated(random.Random(seed), VALUES[key]))
+    except Unreadable:
+        return
+    scheduler = _scheduler(**CHECKED)
+    scheduler.apply_workload("ns", "w", read(KEY, STAGES["pending"][1]), 20, now=NOON)
+    meta = found.metadata
+    for manifest in (found, None):
+        scheduler.apply_object(found.kind, meta.namespace, meta.name, manifest, 50)
+        _decides(scheduler)
+
+
+def test_a_fact_behind_the_end_of_the_log_is_taken_back_to_what_was_read() -> None:
+    """The workload would skip every fact until the log gets there."""
+    value = msgspec.json.decode(STAGES["running"][1])
+    value["status"]["log"]["fact"] = 10**15
+    leader = Leader()
+    leader.controller.load(KEY, msgspec.json.encode(value), 50, {})
+    leader.revision, leader.sequence = 60, 100
+    leader.controller.settle_load(3, 100)
+    assert "10" in leader.controller.unreadable[KEY]
+    leader.hear(facts.Deactivated(**ME))
+    assert b'"Evicted"' in leader.values[KEY]
+
+
+def test_a_claim_that_cannot_be_read_is_one_of_a_dead_runner() -> None:
+    claim = read_claim(Entry("ns.w.7", b"junk", 3))
+    assert (claim.state.value, claim.runner) == ("expired", "")
+
+
+def test_an_instance_that_never_expires_is_none() -> None:
+    with pytest.raises(Unreadable, match="no time at which it ends"):
+        instance_of(
+            Entry("_alive.scheduler.a", encode(Alive(service="scheduler", instance="a")), 1)
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "1" * 20, "9" * 5000, "²", "1.0", None, b"\xff", str(2**63)]
+)
+def test_a_number_that_no_sequence_can_be_is_none(text: str | bytes | None) -> None:
+    assert number(text) is None
+
+
+def test_how_deep_json_may_be_does_not_depend_on_the_caller() -> None:
+    shallow(deep(LEVELS_MAX))
+    shallow(b'"' + b"[" * 1000 + b'"')
+    shallow(b"[{}]" * 1000)
+    for data in (deep(LEVELS_MAX + 1), b"[" * 10**6, b'{"a\\"[":' * 200, b'["' + b'\\"[' * 10**5):
+        if data[:2] == b'["':
+            shallow(data)
+            continue
+        with pytest.raises(Unreadable, match="levels deep"):
+            shallow(data)
+
+
+def _queue(stage: str) -> dict[str, Any]:
+    if "parent" in stage:
+        return FAMILIES
+    return CHECKED if "check" in stage or "retry" in stage else {}
+
+
+def _scheduler(**spec: Any) -> Scheduler:
+    scheduler = Scheduler()
+    for revision, manifest in enumerate(manifests(**spec).values(), 1):
+        found: Any = accept(manifest).manifest
+        meta = found.metadata
+        scheduler.apply_object(found.kind, meta.namespace, meta.name, found, revision)
+    for domain in scheduler.domains():
+        scheduler.own(domain)
+    return scheduler
+
+
+def _decides(scheduler: Scheduler) -> None:
+    for domain in scheduler.domains():
+        scheduler.own(domain)
+    for seconds in range(3):
+        scheduler.cycle(now=NOON + timedelta(seconds=seconds))
+    scheduler.refusals(now=NOON + timedelta(seconds=9))
+    scheduler.next_wake()
+    scheduler.usages_to_write(now=NOON)
+    scheduler.explain("ns", "w", now=NOON)
+    scheduler.pending(PendingQuery())
+    scheduler.queues(Queues())
