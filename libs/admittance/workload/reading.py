@@ -6,18 +6,17 @@ the shape of a spec, and no number or time is beyond what there can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 from admittance.api.foreign import Foreign
 from admittance.api.kinds import KINDS, Manifest
 from admittance.api.manifest import decode_object
-from admittance.api.meta import Condition
 from admittance.api.needs import needs
 from admittance.api.quantity import parse
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.events.codec import UID_MAX
-from admittance.events.names import plain
+from admittance.events.names import plain, token
 from admittance.events.reading import (
     BROKEN,
     SEQUENCE_MAX,
@@ -27,7 +26,7 @@ from admittance.events.reading import (
     reason_of,
 )
 from admittance.events.shapes import Admission
-from admittance.events.subjects import object_key, workload_key
+from admittance.events.subjects import object_key
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -109,79 +108,92 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
 
 
 def _check(key: str, workload: StoredWorkload) -> None:
+    """Raises Unreadable. It runs for every value that every service reads: what holds for nearly
+    all of them is seen at a glance, and only what does not is gone through for its name."""
     meta, status = workload.metadata, workload.status
-    if key != workload_key(meta.namespace, meta.name):
+    if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"it is named {meta.namespace}/{meta.name}")
     if len(meta.uid) > UID_MAX:
         raise Unreadable(f"the uid has {len(meta.uid)} characters, {UID_MAX} are allowed")
     spec = stored.head(workload)
-    if spec.role not in ("regular", "parent", "variant"):
+    if spec.role != "regular" and spec.role not in ("parent", "variant"):
         raise Unreadable("spec.role: there is no such role")
     if not 0 <= (spec.maximum_execution_time_seconds or 0) <= SECONDS_MAX:
         raise Unreadable("spec.maximumExecutionTimeSeconds is out of range")
-    check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
-    _conditions(status.conditions)
-    _numbers(status)
-    for admission in (status.admission, status.promised):
-        if admission is not None:
-            _admission(admission)
-    if status.requeue_state is not None or status.admission_checks or status.variants:
-        _waits(status)
-
-
-def _conditions(conditions: Iterable[Condition]) -> None:
-    for one in conditions:
-        check_times(f"condition {one.type}", (one.last_transition_time,))
-
-
-def _numbers(status: WorkloadStatus) -> None:
-    for name, number in (
-        ("log.fact", status.log.fact),
-        ("admissionCycle", status.admission_cycle),
-        ("roundsSince", status.rounds_since),
-        ("admittedRevision", status.admitted_revision),
-        ("evictedRevision", status.evicted_revision),
-        ("accumulatedPastExecutionTimeSeconds", status.accumulated_past_execution_time_seconds),
-        *((f"checkRetryCounts.{check}", count) for check, count in _counts(status)),
-        *((f"reclaimablePods.{one.name}", one.count) for one in status.reclaimable_pods),
+    _time(meta.creation_timestamp, "metadata.creationTimestamp")
+    _time(meta.deletion_timestamp, "metadata.deletionTimestamp")
+    for condition in status.conditions:
+        _time(condition.last_transition_time, "status.conditions")
+    if not (
+        0 <= status.log.fact <= SEQUENCE_MAX
+        and 0 <= status.admission_cycle <= SEQUENCE_MAX
+        and 0 <= status.rounds_since <= SEQUENCE_MAX
+        and 0 <= status.admitted_revision <= SEQUENCE_MAX
+        and 0 <= status.evicted_revision <= SEQUENCE_MAX
+        and 0 <= status.released_revision <= SEQUENCE_MAX
+        and 0 <= (status.accumulated_past_execution_time_seconds or 0) <= SEQUENCE_MAX
     ):
-        if number is not None and not 0 <= number <= SEQUENCE_MAX:
-            raise Unreadable(f"status.{name}: {number} is out of range")
-    check_times("status", (status.family_start, status.first_admitted_at, status.next_change_at))
-    if status.preemption_gate is not None:
-        check_times("status.preemptionGate", (status.preemption_gate.since,))
-    for gate in status.preemption_gates:
-        check_times("status.preemptionGates", (gate.last_transition_time, gate.used_at))
-    for preemption in status.preemptions:
-        check_times("status.preemptions", (preemption.last,))
-    if status.pending_preemption is not None:
-        check_times(
-            "status.pendingPreemption", (one.since for one in status.pending_preemption.victims)
-        )
+        raise Unreadable("status: a fact, a cycle, a revision or a time is out of range")
+    if status.admission is not None:
+        _admission(status.admission)
+    if status.admission_checks:
+        _rows(status)
+    if status.requeue_state is not None:
+        state = status.requeue_state
+        _time(state.requeue_at, "status.requeueState")
+        _time(state.pods_ready_until, "status.requeueState")
+        _count(state.count, "status.requeueState.count")
+    if spec.role != "regular":
+        _family(status)
+    if status.preemptions or status.pending_preemption or status.reclaimable_pods:
+        _preempting(status)
 
 
-def _counts(status: WorkloadStatus) -> Iterable[tuple[str, int]]:
-    return status.check_retry_counts.items() if status.check_retry_counts else ()
+def _time(time: datetime | None, where: str) -> None:
+    if time is not None and (time.tzinfo is None or not 1900 <= time.year < 9000):
+        check_times(where, (time,))
+
+
+def _count(number: int | None, where: str) -> None:
+    if number is not None and not 0 <= number <= SEQUENCE_MAX:
+        raise Unreadable(f"{where}: {number} is out of range")
 
 
 def _admission(admission: Admission) -> None:
     for pods in admission.pod_set_assignments:
-        if not 0 <= pods.count <= SEQUENCE_MAX:
-            raise Unreadable(f"status.admission: count {pods.count} is out of range")
+        _count(pods.count, "status.admission")
         for text in pods.resource_usage.values():
             parse(text)
 
 
-def _waits(status: WorkloadStatus) -> None:
-    state = status.requeue_state
-    if state is not None:
-        check_times("status.requeueState", (state.requeue_at, state.pods_ready_until))
-        if state.count is not None and not 0 <= state.count <= SEQUENCE_MAX:
-            raise Unreadable("status.requeueState.count is out of range")
+def _rows(status: WorkloadStatus) -> None:
     for row in status.admission_checks:
-        check_times(f"status.admissionChecks.{row.name}", (row.last_transition_time,))
-        for number in (row.retry_count, row.requeue_after_seconds, row.verdict_cycle):
-            if number is not None and not 0 <= number <= SEQUENCE_MAX:
-                raise Unreadable(f"status.admissionChecks.{row.name}: {number} is out of range")
+        _time(row.last_transition_time, "status.admissionChecks")
+        _count(row.retry_count, "status.admissionChecks")
+        _count(row.requeue_after_seconds, "status.admissionChecks")
+        _count(row.verdict_cycle, "status.admissionChecks")
+    for number in status.check_retry_counts.values():
+        _count(number, "status.checkRetryCounts")
+
+
+def _family(status: WorkloadStatus) -> None:
+    _time(status.family_start, "status.familyStart")
+    _time(status.first_admitted_at, "status.firstAdmittedAt")
+    _time(status.next_change_at, "status.nextChangeAt")
+    if status.preemption_gate is not None:
+        _time(status.preemption_gate.since, "status.preemptionGate")
     for variant in status.variants:
-        _conditions(variant.conditions)
+        for condition in variant.conditions:
+            _time(condition.last_transition_time, "status.variants")
+    if status.promised is not None:
+        _admission(status.promised)
+
+
+def _preempting(status: WorkloadStatus) -> None:
+    for preemption in status.preemptions:
+        _time(preemption.last, "status.preemptions")
+    if status.pending_preemption is not None:
+        for victim in status.pending_preemption.victims:
+            _time(victim.since, "status.pendingPreemption")
+    for pod in status.reclaimable_pods:
+        _count(pod.count, "status.reclaimablePods")
