@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec.structs import replace
 
@@ -20,12 +22,18 @@ from admittance.workload.stored import Say, StoredWorkload, head
 class Arrived(Fact, frozen=True, kw_only=True):
     """A submission that passed the door. Not on the wire: the controller makes it of
     `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: what people should
-    know of how it was taken."""
+    know of how it was taken. ``message_id``: a digest of that of the submission; "": it had none.
+    """
 
     api_version: str
     metadata: ObjectMeta
     spec: msgspec.Raw
     remark: str = ""
+    message_id: str = ""
+
+
+REPEATED: Final = "Repeated"
+"""Reason where the submission that made the workload is said again: no other word follows."""
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Change:
@@ -42,13 +50,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
                 f"the workload {fact.namespace}/{fact.name} is being deleted: "
                 "submit it again when its job has stopped",
             )
-        if bytes(workload.spec) == bytes(fact.spec):
-            return ignored(workload, "Unchanged", "the workload exists and is the same")
-        return refused(
-            workload,
-            "AlreadyExists",
-            f"a workload {fact.namespace}/{fact.name} exists with another spec",
-        )
+        return _taken(workload, fact)
     seed = f"{fact.namespace}/{fact.name}/{at.sequence}/{at.at.isoformat()}"
     metadata = replace(
         fact.metadata,
@@ -86,6 +88,20 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
             new,
             conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=at.now),
             admission_checks=synced((), {}, required, now=at.now).rows,
+            submitted_as=fact.message_id,
         ),
         *says,
     )
+
+
+def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
+    """The name is another workload's, or the same one is submitted again."""
+    about = f"a workload {fact.namespace}/{fact.name} exists"
+    if bytes(workload.spec) != bytes(fact.spec):
+        return refused(workload, "AlreadyExists", f"{about} with another spec")
+    if fact.uid and fact.uid != workload.metadata.uid:
+        return refused(workload, "AlreadyExists", f"{about} with another uid")
+    known = workload.status.submitted_as
+    if fact.uid or (known and known == fact.message_id):
+        return ignored(workload, REPEATED, "the same submission made the workload")
+    return ignored(workload, "Unchanged", "the workload exists and is the same")

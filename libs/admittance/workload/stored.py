@@ -52,6 +52,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``evicted_revision`` are the facts' revisions that a runner names; ``released_revision`` is that
     of the last admission that was released, whose result may still come. ``preempted_by``: who took
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
+    ``submitted_as``: a digest of the message id of the submission, by which it is known when it is
+    said again; "": it had none.
     ``immediate_retries``: by check, what paces its retries (`admittance.workload.pacing`).
     ``exit_code``: of the job, where it failed and its runner knows.
 
@@ -88,6 +90,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     next_change_at: datetime | None = None
     preemption_gate: GateHolder | None = None
     stopped_by: str = ""
+    submitted_as: str = ""
     promised: Admission | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from admittance.events import facts
 from admittance.events.applying import SettledReply
-from admittance.events.base import HEADER_TRACE, Fact
+from admittance.events.base import HEADER_MSG_ID, HEADER_TRACE, Fact
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import Reader, Unreadable, reason_of
 from admittance.events.subjects import BARRIER, EPOCH, object_key, subject_of, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
+from admittance.workload.arrive import REPEATED, Arrived
 from admittance.workload.change import Change, Outcome, ignored, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.happening import alone, happened
@@ -65,6 +69,13 @@ _MUST_MOVE: Final = (
     facts.Preempted,
 )
 """Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
+
+
+def _digest(message_id: str) -> str:
+    """What is stored of a message id; "" of none."""
+    if not message_id:
+        return ""
+    return blake2b(message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 class Folding:
@@ -151,6 +162,8 @@ class Folding:
             "admit.workload.submitted."
         ):
             self._reject(heard, fact, change.reason, change.message)
+        if change.outcome is Outcome.IGNORED and isinstance(fact, Arrived):
+            self._tell_taken(heard, fact, change)
         if change.outcome is Outcome.REFUSED and isinstance(fact, facts.CheckReported):
             # Its controller waits for no answer; whoever runs it finds the reason there.
             self._dead.append(Dead(heard, f"{change.reason}: {change.message}"))
@@ -199,7 +212,8 @@ class Folding:
                 self._reject(heard, fact, entered.reason, entered.message)
             return None
         try:
-            return open_door(fact, self._of.objects, self._of.around)
+            arrived = open_door(fact, self._of.objects, self._of.around)
+            return replace(arrived, message_id=_digest(heard.headers.get(HEADER_MSG_ID, "")))
         except Unfit as error:
             self._bury(heard, str(error), "Invalid")
             self._reject(heard, fact, "Invalid", str(error))
@@ -485,6 +499,23 @@ class Folding:
         identity = self._of.speaker.identity(f"{heard.sequence}/rejected")
         trace = heard.headers.get(HEADER_TRACE, "")
         self._notes.append(Message(subject_of(rejected), encode(rejected), identity, trace))
+
+    def _tell_taken(self, heard: Heard, fact: Fact, change: Change) -> None:
+        """A second submission that changes nothing is told so, unless it is the first one again."""
+        if change.reason == REPEATED:
+            return
+        noted = facts.Noted(
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            time=self._now,
+            revision=0,
+            reason="AlreadyExists",
+            message=f"A second submission changes nothing: {change.message}",
+        )
+        identity = self._of.speaker.identity(f"{heard.sequence}/noted")
+        trace = heard.headers.get(HEADER_TRACE, "")
+        self._notes.append(Message(subject_of(noted), encode(noted), identity, trace))
 
     def _note_outcome(self, heard: Heard, change: Change) -> None:
         if change.outcome is not Outcome.APPLIED:

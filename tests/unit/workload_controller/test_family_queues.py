@@ -13,6 +13,7 @@ from admittance.workload.families.reading import allowed_flavors
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head
 from families_at_work import UPGRADE, Household
+from family_living import a_family_life
 
 from builders import a_manifest, an_admission
 
@@ -332,3 +333,13 @@ def test_asked_again_a_parent_that_has_told_everything_is_not_written() -> None:
     house.assign("b").preempt("b").happens(facts.Aggregated(**J))
     rows = {row.variant: row for row in house.get().status.variants}
     assert [one.status for one in rows["b"].conditions if one.type == "Evicted"] == ["True"]
+
+
+def test_a_second_submission_under_the_name_of_a_parent_is_told_so() -> None:
+    life = a_family_life({"a": 4, "b": 4})
+    life.job()
+    for uid, told in (("other", "Rejected"), ("", "Noted")):
+        manifest = a_manifest("j", "ns", requests={"gpu": "1"}, count=4, queue="cq")
+        raw = msgspec.Raw(msgspec.json.encode(manifest))
+        life.say(facts.Submitted, "j", uid=uid, workload=raw)
+        assert (type(life.said[-1]).__name__, life.said[-1].uid) == (told, uid)

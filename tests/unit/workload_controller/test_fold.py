@@ -443,3 +443,34 @@ def test_a_submission_under_the_name_of_one_that_is_being_deleted_is_refused() -
     commit = bench.fold(bench.submitted())
     assert [reply.reason for reply in commit.outcomes.values()] == ["BeingDeleted"]
     assert kinds(commit.notes) == ["rejected"]
+
+
+SAID = {"Nats-Msg-Id": "one"}
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        pytest.param({"headers": SAID}, [], id="said again under its message id"),
+        pytest.param({"headers": {"Nats-Msg-Id": "two"}}, ["noted"], id="by another publisher"),
+        pytest.param({}, ["noted"], id="without a message id"),
+        pytest.param({"uid": "u1", "headers": {"Nats-Msg-Id": "x"}}, [], id="with its uid"),
+        pytest.param({"uid": "u2", "headers": SAID}, ["rejected"], id="with another uid"),
+        pytest.param({"cpu": "7", "headers": SAID}, ["rejected"], id="with another spec"),
+    ],
+)
+def test_a_second_submission_under_a_taken_name_is_told_so(
+    again: dict[str, Any], told: list[str]
+) -> None:
+    bench = Bench()
+
+    def submit(cpu: str = "1", uid: str = "", headers: Any = None) -> Heard:
+        manifest = a_manifest(requests={"cpu": cpu})
+        raw = msgspec.Raw(msgspec.json.encode(manifest))
+        fact = facts.Submitted(**ME, uid=uid, workload=raw)
+        return bench.raw(subject_of(fact), encode(fact), headers)
+
+    bench.perform(submit(uid="u1", headers=SAID))
+    commit = bench.fold(submit(**again))
+    assert kinds(commit.notes) == told
+    assert commit.puts == []

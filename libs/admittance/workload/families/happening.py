@@ -6,6 +6,7 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.workload.arrive import Arrived
 from admittance.workload.change import Change, Outcome, applied, ignored
 from admittance.workload.families.members import of_parent, of_variant
 from admittance.workload.families.roles import PARENT
@@ -70,7 +71,7 @@ def happened(kin: Kin, name: str, fact: Fact, at: Occasion) -> Joint:
     member = parent if is_parent else kin.variants.get(name)
     if member is None:
         return Joint(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
-    if fact.uid and fact.uid != member.metadata.uid:
+    if fact.uid and fact.uid != member.metadata.uid and not isinstance(fact, Arrived):
         uid = member.metadata.uid
         return Joint(ignored(member, "OtherUid", f"the workload's uid is {uid}"), {})
     if not is_parent:
