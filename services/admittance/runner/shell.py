@@ -371,9 +371,6 @@ class Shell:
         self.leaving = True
         for key in list(self.runs):
             self.happen(key, decide.Leave())
-            if self.runs[key].stage is Stage.STOPPING:
-                # At once: what is to be done before may wait for a bus that is away.
-                self._stop(key)
         left = gone_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -382,11 +379,21 @@ class Shell:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LEAVE_LOOK_SECONDS):
                             await self.idle.wait()
-                    waits = self.world.bus.is_up or any(map(_is_at_work, self.folders.values()))
-                    left = gone_seconds if waits else left - LEAVE_LOOK_SECONDS
+                    if self.world.bus.is_up:
+                        left = gone_seconds
+                        continue
+                    self._stop_without_bus()
+                    at_work = any(map(_is_at_work, self.folders.values()))
+                    left = gone_seconds if at_work else left - LEAVE_LOOK_SECONDS
         except TimeoutError:
             return False
         return not self.runs
+
+    def _stop_without_bus(self) -> None:
+        """Tells those to stop that wait for the bus with something else before that."""
+        for key, found in self.folders.items():
+            if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
+                self._stop(key)
 
     async def close(self) -> None:
         for task in list(self._tasks):

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from admittance.runtime.errors import Unavailable
 from integration.runner.harness import CHECKPOINTS, RunnerProcess, World, until
 
 pytestmark = pytest.mark.bus
@@ -153,6 +154,28 @@ async def test_a_runner_ends_in_order_also_when_the_server_is_gone(world: World)
             return await world.count("started") == 2
 
         await until(again, "its second start")
+
+
+async def test_a_job_whose_start_is_not_said_yet_is_stopped_without_the_bus(world: World) -> None:
+    async with world.runner() as runner:
+        assert runner.bus is not None
+        publish, runner.bus.publish = runner.bus.publish, _unheard  # type: ignore[method-assign]
+        await world.admit("train", CHECKPOINTS, grace=10)
+        await until(lambda: list(world.tmp.glob("a/runner/runs/*/out/main-0.log")), "its start")
+        out = the_run(world) / "out/main-0.log"
+        await until(lambda: "on" in out.read_text(), "its first word")
+        await world.kill_server()
+        await until(lambda: not runner.bus.is_up, "the loss of the connection")  # type: ignore
+        runner.stop.set()
+        assert runner.task is not None
+        await asyncio.wait_for(runner.task, 30.0)
+        runner.bus.publish = publish  # type: ignore[method-assign]
+    assert "saved" in out.read_text()
+    await world.start_server()
+
+
+async def _unheard(*_: object, **__: object) -> int:
+    raise Unavailable("cut off")
 
 
 async def test_however_often_it_is_killed_every_job_runs_once(world: World) -> None:
