@@ -185,6 +185,8 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     events = admit.ok("events", "--workload", "hello", "-o", "json")
     told = [json.loads(line)["subject"].split(".")[2] for line in events.lines]
     assert admit("events", "--workload", "nobody").status == 1
+    # An object that is applied is on the log as well, and no workload: the queue of that name.
+    assert admit("events", "--workload", "main").status == 1
     assert told[0] == "submitted"
     assert told.index("quota_reserved") < told.index("admitted") < told.index("finished")
     story = admit.ok("describe", "wl", "hello").out
@@ -297,6 +299,35 @@ def test_the_story_of_one_that_comes_again_under_its_name_begins_anew(admit: Up)
     assert "priority 2" in story
     assert admit.ok("events", "--workload", "twice").out.count("submitted") == 2
     admit.ok("delete", "wl", "twice")
+
+
+def test_a_reason_has_the_same_name_in_every_view(admit: Up) -> None:
+    stopped = QUEUES.replace("name: cq", "name: off").replace(
+        "clusterQueue: cq", "clusterQueue: off"
+    )
+    stopped = stopped.replace("name: main", "name: off").replace(
+        "spec:\n", "spec:\n  stopPolicy: Hold\n"
+    )
+    admit.ok("apply", "-f", "-", stdin=stopped)
+    queues = {"huge": "main", "off": "off", "astray": "nowhere"}
+    for name, queue in queues.items():
+        typed = ("submit", "-q", queue, "--name", f"why-{name}", "--anyway", "--cpu", "100")
+        admit.ok(*typed, "--", "true")
+    wanted = {"huge": "ExceedsMaxQuota", "off": "Stopped", "astray": "Misconfigured"}
+    pending = {
+        row["name"]: row["reason"]
+        for row in admit.ok("get", "pending", "-o", "json").json()["items"]
+    }
+    rows = {line.split()[0]: line.split()[-1] for line in admit.ok("get", "wl").lines[1:]}
+    for name, reason in wanted.items():
+        own = f"why-{name}"
+        assert pending[own] == reason
+        assert rows[own] == reason
+        assert admit.ok("explain", "wl", own, "-o", "json").json()["reason"] == reason
+        assert f" {reason}:" in admit.ok("describe", "wl", own).out
+        admit.ok("delete", "wl", own)
+    assert admit.ok("get", "wl", "-q", "off").lines == []
+    admit.ok("delete", "lq/off", "cq/off")
 
 
 def test_users_stop_activate_hold_and_release(admit: Up) -> None:

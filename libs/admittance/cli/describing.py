@@ -30,7 +30,7 @@ from admittance.cli.explaining import explained, up_to_a_user
 from admittance.cli.families import Family, family_of, is_parent, parent_of
 from admittance.cli.link import Link, link
 from admittance.cli.objects import Found, field
-from admittance.cli.options import Call
+from admittance.cli.options import Call, Output
 from admittance.cli.output import Table
 from admittance.cli.request_rows import record_of
 from admittance.cli.spans import age, stamp
@@ -52,6 +52,8 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
     kind, wanted = kinds.target(typed, name)
     if wanted is None:
         raise BadInput(f"which {kind.singular}? the name is missing")
+    if call.output is Output.WIDE:
+        output.cut_nothing()
     async with link(call) as bus:
         if kind is kinds.COHORT:
             await _tell_cohort(bus, wanted)

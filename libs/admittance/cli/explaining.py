@@ -53,6 +53,8 @@ async def explain(call: Call, name: str) -> None:
         case Output.YAML:
             output.show_yaml(value)
         case _:
+            if call.output is Output.WIDE:
+                output.cut_nothing()
             _tell(found, reply, value["phase"], family)
             _list("It waits for capacity of", waits)
 
@@ -83,6 +85,9 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
             remedies = (f"`admit activate workload {name}`",)
         case Phase.PENDING if reason == "OnHold":
             remedies = (f"`admit release workload {name}`",)
+        case Phase.QUOTA_RESERVED if reason and reply.reason == where:
+            # The scheduler knows that it holds quota; what it waits for is written in its status.
+            return replace(reply, reason=reason)
         case _:
             return reply
     spec = head(workload)

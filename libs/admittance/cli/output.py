@@ -1,18 +1,22 @@
 """How answers look: tables for people, JSON and YAML for programs, names for pipes.
 
 Standard output carries answers only, notes go to standard error. Colour, and whatever moves,
-only where standard output is a terminal; else columns are padded with spaces and nothing is cut.
+only where standard output is a terminal; there tables are cut to its width, too. Else columns are
+padded with spaces and nothing is cut.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from admittance.cli.errors import one_line
+from admittance.cli.table_widths import cut, fitted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +57,9 @@ STYLES: Final = {
     "wrong": BAD,
 }
 """Words that are coloured wherever they fill a cell."""
+
+
+_uncut: ContextVar[bool] = ContextVar("uncut", default=False)
 
 
 class Column(NamedTuple):
@@ -175,12 +182,18 @@ class Progress:
             note(f"{self._subject} {state}")
 
 
+def cut_nothing() -> None:
+    """The tables of this call are shown with all of their text, however wide the terminal is."""
+    _uncut.set(True)
+
+
 def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
-    """Prints table, coloured on a terminal."""
-    narrow = table.narrowed(wide)
+    """Prints table; on a terminal coloured, and cut to its width unless ``wide``."""
+    narrow = table.narrowed(wide or _uncut.get())
     shown = Table(narrow.columns, [[clean(cell) for cell in row] for row in narrow.rows])
     if is_terminal():
-        _show_rich(shown, indent)
+        uncut = wide or _uncut.get()
+        _show_rich(shown, indent, None if uncut else terminal_width() - indent)
     else:
         for line in aligned(shown):
             say(" " * indent + line)
@@ -208,21 +221,30 @@ def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
         yield "   ".join(padded).rstrip()
 
 
-def _show_rich(table: Table, indent: int) -> None:
-    """The lines of `aligned`, coloured. Not rich's own table: in a narrow window it would cut
-    names, and a name that is cut cannot be copied; a long line just goes on in the next row."""
+def terminal_width() -> int:
+    """Columns of the terminal, or what COLUMNS says."""
+    return shutil.get_terminal_size().columns
+
+
+def _show_rich(table: Table, indent: int, room: int | None) -> None:
+    """The lines of `aligned`, coloured, each of at most room characters; None: of any length. Not
+    rich's own table, which cuts names as soon as anything else: a name is there to be copied."""
     from rich.text import Text
 
     widths: list[int] = []
     widen(widths, table)
     screen = console()
     titles = [column.title for column in table.columns]
+    gap = 3
+    if room is not None:
+        widths, gap = fitted(titles, table.rows, room)
     for number, row in enumerate([titles, *table.rows]):
         line = Text(" " * indent)
         for cell, width, column in zip(row, widths, table.columns, strict=True):
-            padded = cell.rjust(width) if column.right else cell.ljust(width)
+            short = cut(cell, width)
+            padded = short.rjust(width) if column.right else short.ljust(width)
             line.append(padded, style="bold" if not number else STYLES.get(cell, ""))
-            line.append("   ")
+            line.append(" " * gap)
         line.rstrip()
         screen.print(line)
 

@@ -12,9 +12,10 @@ from admittance.cli import kinds, output, tables
 from admittance.cli.errors import AnswerIsNo, BadInput
 from admittance.cli.kinds import Kind
 from admittance.cli.link import Link, link
-from admittance.cli.objects import Found, shown_object, shown_queue, shown_workload
+from admittance.cli.objects import Found, field, shown_object, shown_queue, shown_workload
 from admittance.cli.options import Call, Output
 from admittance.cli.output import Column, Table
+from admittance.cli.selecting import Selection, select
 from admittance.cli.spans import age
 from admittance.events.requests import (
     PendingQuery,
@@ -25,28 +26,75 @@ from admittance.events.requests import (
 )
 from admittance.runtime import clock
 from admittance.workload.families.roles import PARENT
+from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
 """Rows that one answer has at most."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
+EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
-async def get(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
-    """Prints one object or all of a kind. Raises AnswerIsNo when the one is not there."""
-    kind, wanted = kinds.target(typed, name)
+async def get(
+    call: Call,
+    kind: Kind,
+    wanted: str | None,
+    chosen: Selection = EVERYTHING,
+    queue: str | None = None,
+    *,
+    all_namespaces: bool,
+) -> None:
+    """Prints one object or those of a kind that are chosen. ``queue``: as for `pending`. Raises
+    AnswerIsNo when the one, or the queue, is not there."""
     async with link(call) as bus:
+        more = 0
         if wanted is not None:
             found = [await find(bus, kind, wanted)]
         else:
-            found = await find_all(bus, kind, None if all_namespaces else call.namespace)
+            within = None if all_namespaces else call.namespace
+            if queue is not None:
+                chosen = chosen._replace(queues=await _queues(bus, queue, within))
+            everything = await find_all(bus, kind, within)
+            found, more = select(kind, everything, chosen, clock.now())
         counters = await live_counters(bus, kind, found)
+        reasons = await waiting_reasons(bus, kind, found, all_namespaces=all_namespaces)
         if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
             found += await _variants(bus, found[0])
         found = await with_bookings(bus, kind, found)
-    show(call, kind, found, counters, single=wanted is not None, all_namespaces=all_namespaces)
+    show(
+        *(call, kind, found, counters),
+        single=wanted is not None,
+        all_namespaces=all_namespaces,
+        reasons=reasons,
+    )
+    if more:
+        output.note(f"{more} more; --limit shows more")
+
+
+async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[str, str]]:
+    """The LocalQueues that are meant: the one of that name, else all of a ClusterQueue."""
+    if not queue:
+        raise BadInput("-q/--queue is empty")
+    locals_ = await find_all(bus, kinds.LOCAL_QUEUE, within)
+    named = [one for one in locals_ if one.name == queue]
+    if not named:
+        named = [
+            one
+            for one in locals_
+            if field(one.plain(), "spec", "clusterQueue", default="") == queue
+        ]
+        if not named and await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is None:
+            raise AnswerIsNo(_no_queue(queue, bus.call.namespace))
+    return frozenset((one.namespace, one.name) for one in named)
+
+
+def _no_queue(queue: str, namespace: str) -> str:
+    return (
+        f'there is neither a localqueue "{queue}" in namespace {namespace} '
+        f'nor a clusterqueue "{queue}"'
+    )
 
 
 async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
@@ -108,6 +156,25 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
     return {(row.namespace, row.name): row for row in rows}
 
 
+async def waiting_reasons(
+    bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
+) -> tables.Reasons:
+    """Why workloads wait, as the scheduler says: what is stored of that is older, and silent of an
+    inactive queue. Of the first that wait; none where no table is shown, nothing waits, or the
+    scheduler does not answer."""
+    if kind is not kinds.WORKLOAD or bus.call.output not in TABLES:
+        return {}
+    now = clock.now()
+    if all(phase(one.workload(), now) is not Phase.PENDING for one in found):
+        return {}
+    namespace = None if all_namespaces else bus.call.namespace
+    try:
+        reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=namespace)
+    except AnswerIsNo:
+        return {}
+    return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
+
+
 def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
     """An object as programs get it."""
     if kind is kinds.WORKLOAD:
@@ -130,6 +197,7 @@ def show(
     *,
     single: bool,
     all_namespaces: bool,
+    reasons: tables.Reasons = tables.NO_REASONS,
 ) -> None:
     """Prints objects in the shape that was asked for."""
     match call.output:
@@ -145,7 +213,11 @@ def show(
                 here = f" in namespace {call.namespace}" if kind.namespaced else ""
                 output.note(f"no {kind.plural}" + ("" if all_namespaces else here))
                 return
-            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
+            table = tables.table(
+                *(kind, found, clock.now(), counters),
+                all_namespaces=all_namespaces,
+                reasons=reasons,
+            )
             output.show_table(table, wide=call.output is Output.WIDE)
 
 
@@ -220,7 +292,7 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
     )
     rows = [
         (
-            str(row.position),
+            str(row.position or tables.NOTHING),
             row.namespace,
             row.name,
             row.local_queue,
@@ -251,7 +323,4 @@ async def _query(
         return PendingQuery(local_queue=queue), namespace
     if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
         return PendingQuery(cluster_queue=queue), None
-    raise AnswerIsNo(
-        f'there is neither a localqueue "{queue}" in namespace {namespace} '
-        f'nor a clusterqueue "{queue}"'
-    )
+    raise AnswerIsNo(_no_queue(queue, namespace))

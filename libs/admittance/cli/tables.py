@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from admittance.cli import kinds
@@ -11,7 +12,8 @@ from admittance.cli.arranging import Line, arranged
 from admittance.cli.kinds import Kind
 from admittance.cli.objects import Found, conditions_of, field
 from admittance.cli.output import Column, Table
-from admittance.cli.spans import age
+from admittance.cli.runs import duration_seconds, started_at
+from admittance.cli.spans import age, span
 from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.phase import Phase, phase
@@ -19,6 +21,12 @@ from admittance.workload.stored import StoredWorkload, head
 
 Counters = Mapping[tuple[str, str], QueueStatus]
 """Live counters by namespace (empty for a ClusterQueue) and name."""
+
+Reasons = Mapping[tuple[str, str], tuple[str, str]]
+"""Reason and message for which workloads wait, by namespace and name."""
+
+NO_REASONS: Final[Reasons] = MappingProxyType({})
+ON_HOLD: Final = "OnHold"
 
 UNKNOWN: Final = "?"
 NOTHING: Final = "-"
@@ -36,15 +44,16 @@ def table(
     counters: Counters,
     *,
     all_namespaces: bool = False,
+    reasons: Reasons = NO_REASONS,
 ) -> Table:
     """The table of objects of one kind; with their namespaces first where several are shown, and
-    variants beneath their parents."""
+    variants beneath their parents. ``reasons``: of workloads that wait, as the scheduler says."""
     view = _view(kind)
     columns = view.columns
     if kind is kinds.WORKLOAD:
         lines = arranged(found)
         found = [line.found for line in lines]
-        rows = [_workload_line(line, now) for line in lines]
+        rows = [_workload_line(line, now, reasons) for line in lines]
     else:
         rows = [view.row(one, now, counters) for one in found]
     if all_namespaces and kind.namespaced:
@@ -99,13 +108,16 @@ def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ..
     return _workload_line(Line(found, found.workload()), now)
 
 
-def _workload_line(line: Line, now: datetime) -> tuple[str, ...]:
+def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> tuple[str, ...]:
     found, workload = line.found, line.workload
     spec = head(workload)
     reason, message = reason_of(workload, now)
+    if phase(workload, now) is Phase.PENDING and reason != ON_HOLD:
+        reason, message = reasons.get((found.namespace, found.name), (reason, message))
     if line.why and not spec.active and phase(workload, now) is Phase.DEACTIVATED:
         reason = line.why
     admission = workload.status.admission
+    ran = duration_seconds(workload, now)
     pods = ",".join(
         f"{pod_set.get('name', 'main')}={pod_set.get('count', 1)}"
         for pod_set in field(found.plain(), "spec", "podSets", default=[])
@@ -115,10 +127,12 @@ def _workload_line(line: Line, now: datetime) -> tuple[str, ...]:
         spec.queue_name or NOTHING,
         str(spec.priority or 0),
         str(phase(workload, now)),
-        admission.cluster_queue if admission else NOTHING,
         flavors_of(workload),
         age(workload.metadata.creation_timestamp, now),
+        age(started_at(workload), now),
+        NOTHING if ran is None else span(ran),
         reason or NOTHING,
+        admission.cluster_queue if admission else NOTHING,
         pods or NOTHING,
         str(workload.status.admission_cycle),
         message,
@@ -282,8 +296,8 @@ _FOREIGN = _View(_columns("NAME", "KIND", "API VERSION", "AGE"), _foreign)
 _VIEWS: Final[dict[str, _View]] = {
     kinds.WORKLOAD.manifest: _View(
         _columns(
-            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "RESERVED IN", "FLAVORS", "AGE", "REASON"),
-            *("+PODS", "+#CYCLE", "+MESSAGE"),
+            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "STARTED", "DURATION"),
+            *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
         ),
         _workload,
     ),

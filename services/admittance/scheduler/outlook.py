@@ -14,7 +14,7 @@ from admittance.scheduler.assign import FIT, NO_FIT, Assignment
 from admittance.scheduler.cycle import Cycle, refusal_for
 from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
-from admittance.scheduler.reasons import refusal_of
+from admittance.scheduler.reasons import of_workloads, refusal_of
 from admittance.scheduler.verdicts import VICTIMS_MAX, Seen, going_of
 from admittance.scheduler.victims import Victim
 from admittance.scheduler.world import World
@@ -40,7 +40,7 @@ def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -
         of_queue = world.catalog.activity(queue.name) if queue is not None else None
         if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
             return Refusal(reason=of_queue.reason, message=of_queue.message)
-        return Refusal(reason=activity.reason, message=activity.message)
+        return Refusal(reason=of_workloads(activity.reason), message=activity.message)
     if not member.is_due(now):
         at = member.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""

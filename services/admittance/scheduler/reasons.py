@@ -25,8 +25,18 @@ SEVERITY: Final = {
 """Reasons of a NoFit, the graver the higher. Source: SCHEDULING 5.5."""
 
 
+MISCONFIGURED: Final = "Misconfigured"
+LEADS_NOWHERE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
+"""Why a LocalQueue is inactive that leads to no ClusterQueue. Its workloads are Misconfigured, as
+the workload-controller writes into their status."""
+
 CLAUSES_MAX: Final = 8
 """What a message tells of one pod set."""
+
+
+def of_workloads(activity_reason: str) -> str:
+    """The reason for which workloads wait whose LocalQueue is inactive for activity_reason."""
+    return MISCONFIGURED if activity_reason in LEADS_NOWHERE else activity_reason
 
 
 def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:

@@ -19,6 +19,7 @@ from admittance.scheduler.cycle import refusal_for
 from admittance.scheduler.order import listed, place, stands
 from admittance.scheduler.picture import BACKOFF, Member
 from admittance.scheduler.queue import Queue
+from admittance.scheduler.reasons import of_workloads
 from admittance.scheduler.standing import standing_of
 from admittance.scheduler.world import World
 
@@ -193,7 +194,7 @@ def _row_of_nowhere(world: World, member: Member) -> PendingRow:
         position=0,
         priority=member.priority,
         parked=True,
-        reason=activity.reason,
+        reason=of_workloads(activity.reason),
         message=activity.message,
         created=member.created,
     )

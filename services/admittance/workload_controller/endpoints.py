@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -144,15 +145,7 @@ class Endpoints:
         names = [token(name) for name in every]
         if len(names) > WORKLOADS_MAX:
             return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
-        if namespace:
-            where = token(namespace)
-            filters = [f"admit.*.*.{where}.{name}" for name in names or ["*"]]
-            filters += [f"admit.*.*.*.{where}.{name}" for name in names or ["*"]]
-        elif names:
-            filters = [f"admit.*.*.*.{name}" for name in names]
-            filters += [f"admit.*.*.*.*.{name}" for name in names]
-        else:
-            filters = ["admit.>"]
+        filters = filters_of(token(namespace) if namespace else "", names)
         limit = max(1, min(request.limit, 500))
         try:
             found = await past(
@@ -170,6 +163,27 @@ class Endpoints:
             for one in found
         )
         return EventsReply(entries=entries, complete=len(entries) < limit)
+
+
+ABOUT_WORKLOADS: Final = (
+    "admit.workload.*",
+    "admit.check.*.*",
+    "admit.provisioning.*.*",
+    "admit.timer.due.*",
+)
+"""What stands before namespace and name of a workload. Other subjects end alike: an object of
+another kind may have the name."""
+
+
+def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
+    """The subjects of a history, from tokens. With names, of these workloads alone; else of all
+    that is in the namespace, or ("") of everything."""
+    if names:
+        where = namespace or "*"
+        return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
+    if namespace:
+        return [f"admit.*.*.{namespace}.*", f"admit.*.*.*.{namespace}.*"]
+    return ["admit.>"]
 
 
 def _as_json(data: bytes) -> msgspec.Raw:

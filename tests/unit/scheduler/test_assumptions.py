@@ -414,6 +414,6 @@ def test_who_waits_for_a_queue_that_is_not_there_is_listed_with_the_reason() -> 
     story = a_story()
     story.submit("early", "nowhere", "1")
     (row,) = story.core.pending(PendingQuery()).rows
-    assert (row.name, row.position, row.reason) == ("early", 0, "NotFound")
+    assert (row.name, row.position, row.reason) == ("early", 0, "Misconfigured")
     assert story.core.pending(PendingQuery()).total == 1
     assert story.core.pending(PendingQuery(cluster_queue="cq")).rows == ()

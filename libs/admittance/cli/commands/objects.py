@@ -12,6 +12,8 @@ from admittance.cli.commands.words import (
     KindOrPending,
     OptionalName,
     OptionalNames,
+    phases,
+    queues,
 )
 from admittance.cli.errors import BadInput
 from admittance.cli.options import (
@@ -49,12 +51,44 @@ def get(
     name: OptionalName = None,
     queue: Annotated[
         str | None,
-        typer.Option("--queue", "-q", metavar="QUEUE", help="With pending: of this queue only."),
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="QUEUE",
+            help="Workloads, or pending, of this LocalQueue or ClusterQueue.",
+            autocompletion=queues,
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--selector", "-l", metavar="LABELS", help="KEY=VALUE, KEY!=VALUE, KEY or !KEY."
+        ),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PHASE",
+            help="Workloads in these phases, or Succeeded or Failed.",
+            autocompletion=phases,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Created since then: 10m, 2h, or a time.")
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(
+            "--sort-by",
+            metavar="KEY",
+            help="name, namespace, created; of workloads also queue, priority, state, started, "
+            "duration. -KEY turns it around.",
+        ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=1, metavar="N", help="With pending: so many at most. Default: 1000"
+            "--limit", min=1, metavar="N", help="So many at most. Default: all; of pending 1000"
         ),
     ] = None,
     all_namespaces: AllNamespaces = False,
@@ -65,11 +99,28 @@ def get(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show objects of a kind, or one of them; `get pending` shows who waits, in order."""
-    from admittance.cli import reading
+    """Show objects of a kind, or one of them; `get pending` shows what waits, in order.
+
+    Workloads come running before waiting before finished, the newest first. Tables are cut to the
+    width of the terminal; -o wide shows all.
+    """
+    from admittance.cli import reading, selecting
+    from admittance.cli.kinds import WORKLOAD, target
+    from admittance.runtime import clock
 
     call = call_of(ctx, nats, namespace, output)
+    narrowing = {
+        "-q/--queue": queue,
+        "-l/--selector": label,
+        "--state": state,
+        "--since": since,
+        "--sort-by": sort_by,
+        "--limit": limit,
+    }
+    typed = [option for option, value in narrowing.items() if value is not None]
     if kind.lower() == reading.PENDING:
+        if alien := [one for one in typed if one not in ("-q/--queue", "--limit")]:
+            raise BadInput(f"get pending takes -q and --limit, and no {alien[0]}")
         if name is not None:
             raise BadInput(f'get pending takes a queue with -q, and no name "{name}"')
         if watch:
@@ -77,16 +128,26 @@ def get(
         rows = limit or reading.PENDING_ROWS
         run(reading.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
         return
-    if limit is not None:
-        raise BadInput("--limit goes with `get pending` only")
-    if queue is not None:
-        raise BadInput("-q/--queue goes with `get pending` only")
+    known, wanted = target(kind, name)
+    if queue is not None and known is not WORKLOAD:
+        raise BadInput("-q/--queue goes with workloads and pending only")
+    if typed and (wanted is not None or watch):
+        raise BadInput(f"{typed[0]} is for lists" + (", which cannot be watched" if watch else ""))
     if watch:
         from admittance.cli import watching
 
         run(watching.watch(call, kind, name, all_namespaces=all_namespaces))
         return
-    run(reading.get(call, kind, name, all_namespaces=all_namespaces))
+    chosen = selecting.selection(
+        known,
+        labels=label or (),
+        states=state or (),
+        since=since,
+        sort_by=sort_by,
+        limit=limit,
+        now=clock.now(),
+    )
+    run(reading.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
 
 
 def describe(
@@ -95,11 +156,19 @@ def describe(
     name: OptionalName = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
+    output: OutputOption = None,
 ) -> None:
-    """Tell the story of one object: what it is, how it stands, and what happened last."""
-    from admittance.cli import describing
+    """Tell the story of one object: what it is, how it stands, and what happened last.
 
-    run(describing.describe(call_of(ctx, nats, namespace), kind, name))
+    Tables are cut to the width of the terminal; -o wide shows all.
+    """
+    from admittance.cli import describing
+    from admittance.cli.options import Output
+
+    call = call_of(ctx, nats, namespace, output)
+    if call.output not in (Output.TABLE, Output.WIDE):
+        raise BadInput(f"describe has no -o {call.output}; `admit get` has")
+    run(describing.describe(call, kind, name))
 
 
 def delete(

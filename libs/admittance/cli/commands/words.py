@@ -51,7 +51,7 @@ def _workload(incomplete: str) -> list[str]:
     return ["workload"] if "workload".startswith(incomplete.lower()) else []
 
 
-def _phases(incomplete: str) -> list[str]:
+def phases(incomplete: str) -> list[str]:
     return [phase for phase in (*PHASES, *ENDS) if phase.lower().startswith(incomplete.lower())]
 
 
@@ -61,7 +61,7 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names_of(ctx, kind, incomplete) if kind and kind.lower() != "pending" else []
 
 
-def _queues(ctx: typer.Context, incomplete: str) -> list[str]:
+def queues(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names_of(ctx, "localqueues", incomplete)
 
 
@@ -124,14 +124,12 @@ QueueOption = Annotated[
         "-q",
         metavar="QUEUE",
         help="The LocalQueue. Default: the only one there is.",
-        autocompletion=_queues,
+        autocompletion=queues,
     ),
 ]
 PhaseOption = Annotated[
     str,
-    typer.Option(
-        "--for", metavar="PHASE", help=", ".join((*PHASES, *ENDS)), autocompletion=_phases
-    ),
+    typer.Option("--for", metavar="PHASE", help=", ".join((*PHASES, *ENDS)), autocompletion=phases),
 ]
 ServiceName = Annotated[
     str,
