@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from admittance.events import facts
 from admittance.events.applying import SettledReply
-from admittance.events.base import HEADER_MSG_ID, HEADER_TRACE, Fact
-from admittance.events.codec import Undecodable, decode, encode
+from admittance.events.base import HEADER_TRACE, Fact
+from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import Reader, Unreadable, reason_of
-from admittance.events.subjects import BARRIER, EPOCH, object_key, subject_of, workload_key
+from admittance.events.subjects import BARRIER, EPOCH, object_key, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
 from admittance.workload.arrive import REPEATED, Arrived
@@ -24,7 +23,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.happening import alone, happened
 from admittance.workload.occasion import Occasion, QueueChanged
 from admittance.workload.stored import Say, StoredWorkload
-from admittance.workload_controller import joint
+from admittance.workload_controller import joint, submissions
 from admittance.workload_controller.commit import Commit, Dead, Echo, Heard, Message, Put
 from admittance.workload_controller.door import Unfit, open_door
 from admittance.workload_controller.known import Known, Ref, ref_to
@@ -69,13 +68,6 @@ _MUST_MOVE: Final = (
     facts.Preempted,
 )
 """Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
-
-
-def _digest(message_id: str) -> str:
-    """What is stored of a message id; "" of none."""
-    if not message_id:
-        return ""
-    return blake2b(message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 class Folding:
@@ -213,7 +205,7 @@ class Folding:
             return None
         try:
             arrived = open_door(fact, self._of.objects, self._of.around)
-            return replace(arrived, message_id=_digest(heard.headers.get(HEADER_MSG_ID, "")))
+            return replace(arrived, message_id=submissions.digest(heard))
         except Unfit as error:
             self._bury(heard, str(error), "Invalid")
             self._reject(heard, fact, "Invalid", str(error))
@@ -487,35 +479,14 @@ class Folding:
         )
 
     def _reject(self, heard: Heard, fact: Fact, reason: str, message: str) -> None:
-        rejected = facts.Rejected(
-            namespace=fact.namespace,
-            name=fact.name,
-            uid=fact.uid,
-            time=self._now,
-            revision=0,
-            reason=reason,
-            message=message,
-        )
-        identity = self._of.speaker.identity(f"{heard.sequence}/rejected")
-        trace = heard.headers.get(HEADER_TRACE, "")
-        self._notes.append(Message(subject_of(rejected), encode(rejected), identity, trace))
+        about = submissions.About(heard, fact, self._now, self._of.speaker)
+        self._notes.append(submissions.rejected(about, reason, message))
 
     def _tell_taken(self, heard: Heard, fact: Fact, change: Change) -> None:
         """A second submission that changes nothing is told so, unless it is the first one again."""
-        if change.reason == REPEATED:
-            return
-        noted = facts.Noted(
-            namespace=fact.namespace,
-            name=fact.name,
-            uid=fact.uid,
-            time=self._now,
-            revision=0,
-            reason="AlreadyExists",
-            message=f"A second submission changes nothing: {change.message}",
-        )
-        identity = self._of.speaker.identity(f"{heard.sequence}/noted")
-        trace = heard.headers.get(HEADER_TRACE, "")
-        self._notes.append(Message(subject_of(noted), encode(noted), identity, trace))
+        if change.reason != REPEATED:
+            about = submissions.About(heard, fact, self._now, self._of.speaker)
+            self._notes.append(submissions.unchanged(about, change.message))
 
     def _note_outcome(self, heard: Heard, change: Change) -> None:
         if change.outcome is not Outcome.APPLIED:
