@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
+from admittance.events.reading import number
 from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.history import last
 from admittance.runtime.listing import headers_of
@@ -119,11 +120,12 @@ async def sweep(bus: Bus) -> int:
     for ever, one of each kind and workload that ever was. How many."""
     newest = await last(bus, f"{subjects.TIMER_DUE}>")
     source = newest.headers.get(SOURCE, "").split() if newest is not None else []
-    if len(source) < 2 or source[0].split(":")[0] != subjects.TIMERS or not source[1].isdigit():
+    copied = number(source[1]) if len(source) > 1 else None
+    if copied is None or source[0].split(":")[0] != subjects.TIMERS:
         return 0
     # The log copies in order: with its newest it has all before.
     answer = await bus.api(
         f"STREAM.PURGE.{subjects.TIMERS}",
-        {"filter": f"{subjects.TIMER_DUE}>", "seq": int(source[1]) + 1},
+        {"filter": f"{subjects.TIMER_DUE}>", "seq": copied + 1},
     )
     return int(answer.get("purged", 0))

@@ -85,8 +85,10 @@ async def settle(shell: Shell, namespace: str, name: str, uid: str, evicted: int
 
     The claim decides who answers: burying it also keeps a slower runner from starting now.
     """
-    found = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
-    if found is not None and found[0].revision < evicted:
+    found = await shell.insist(
+        lambda: shell.world.last_admitted(namespace, name, lambda at: at < evicted)
+    )
+    if found is not None:
         key = run_key(namespace, name, found[0].revision)
         claim = await shell.insist(lambda: shell.claims.look(key))
         if claim.state is State.EXPIRED:
@@ -140,6 +142,8 @@ async def consider(shell: Shell, namespace: str, name: str) -> None:
     view = await shell.insist(lambda: shell.world.view(namespace, name))
     if view is None or view.standing is not Standing.CURRENT:
         return
-    found = await shell.insist(lambda: shell.world.last_admitted(namespace, name))
-    if found is not None and found[0].revision == view.revision:
+    found = await shell.insist(
+        lambda: shell.world.last_admitted(namespace, name, lambda at: at == view.revision)
+    )
+    if found is not None:
         await admit(shell, [found])

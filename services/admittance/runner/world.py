@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from admittance.events.codec import Undecodable, decode
@@ -14,7 +14,7 @@ from admittance.events.subjects import BUCKET, STREAM, workload_key
 from admittance.runner.standing import View, standing, view
 from admittance.runtime.bucket import Entry, get, read_all
 from admittance.runtime.bus import Bus
-from admittance.runtime.history import last
+from admittance.runtime.history import PAGE, Past, last, past
 from admittance.runtime.set_aside import tell
 from admittance.runtime.tracing import extract
 from admittance.workload.reading import read
@@ -60,22 +60,42 @@ class World:
                 views[plain(namespace), plain(name)] = seen
         return views
 
-    async def last_admitted(self, namespace: str, name: str) -> tuple[Admitted, str] | None:
-        """The newest ``admitted`` of a workload that is still on the log, and its trace."""
+    async def last_admitted(
+        self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
+    ) -> tuple[Admitted, str] | None:
+        """The newest ``admitted`` of a workload that is still on the log and whose revision fits,
+        and its trace. What cannot be read there, or is of another revision, hides none before it:
+        the job would never start."""
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
-        found = await last(self.bus, subject)
-        if found is None:
+        newest = await last(self.bus, subject)
+        if newest is None:
             return None
-        try:
-            fact = decode(subject, found.data)
-        except Undecodable:
-            return None
-        return (fact, extract(found.headers)) if isinstance(fact, Admitted) else None
+        found = _admitted(newest, fits)
+        if found is not None:
+            return found
+        after = 0
+        while True:
+            page = await past(self.bus, [subject], after=after)
+            for one in page:
+                found = _admitted(one, fits) or found
+            if len(page) < PAGE:
+                return found
+            after = page[-1].sequence
 
     async def end_of_log(self) -> int:
         """The sequence of the newest message on the log."""
         info = await self.bus.api(f"STREAM.INFO.{STREAM}")
         return int(info["state"]["last_seq"])
+
+
+def _admitted(said: Past, fits: Callable[[int], bool]) -> tuple[Admitted, str] | None:
+    try:
+        fact = decode(said.subject, said.data)
+    except Undecodable:
+        return None
+    if not isinstance(fact, Admitted) or not fits(fact.revision):
+        return None
+    return fact, extract(said.headers)
 
 
 def _view(entry: Entry) -> View | None:

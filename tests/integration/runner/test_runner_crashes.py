@@ -10,8 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from admittance.runtime.bus import Outgoing
 from admittance.runtime.errors import Unavailable
-from integration.runner.harness import CHECKPOINTS, RunnerProcess, World, until
+from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, World, until
 
 pytestmark = pytest.mark.bus
 
@@ -40,6 +41,15 @@ async def test_a_job_that_runs_on_is_not_started_again(world: World) -> None:
         finished = await world.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
     assert (the_run(world) / "out/main-0.log").read_text() == "begun\n"
+
+
+@pytest.mark.parametrize("junk", [b"junk", b"{}"], ids=["no JSON", "no fact"])
+async def test_junk_behind_an_admission_does_not_hide_it(world: World, junk: bytes) -> None:
+    revision = await world.admit("train", "true")
+    await world.bus.publish(Outgoing(f"admit.workload.admitted.{NAMESPACE}.train", junk))
+    async with world.runner():
+        finished = await world.hears("finished", "train")
+    assert (finished.revision, finished.succeeded) == (revision, True)
 
 
 async def test_a_job_that_ends_while_the_runner_is_away_keeps_its_result(world: World) -> None:
