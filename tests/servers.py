@@ -7,9 +7,13 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 from admittance.runtime.server import EmbeddedServer
 from admittance.runtime.server_process import binary, greets
@@ -49,6 +53,18 @@ class TestServer:
 
     async def stop(self) -> None:
         await self.server.stop()
+
+
+@contextmanager
+def paused(server: TestServer) -> Iterator[None]:
+    """The server neither reads nor answers inside."""
+    os.kill(server.server.pid, signal.SIGSTOP)
+    while psutil.Process(server.server.pid).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.001)
+    try:
+        yield
+    finally:
+        os.kill(server.server.pid, signal.SIGCONT)
 
 
 async def within(awaitable: Awaitable[T], limit: float = LIMIT) -> T:

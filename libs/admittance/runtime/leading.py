@@ -23,6 +23,7 @@ from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.parts import parts
 from admittance.runtime.set_aside import tell
 from admittance.runtime.single_process import SingleProcess
+from admittance.runtime.waiting import set_within
 
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
@@ -39,6 +40,9 @@ GOODBYE_SECONDS: Final = 1.0
 """A successor that hears none waits for the end of the lease: no reason to wait longer here."""
 UNWILLING_SECONDS: Final = 0.5
 """Pause after the log took no epoch, for another reason than that somebody was faster."""
+STALE: Final = 0.5
+"""Of the TTL: an instance whose own heartbeat is older cannot tell that another one is dead. After
+a pause of the server all keys have run out."""
 DOUBT_SECONDS: Final = 1.0
 """Pause between two questions whether another process runs as this instance."""
 CALM_SECONDS: Final = 30.0
@@ -77,6 +81,11 @@ class Leading:
         self._beats: dict[str, datetime] = {}
         self._leader_seen: datetime | None = None
         self._doubt = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._beaten: float | None = None
+        """When our last heartbeat that was acknowledged was sent (monotonic)."""
+        self._judges_from = 0.0
+        """Until then the live ones have time to say so, after nobody could."""
 
     async def run(self) -> None:
         """Says that we live, hears which others do, and which epochs are taken; until cancelled.
@@ -84,6 +93,7 @@ class Leading:
         Raises SetupError when another process runs as this instance."""
         await self._process.begin()
         subscription = None
+        self._bus.reconnected.append(self._beat_now.set)
         try:
             await self._say_alive()
             subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
@@ -93,12 +103,14 @@ class Leading:
                 tasks.create_task(self._hear(subscription))
                 tasks.create_task(self._settle_doubts())
         finally:
+            self._bus.reconnected.remove(self._beat_now.set)
             await self._process.end()
             if subscription is not None:
                 with suppress(Exception):
                     await subscription.unsubscribe()
 
     async def _say_alive(self) -> None:
+        sent = clock.monotonic()
         await lease_io.say_alive(
             self._bus,
             self._service,
@@ -106,6 +118,12 @@ class Leading:
             ttl_seconds=self._ttl,
             process=self._process.id,
         )
+        if self._beaten is not None and sent - self._beaten > STALE * self._ttl:
+            # The others beat within one period, a busy machine may be late.
+            pause = 1.5 * self._ttl / RENEWALS
+            self._judges_from = clock.monotonic() + pause
+            asyncio.get_running_loop().call_later(pause, self.changed.set)
+        self._beaten = sent
 
     async def goodbye(self) -> None:
         """Ends in order, so that others take over at once; while the bus is away, they take over
@@ -189,8 +207,12 @@ class Leading:
     def _due(self, domains: Iterable[str]) -> list[str]:
         """Those that may be taken now; `changed` is set when it is the others' time."""
         now = clock.monotonic()
+        stale = self._beaten is not None and now - self._beaten > STALE * self._ttl
+        judges = not stale and now >= self._judges_from
         due = []
         for domain in domains:
+            if not judges and self.tenure.owner(domain) not in ("", self._instance):
+                continue
             taken, repeats = self._takes.get(domain, (0.0, 0))
             pause = min(PAUSE_MAX_SECONDS, PAUSE_MIN_SECONDS * 2**repeats) if repeats else 0.0
             left = taken + pause - now
@@ -267,7 +289,8 @@ class Leading:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._ttl / RENEWALS)
+            await set_within(self._beat_now, self._ttl / RENEWALS)
+            self._beat_now.clear()
             try:
                 await self._say_alive()
             except (Refused, Unavailable) as error:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import nats.errors
 import psutil
@@ -16,21 +11,9 @@ import pytest
 from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 
-from servers import TestServer, until, within
+from servers import TestServer, paused, until, within
 
 pytestmark = pytest.mark.bus
-
-
-@contextmanager
-def paused(server: TestServer) -> Iterator[None]:
-    """The server neither reads nor answers inside."""
-    os.kill(server.server.pid, signal.SIGSTOP)
-    while psutil.Process(server.server.pid).status() != psutil.STATUS_STOPPED:
-        time.sleep(0.001)
-    try:
-        yield
-    finally:
-        os.kill(server.server.pid, signal.SIGCONT)
 
 
 def reconnections(bus: Bus) -> list[None]:

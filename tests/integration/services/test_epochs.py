@@ -10,7 +10,7 @@ import pytest
 
 from admittance.lease.domains import CONTROLLER
 from admittance.retry_timer.shell import run as run_timer
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.history import past
 from admittance.runtime.leading import Leading
@@ -21,7 +21,7 @@ from admittance.workload_controller.shell import run as run_controller
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload
-from servers import TestServer, within
+from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -155,6 +155,54 @@ async def test_a_domain_that_is_lost_again_and_again_is_taken_after_a_pause(bus:
         leading.changed.clear()
         await leading.take(["queue-a"], barrier=False)
     beating.cancel()
+
+
+class Mute(Bus):
+    """A bus on which heartbeats get lost."""
+
+    mute = False
+
+    async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
+        if self.mute and "._alive." in message.subject:
+            raise Unavailable("no answer")
+        return await super().publish(message, timeout=timeout)
+
+
+async def test_an_instance_that_could_not_beat_takes_nothing_from_others(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    """After a pause of the server every key has run out, and each would believe the others dead."""
+    mute = await Mute.connect(nats_server.url, name="mute")
+    assert isinstance(mute, Mute)
+    leader = Leading(mute, "scheduler", "leader", ttl_seconds=1)
+    standby = Leading(mute, "scheduler", "standby", ttl_seconds=1)
+    beating = [asyncio.create_task(leader.run())]
+    try:
+        await within(leader.watching.wait())
+        assert await leader.take(["queue-a"], barrier=False)
+        beating.append(asyncio.create_task(standby.run()))
+        await within(standby.watching.wait())
+        assert await standby.take(["queue-a"], barrier=False) == []
+        assert standby.tenure.led("queue-a")
+        mute.mute = True
+        await until(lambda: not standby.tenure.led("queue-a"))
+        assert await standby.take(["queue-a"], barrier=False) == []
+        mute.mute = False
+        while not standby.tenure.led("queue-a"):
+            await within(standby.changed.wait())
+            standby.changed.clear()
+            assert await standby.take(["queue-a"], barrier=False) == []
+        assert leader.tenure.leads() == ["queue-a"]
+        # A leader that stays away is taken over from.
+        beating[0].cancel()
+        while not await standby.take(["queue-a"], barrier=False):
+            await within(standby.changed.wait())
+            standby.changed.clear()
+    finally:
+        for task in beating:
+            task.cancel()
+        await asyncio.gather(*beating, return_exceptions=True)
+        await mute.close()
 
 
 class Unread(Bus):
