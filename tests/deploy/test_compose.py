@@ -61,3 +61,12 @@ def test_a_job_runs_from_submission_to_end_in_containers(
     found = json.loads(admit("get", "workload", "greet", "-o", "json"))
     assert found["status"]["admission"]["clusterQueue"] == "research"
     assert admit("logs", "workload", "greet").count("hello from") == 2
+
+
+def test_every_container_ends_in_order_when_it_is_stopped(deployment: Deployment) -> None:
+    # nats first: the others cannot say goodbye any more.
+    for name in sorted(deployment.containers(), key=lambda name: "nats" not in name):
+        containers.docker("stop", name)
+        status = containers.docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
+        # 137: killed, since its time was over.
+        assert status == "0", name

@@ -168,7 +168,7 @@ async def test_ec2_reserves_and_whose_reservation_expires_is_stopped(
 async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sentence(
     deployment: Deployment, ec2: Ec2Server
 ) -> None:
-    assert ill(deployment, "provider-aws") == ""
+    await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
     ec2.refuse("DescribeCapacityReservations", "AuthFailure", status=401)
     try:
         # Where nothing is booked EC2 is looked at less often.
@@ -181,7 +181,7 @@ async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sent
         ec2.allow()
     runs(deployment, "waits")
     deployment.admit("delete", "workload", "waits")
-    assert ill(deployment, "provider-aws") == ""
+    await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
 
 
 def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(

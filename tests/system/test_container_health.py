@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,12 @@ from admittance.bench.system import embedded
 from admittance.cli.health import ill
 from admittance.events.names import token
 from admittance.events.requests import HealthReply
-from admittance.runtime import health
+from admittance.runtime import health, health_file
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import NoServer
+from admittance.runtime.settings import Settings
+
+from servers import until
 
 pytestmark = pytest.mark.bus
 
@@ -45,3 +52,65 @@ async def test_what_keeps_a_service_from_its_work_is_told() -> None:
 async def test_without_a_server_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoServer, match="nothing listens"):
         await ill("scheduler", "nats://127.0.0.1:1", host="here")
+
+
+# The file that the containers' check reads. ------------------------------------------------
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "health.sh"
+
+
+def checked(file: Path) -> tuple[int, str]:
+    """Exit status and standard error of the check."""
+    told = subprocess.run(
+        ["sh", str(SCRIPT)],
+        env={**os.environ, "ADMIT_HEALTH_FILE": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.returncode, told.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "reason", "said"),
+    [
+        pytest.param(60, "", "", id="ready"),
+        pytest.param(60, "no $spade; `date`", "no $spade; `date`", id="in trouble"),
+        pytest.param(-1, "", "no sign of life from the service", id="silent"),
+        pytest.param(None, "", "the service has not said yet how it is", id="not begun"),
+    ],
+)
+def test_the_check_of_a_container_tells_a_service_that_is(
+    tmp_path: Path, seconds_left: int | None, reason: str, said: str
+) -> None:
+    file = tmp_path / "health"
+    if seconds_left is not None:
+        file.write_text(f"{int(time.time()) + seconds_left} {reason}\n")
+    assert checked(file) == (1 if said else 0, said)
+
+
+async def test_a_service_keeps_the_file_of_its_health(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_file, "EVERY_SECONDS", 0.05)
+    file = tmp_path / "health"
+    trouble = [""]
+
+    def told() -> HealthReply:
+        details = health.told(trouble[0])
+        return HealthReply(service="digger", instance="one", ready=True, details=details)
+
+    async with embedded("--no-runner") as system:
+        bus = await Bus.connect(system.url, name="digger")
+        settings = Settings(service="digger", instance="one")
+        async with health.answered(bus, "digger", "one", told):
+            keeping = asyncio.create_task(health_file.keep(bus, settings, file))
+            await until(file.exists)
+            assert checked(file) == (0, "")
+            trouble[0] = "no spade"
+            await until(lambda: checked(file) == (1, "digger is not ready: no spade"))
+        await bus.close()
+        await until(lambda: checked(file) == (1, "no connection to the bus"))
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    assert not file.exists()

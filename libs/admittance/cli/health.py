@@ -3,7 +3,8 @@
 ``python -m admittance.cli.health scheduler`` ends with 0 when it is, else with 1 and a line that
 says why. `admit doctor` looks at the whole deployment; this asks one process.
 
-It is started anew every few seconds, beside every service: what it imports is most of its cost.
+What it imports is most of its cost, a quarter of a second of a core: the containers of
+`compose.yaml` look at a file instead (`runtime/health_file.py`).
 """
 
 from __future__ import annotations
@@ -14,20 +15,13 @@ import socket
 import sys
 from typing import Final
 
-import msgspec
-
 from admittance.events.names import token
-from admittance.events.reading import BROKEN
-from admittance.events.requests import Health, HealthReply
-from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.health_asked import trouble
 from admittance.runtime.opening import open_connection
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PATIENCE: Final = 5.0
-SUBJECT: Final = "admit.api.health"
-
-_health = msgspec.json.Decoder(HealthReply)
 
 
 async def ill(
@@ -41,29 +35,14 @@ async def ill(
     nc = await open_connection(
         url, name="admit-health", creds=creds, on_error=_ignored, on_lost=_ignored, on_back=_ignored
     )
+    ours = f"{token(host)}-"
     try:
-        inbox = nc.new_inbox()
-        answers = await nc.subscribe(inbox)
-        await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
-        deadline = clock.monotonic() + PATIENCE
-        while (left := deadline - clock.monotonic()) > 0:
-            try:
-                message = await answers.next_msg(timeout=left)
-            except TimeoutError:
-                break
-            if not message.data:
-                return "no service answers"
-            try:
-                found = _health.decode(message.data)
-            except BROKEN:
-                continue
-            ours = found.instance == instance or found.instance.startswith(f"{token(host)}-")
-            if found.service == service and ours:
-                trouble = found.details.get("trouble") or found.error
-                if found.ready and not trouble:
-                    return ""
-                return f"{service} is not ready: {trouble or 'starting'}"
-        return f"{service} does not answer"
+        return await trouble(
+            nc,
+            service,
+            lambda name: name == instance or name.startswith(ours),
+            seconds=PATIENCE,
+        )
     finally:
         await nc.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import uvloop
@@ -17,6 +18,7 @@ import uvloop
 from admittance.runtime import ending, logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.health_file import keep as health_file_kept
 from admittance.runtime.memory import seldom_collect
 from admittance.runtime.settings import Settings
 from admittance.runtime.supervise import Task, stop_on_signals, supervise
@@ -40,10 +42,12 @@ def task_of(
     run: Callable[..., Awaitable[None]],
     *,
     serving: Serving = _at_once,
+    health_file: Path | None = None,
     **more: Any,
 ) -> Task:
     """The service as `supervise` wants it: with a connection of its own and the streams made, both
-    anew at every start. When it is ended, it is given some time to end what it does."""
+    anew at every start. When it is ended, it is given some time to end what it does.
+    ``health_file``: kept, for the health check of a container."""
 
     connected = False
 
@@ -69,6 +73,7 @@ def task_of(
             )
         )
         waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
+        telling = asyncio.create_task(health_file_kept(bus, settings, health_file))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -79,9 +84,9 @@ def task_of(
             await asyncio.shield(working)
             raise
         finally:
-            waiting.cancel()
-            working.cancel()
-            await asyncio.gather(waiting, working, return_exceptions=True)
+            for task in (waiting, working, telling):
+                task.cancel()
+            await asyncio.gather(waiting, working, telling, return_exceptions=True)
             closing = asyncio.create_task(bus.close())
             await asyncio.wait([closing], timeout=CLOSE_SECONDS)
 
@@ -126,7 +131,8 @@ async def serve(
 ) -> None:
     """Runs one service until stop is set. Raises SetupError, and AdmittanceError for a service that
     fails again and again by a bug."""
-    await supervise([task_of(settings, run, **more)], stop, grace_seconds=STOP_SECONDS)
+    task = task_of(settings, run, health_file=settings.health_file, **more)
+    await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
 
 def main(

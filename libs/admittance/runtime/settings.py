@@ -36,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     controllers that send heartbeats send one. ``provisioning_seconds``: how long a provider of
     capacity may take where nobody says otherwise; 0: for ever. ``metrics``: HOST:PORT at which the
     workload-controller serves its figures; None: nowhere.
+    ``health_file``: where a service that has the process to itself says how it is, for
+    `deploy/health.sh`; None: nowhere.
     """
 
     service: str
@@ -54,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     beat_seconds: float = 10.0
     provisioning_seconds: float = 900.0
     metrics: str | None = None
+    health_file: Path | None = None
     json_logs: bool | None = None
     log_level: str = "info"
     configuration: Configuration = Configuration()
@@ -93,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             beat_seconds=number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
             provisioning_seconds=number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
             metrics=metrics or env.get("ADMIT_METRICS") or None,
+            health_file=Path(env["ADMIT_HEALTH_FILE"]) if env.get("ADMIT_HEALTH_FILE") else None,
             compare_seconds=number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
             json_logs=choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
