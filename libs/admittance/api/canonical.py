@@ -28,6 +28,8 @@ class _Step(NamedTuple):
 
 def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
     """Whether a field of this type holds a Struct, or a list of them."""
+    if isinstance(kind, inspect.Metadata):
+        return _kinds(kind.type)
     if isinstance(kind, inspect.UnionType):
         found = [_kinds(one) for one in kind.types]
         return any(one for one, _ in found), any(many for _, many in found)

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from admittance.api.limits import (
+    RESOURCES_MAX,
+    UPDATES_MAX,
+    ControllerName,
+    Description,
+    Detail,
+    Int32,
+    KindName,
+    LabelKey,
+    Natural,
+    Parameters,
+    Positive,
+    RequiredLabel,
+    RequiredName,
+    RequiredSpan,
+    Span,
+    many,
+    says,
+)
 from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.words import Merge, Policy, Retry
 
@@ -13,9 +32,9 @@ from admittance.api.words import Merge, Policy, Retry
 class ParametersReference(Strict, frozen=True, kw_only=True):
     """An object of the controller's own kind, handed to it with every request."""
 
-    api_group: str = ""
-    kind: str = ""
-    name: str = ""
+    api_group: RequiredName = ""
+    kind: KindName = ""
+    name: RequiredLabel = ""
 
 
 class RetryStrategy(Strict, frozen=True, kw_only=True):
@@ -25,19 +44,19 @@ class RetryStrategy(Strict, frozen=True, kw_only=True):
     """
 
     strategy: Retry = "static"
-    base_delay: str = ""
-    factor: float = 2.0
-    jitter: float = 0.0
-    max_delay: str | None = None
-    max_retries: int | None = None
+    base_delay: RequiredSpan = ""
+    factor: Annotated[float, says(own=True, minimum=1)] = 2.0
+    jitter: Annotated[float, says(own=True, minimum=0, maximum=1)] = 0.0
+    max_delay: Span | None = None
+    max_retries: Natural | None = None
 
 
 class AdmissionCheckSpec(Strict, frozen=True, kw_only=True):
-    controller_name: str = ""
+    controller_name: ControllerName = ""
     parameters: ParametersReference | None = None
     preemption_policy: Policy = "Anytime"
     retry: RetryStrategy | None = None
-    check_timeout_seconds: int | None = None
+    check_timeout_seconds: Positive | None = None
 
 
 class ObjectStatus(Strict, frozen=True, kw_only=True):
@@ -56,8 +75,8 @@ class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):
     api_version: str = "kueue.x-k8s.io/v1beta2"
     kind: str = "WorkloadPriorityClass"
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    description: str = ""
+    value: Int32 = 0
+    description: Description = ""
 
 
 class Namespace(Strict, frozen=True, kw_only=True):
@@ -71,24 +90,24 @@ class Namespace(Strict, frozen=True, kw_only=True):
 
 
 class ProvisioningRetryStrategy(Strict, frozen=True, kw_only=True):
-    backoff_limit_count: int = 3
-    backoff_base_seconds: int = 60
-    backoff_max_seconds: int = 1800
+    backoff_limit_count: Natural = 3
+    backoff_base_seconds: Natural = 60
+    backoff_max_seconds: Natural = 1800
 
 
 class NodeSelectorUpdate(Strict, frozen=True, kw_only=True):
-    key: str
-    value_from_provisioning_class_detail: str
+    key: LabelKey
+    value_from_provisioning_class_detail: Detail
 
 
 class ProvisioningPodSetUpdates(Strict, frozen=True, kw_only=True):
-    node_selector: tuple[NodeSelectorUpdate, ...] = ()
+    node_selector: Annotated[tuple[NodeSelectorUpdate, ...], many(UPDATES_MAX, "entries")] = ()
 
 
 class ProvisioningRequestConfigSpec(Strict, frozen=True, kw_only=True):
-    provisioning_class_name: str = ""
-    parameters: dict[str, str] = msgspec.field(default_factory=dict)
-    managed_resources: tuple[str, ...] = ()
+    provisioning_class_name: RequiredName = ""
+    parameters: Parameters = msgspec.field(default_factory=dict)
+    managed_resources: Annotated[tuple[LabelKey, ...], many(RESOURCES_MAX, "resources")] = ()
     retry_strategy: ProvisioningRetryStrategy = ProvisioningRetryStrategy()
     pod_set_updates: ProvisioningPodSetUpdates | None = None
     pod_set_merge_policy: Merge | None = None

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.meta import Strict
-from admittance.api.validate_concurrent import VARIANTS_MAX
 
 API_VERSIONS: Final = ("config.kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta1")
 FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from admittance.api.defaults import defaulted
 from admittance.api.job import Job
+from admittance.api.limits import Quantity
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
 from admittance.api.problems import REQUIRED, ManifestError, Problem
-from admittance.api.queues import Quantity
 from admittance.api.validate import validate
 from admittance.api.validate_job import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
 from admittance.api.workload import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from admittance.api.limits import Natural, Positive
 from admittance.api.meta import ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
 
@@ -11,10 +12,10 @@ from admittance.api.pods import PodTemplate
 class JobSpec(Strict, frozen=True, kw_only=True):
     """``parallelism`` None is 1; ``completions`` None: as many as there are pods."""
 
-    parallelism: int | None = None
-    completions: int | None = None
-    backoff_limit: int | None = None
-    active_deadline_seconds: int | None = None
+    parallelism: Natural | None = None
+    completions: Natural | None = None
+    backoff_limit: Natural | None = None
+    active_deadline_seconds: Positive | None = None
     suspend: bool | None = None
     template: PodTemplate
     # Kept, not read.

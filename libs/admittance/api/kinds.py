@@ -35,6 +35,10 @@ OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
 """Where a kind that we do not know is a mistake rather than somebody else's."""
 
 
+GENERATED: Final = frozenset({"Workload", "Job"})
+"""Kinds of which a generateName will do for a name."""
+
+
 class Kind(NamedTuple):
     """``token`` stands for the kind in bucket keys and subjects; ``short`` are names for people."""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from admittance.api.foreign import Foreign
 from admittance.api.kinds import Manifest
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.objects import Accepted, Reading, accept, decode_object, encode, name_of
 from admittance.api.problems import (
     DUPLICATE,
@@ -18,7 +19,6 @@ from admittance.api.problems import (
     Problem,
 )
 from admittance.api.scalars import Plain, resolve
-from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.yaml_text import SIZE_MAX, Parsed, parse
 
 

@@ -7,6 +7,21 @@ from typing import Any
 
 import msgspec
 
+from admittance.api.limits import (
+    Annotations,
+    LabelKey,
+    LabelKeyOrNone,
+    Labels,
+    LabelValue,
+    RequiredLabelKey,
+)
+from admittance.api.words import (
+    Effect,
+    EffectOrNone,
+    Operator,
+    TolerationOperator,
+)
+
 
 class Strict(
     msgspec.Struct,
@@ -42,8 +57,8 @@ class ObjectMeta(Strict, frozen=True, kw_only=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: Labels = msgspec.field(default_factory=dict)
+    annotations: Annotations = msgspec.field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
     managed_fields: Any = None
@@ -64,32 +79,32 @@ class Condition(Strict, frozen=True, kw_only=True):
 class LabelSelectorRequirement(Strict, frozen=True, kw_only=True):
     """``operator``: In, NotIn, Exists or DoesNotExist."""
 
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
+    key: LabelKey
+    operator: Operator
+    values: tuple[LabelValue, ...] = ()
 
 
 class LabelSelector(Strict, frozen=True, kw_only=True):
     """Empty selects everything; where a selector is null instead, it selects nothing."""
 
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_labels: Labels = msgspec.field(default_factory=dict)
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class Toleration(Strict, frozen=True, kw_only=True):
     """``operator`` "" is Equal; an empty key with Exists tolerates everything."""
 
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
+    key: LabelKeyOrNone = ""
+    operator: TolerationOperator = ""
+    value: LabelValue = ""
+    effect: EffectOrNone = ""
     toleration_seconds: int | None = None
 
 
 class Taint(Strict, frozen=True, kw_only=True):
     """What a pod must tolerate. ``effect``: NoSchedule, PreferNoSchedule or NoExecute."""
 
-    key: str = ""
-    value: str = ""
-    effect: str = ""
+    key: RequiredLabelKey = ""
+    value: LabelValue = ""
+    effect: Effect = ""
     time_added: datetime | None = None

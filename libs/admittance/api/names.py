@@ -12,13 +12,17 @@ from admittance.api.problems import INVALID, TOO_LONG, Problem, shown
 SUBDOMAIN_MAX: Final = 253
 LABEL_MAX: Final = 63
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_SUBDOMAIN = re.compile(
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
-)
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
-_KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
+LABEL_PATTERN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN_PATTERN: Final = rf"{LABEL_PATTERN}(\.{LABEL_PATTERN})*"
+QUALIFIED_PATTERN: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+LABEL_VALUE_PATTERN: Final = rf"({QUALIFIED_PATTERN})?"
+KIND_PATTERN: Final = r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?"
+
+_LABEL = re.compile(LABEL_PATTERN, re.ASCII)
+_SUBDOMAIN = re.compile(SUBDOMAIN_PATTERN, re.ASCII)
+_QUALIFIED = re.compile(QUALIFIED_PATTERN, re.ASCII)
+_LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
+_KIND = re.compile(KIND_PATTERN, re.ASCII)
 _ANNOTATIONS_MAX: Final = 256 * 1024
 
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
+from admittance.api.limits import Quantity
 from admittance.api.meta import Toleration
 from admittance.api.pod_requests import effective
 from admittance.api.pods import NodeSelectorTerm
-from admittance.api.queues import Quantity
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,6 +13,7 @@ from admittance.api.defaults import defaulted
 from admittance.api.foreign import Foreign
 from admittance.api.from_job import resolve_priority
 from admittance.api.kinds import KINDS, Kind, Manifest, refuse
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import (
     REQUIRED,
@@ -23,7 +24,6 @@ from admittance.api.problems import (
 from admittance.api.scalars import resolve
 from admittance.api.upgrade import upgrade
 from admittance.api.validate import validate
-from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.workload import Workload
 
 OBJECT_MAX: Final = 900_000

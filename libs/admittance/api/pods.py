@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from admittance.api.limits import Amounts, LabelKey, Labels, NodeValue, says
 from admittance.api.meta import ObjectMeta, Strict, Toleration
-from admittance.api.queues import Quantity
+from admittance.api.words import FieldOperator, NodeOperator
 
 
 class EnvVar(Strict, frozen=True, kw_only=True):
@@ -17,8 +18,8 @@ class EnvVar(Strict, frozen=True, kw_only=True):
 
 
 class ResourceRequirements(Strict, frozen=True, kw_only=True):
-    requests: dict[str, Quantity] = msgspec.field(default_factory=dict)
-    limits: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    requests: Amounts = msgspec.field(default_factory=dict)
+    limits: Amounts = msgspec.field(default_factory=dict)
     claims: Any = None
 
 
@@ -54,20 +55,30 @@ class Container(Strict, frozen=True, kw_only=True):
 class NodeSelectorRequirement(Strict, frozen=True, kw_only=True):
     """``operator``: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
-    key: str
-    operator: str
+    key: LabelKey
+    operator: NodeOperator
+    values: tuple[NodeValue, ...] = ()
+
+
+class NodeFieldRequirement(Strict, frozen=True, kw_only=True):
+    """``operator``: In or NotIn."""
+
+    key: Annotated[str, says(own=True, enum=["metadata.name"])]
+    operator: FieldOperator
     values: tuple[str, ...] = ()
 
 
 class NodeSelectorTerm(Strict, frozen=True, kw_only=True):
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
-    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeFieldRequirement, ...] = ()
 
 
 class NodeSelector(Strict, frozen=True, kw_only=True):
     """Terms are alternatives; the expressions of a term must all hold."""
 
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+    node_selector_terms: Annotated[
+        tuple[NodeSelectorTerm, ...], says(required=True, minItems=1)
+    ] = ()
 
 
 class NodeAffinity(Strict, frozen=True, kw_only=True):
@@ -84,10 +95,10 @@ class Affinity(Strict, frozen=True, kw_only=True):
 class PodSpec(Strict, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    node_selector: Labels = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    overhead: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    overhead: Amounts = msgspec.field(default_factory=dict)
     resources: ResourceRequirements | None = None
     priority_class_name: str = ""
     priority: int | None = None

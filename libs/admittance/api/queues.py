@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 
+from admittance.api.limits import (
+    CHECKS_MAX,
+    GROUPS_MAX,
+    NODE_LABELS_MAX,
+    PER_GROUP_MAX,
+    VARIANTS_MAX,
+    Int32,
+    Label,
+    LabelKey,
+    Name,
+    NameOrNone,
+    Natural,
+    NodeLabels,
+    Quantity,
+    RequiredName,
+    many,
+    says,
+)
 from admittance.api.meta import (
     LabelSelector,
     ObjectMeta,
@@ -26,8 +44,7 @@ from admittance.api.words import (
     Within,
 )
 
-Quantity: TypeAlias = str | int | float
-"""As written in the manifest; `admittance.api.quantity` reads it."""
+CheckNames = Annotated[tuple[Name, ...], many(CHECKS_MAX, "checks")]
 
 
 class ResourceQuota(Strict, frozen=True, kw_only=True):
@@ -42,21 +59,23 @@ class ResourceQuota(Strict, frozen=True, kw_only=True):
 class FlavorQuotas(Strict, frozen=True, kw_only=True):
     """One flavor on offer. ``admission_checks``: KEP-1432's list of this flavor."""
 
-    name: str
+    name: Name
     resources: tuple[ResourceQuota, ...] = ()
-    admission_checks: tuple[str, ...] = ()
+    admission_checks: CheckNames = ()
 
 
 class ResourceGroup(Strict, frozen=True, kw_only=True):
     """Resources that are assigned together, one flavor for all; flavors in order of preference."""
 
-    covered_resources: tuple[str, ...] = ()
-    flavors: tuple[FlavorQuotas, ...] = ()
+    covered_resources: Annotated[
+        tuple[LabelKey, ...], many(PER_GROUP_MAX, "resources", required=True)
+    ] = ()
+    flavors: Annotated[tuple[FlavorQuotas, ...], many(PER_GROUP_MAX, "flavors", required=True)] = ()
 
 
 class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
     policy: Borrow = "Never"
-    max_priority_threshold: int | None = None
+    max_priority_threshold: Int32 | None = None
 
 
 class Preemption(Strict, frozen=True, kw_only=True):
@@ -78,22 +97,24 @@ class FairSharing(Strict, frozen=True, kw_only=True):
 class AdmissionCheckStrategyRule(Strict, frozen=True, kw_only=True):
     """A check, and the flavors it applies to; none named: all of the queue."""
 
-    name: str
-    on_flavors: tuple[str, ...] = ()
+    name: RequiredName
+    on_flavors: Annotated[tuple[str, ...], many(PER_GROUP_MAX, "flavors")] = ()
 
 
 class AdmissionChecksStrategy(Strict, frozen=True, kw_only=True):
-    admission_checks: tuple[AdmissionCheckStrategyRule, ...] = ()
+    admission_checks: Annotated[
+        tuple[AdmissionCheckStrategyRule, ...], many(CHECKS_MAX, "checks", required=True)
+    ] = ()
 
 
 class AdmissionScope(Strict, frozen=True, kw_only=True):
-    admission_mode: Scope = ""
+    admission_mode: Annotated[Scope, says(required=True)] = ""
 
 
 class MigrationConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
 
-    mode: Mode = ""
+    mode: Annotated[Mode, says(required=True)] = ""
     min_flavor: str | None = None
     min_variant: str | None = None
 
@@ -101,17 +122,22 @@ class MigrationConstraints(Strict, frozen=True, kw_only=True):
 class ExplicitVariant(Strict, frozen=True, kw_only=True):
     """KEP-8691: a variant by name, its flavors, and when it comes and goes (seconds)."""
 
-    name: str
-    allowed_resource_flavors: tuple[str, ...] = ()
-    create_delay_seconds: int | None = None
-    delete_delay_seconds: int | None = None
+    name: Label
+    allowed_resource_flavors: Annotated[
+        tuple[str, ...], says(own=True, required=True, minItems=1)
+    ] = ()
+    create_delay_seconds: Natural | None = None
+    delete_delay_seconds: Natural | None = None
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
     """KEP-8691: several flavors tried at once."""
 
     migration_constraints: MigrationConstraints
-    explicit_variants: tuple[ExplicitVariant, ...] = ()
+    explicit_variants: Annotated[tuple[ExplicitVariant, ...], many(VARIANTS_MAX, "variants")] = ()
+
+
+ResourceGroups = Annotated[tuple[ResourceGroup, ...], many(GROUPS_MAX, "groups")]
 
 
 class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
@@ -123,13 +149,13 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     out, they run on.
     """
 
-    resource_groups: tuple[ResourceGroup, ...] = ()
-    cohort_name: str = ""
+    resource_groups: ResourceGroups = ()
+    cohort_name: NameOrNone = ""
     queueing_strategy: Strategy = "BestEffortFIFO"
     namespace_selector: LabelSelector | None = None
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     preemption: Preemption = Preemption()
-    admission_checks: tuple[str, ...] = ()
+    admission_checks: CheckNames = ()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: StopPolicy = "None"
     fair_sharing: FairSharing | None = None
@@ -147,8 +173,8 @@ class ClusterQueue(Strict, frozen=True, kw_only=True):
 
 
 class CohortSpec(Strict, frozen=True, kw_only=True):
-    parent_name: str = ""
-    resource_groups: tuple[ResourceGroup, ...] = ()
+    parent_name: NameOrNone = ""
+    resource_groups: ResourceGroups = ()
     fair_sharing: FairSharing | None = None
 
 
@@ -161,7 +187,7 @@ class Cohort(Strict, frozen=True, kw_only=True):
 
 
 class LocalQueueSpec(Strict, frozen=True, kw_only=True):
-    cluster_queue: str = ""
+    cluster_queue: RequiredName = ""
     stop_policy: StopPolicy = "None"
     fair_sharing: FairSharing | None = None
 
@@ -175,10 +201,10 @@ class LocalQueue(Strict, frozen=True, kw_only=True):
 
 
 class ResourceFlavorSpec(Strict, frozen=True, kw_only=True):
-    node_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    node_taints: tuple[Taint, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    topology_name: str | None = None
+    node_labels: NodeLabels = msgspec.field(default_factory=dict)
+    node_taints: Annotated[tuple[Taint, ...], many(NODE_LABELS_MAX, "taints")] = ()
+    tolerations: Annotated[tuple[Toleration, ...], many(NODE_LABELS_MAX, "tolerations")] = ()
+    topology_name: Name | None = None
 
 
 class ResourceFlavor(Strict, frozen=True, kw_only=True):

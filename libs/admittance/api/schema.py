@@ -1,39 +1,196 @@
 """JSON Schema (2020-12) of the manifests, made from the Structs.
 
 ``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It tells the
-shapes and the words; the rules that need more than one field are in `admittance.api.validate`.
+shapes, the words, the numbers, the counts and the patterns, all from the types, which the
+validation reads as well (`admittance.api.stated`). What it does not tell are the rules that need
+more than one field, in `admittance.api.validate`, and the spellings of older versions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
-from admittance.api.kinds import KINDS
+from admittance.api.kinds import GENERATED, KINDS, OUR_GROUPS, Kind
+from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA, PREFIX_SCHEMA
+from admittance.api.stated import said
+from admittance.api.upgrade import MODES
+from admittance.api.workload import QUEUE_LABEL
 from admittance.documents import text_of, write
 
 FILE: Final = Path("docs/schema/manifests.json")
+FOREIGN: Final = "Foreign"
 _REF: Final = "#/$defs/{name}"
+_NULL: Final = {"type": "null"}
+_TEXT: Final[dict[str, Any]] = {"type": "string"}
 
 
 def manifests_schema() -> dict[str, Any]:
-    """One schema for any manifest: an alternative for each kind, told apart by ``kind``."""
+    """One schema for any manifest: an alternative for each kind, told apart by ``kind``, and one
+    for kinds of other groups, which are kept as they are."""
     structs = [kind.struct for kind in KINDS.values()]
     _, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    for struct in _all_structs(structs):
+        _complete(components[struct.__name__], _required(struct))
+    _other_spellings(components)
     for kind in KINDS.values():
         shape = components[kind.struct.__name__]
         shape["properties"]["apiVersion"] = {"enum": [kind.versions[0]]}
         shape["properties"]["kind"] = {"const": kind.name}
+        shape["properties"]["metadata"] = _metadata(kind)
         # Decoding fills them in, a manifest has to say them.
-        shape["required"] = ["apiVersion", "kind", *shape.get("required", [])]
+        shape["required"] = ["apiVersion", "kind", "metadata", *shape.get("required", [])]
+    components[FOREIGN] = _foreign()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Manifests of Admittance",
-        "anyOf": [{"$ref": _REF.format(name=kind.struct.__name__)} for kind in KINDS.values()],
+        "anyOf": [
+            *({"$ref": _REF.format(name=kind.struct.__name__)} for kind in KINDS.values()),
+            {"$ref": _REF.format(name=FOREIGN)},
+        ],
         "$defs": dict(sorted(components.items())),
     }
+
+
+def _all_structs(structs: list[Any]) -> list[type[msgspec.Struct]]:
+    """These, and all that are in them."""
+    found: dict[type[msgspec.Struct], None] = {}
+    ahead = list(structs)
+    while ahead:
+        struct = ahead.pop()
+        if struct in found:
+            continue
+        found[struct] = None
+        ahead += [inside for _, inside in _inner(struct) if inside is not None]
+    return list(found)
+
+
+def _inner(struct: type[msgspec.Struct]) -> list[tuple[Any, type[msgspec.Struct] | None]]:
+    """Each field, and the Struct that it is or that its items are."""
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType)
+    found = []
+    for field in info.fields:
+        kind = said(field.type).kind
+        if isinstance(kind, inspect.VarTupleType):
+            kind = said(kind.item_type).kind
+        found.append((field, kind.cls if isinstance(kind, inspect.StructType) else None))
+    return found
+
+
+def _required(struct: type[msgspec.Struct]) -> list[str]:
+    """Fields that a manifest has to have: by the Struct, by what is stated of them, and those that
+    have to have something themselves."""
+    found = []
+    for field, inside in _inner(struct):
+        whole = isinstance(said(field.type).kind, inspect.StructType)
+        empty = whole and field.default is not None and inside is not None and _required(inside)
+        if field.required or said(field.type).extra.get("required") or empty:
+            found.append(field.encode_name)
+    return found
+
+
+def _complete(shape: dict[str, Any], required: list[str]) -> None:
+    """A null counts as absent, as in Kubernetes, and in a map of strings as the empty string."""
+    shape["required"] = required
+    properties = shape.get("properties", {})
+    for name, value in properties.items():
+        of_map = value.get("additionalProperties")
+        if isinstance(of_map, dict) and of_map.get("type") == "string":
+            value["additionalProperties"] = {"anyOf": [of_map, dict(_NULL)]}
+        if name in required:
+            value.pop("default", None)
+        else:
+            properties[name] = _or_null(value)
+
+
+def _or_null(value: dict[str, Any]) -> dict[str, Any]:
+    kinds = value.get("anyOf", [])
+    if not value.keys() - {"default"} or _NULL in kinds:
+        return value
+    rest = {key: one for key, one in value.items() if key != "default"}
+    default = {"default": value["default"]} if "default" in value else {}
+    return {"anyOf": [rest, dict(_NULL)], **default}
+
+
+def _metadata(kind: Kind) -> dict[str, Any]:
+    """What an object of the kind needs beside the shape that all metadata has."""
+    name = _TEXT | (LABEL_SCHEMA if kind.name == "Namespace" else NAME_SCHEMA)
+    properties: dict[str, Any] = {"name": name}
+    if kind.namespaced:
+        properties["namespace"] = {"anyOf": [dict(LABEL_SCHEMA), {"enum": ["", None]}]}
+    else:
+        properties["namespace"] = {"enum": ["", None]}
+    more: dict[str, Any] = {"required": ["name"], "properties": properties}
+    if kind.name in GENERATED:
+        unnamed = {
+            "properties": {"name": {"enum": ["", None]}, "generateName": _TEXT | PREFIX_SCHEMA},
+            "required": ["generateName"],
+        }
+        more = {
+            "properties": {"namespace": properties.pop("namespace")},
+            "anyOf": [{"required": ["name"], "properties": properties}, unnamed],
+        }
+    if kind.name == "Job":
+        more["properties"]["labels"] = {
+            "type": "object",
+            "properties": {QUEUE_LABEL: _TEXT | NAME_SCHEMA},
+            "required": [QUEUE_LABEL],
+        }
+        more["required"] = ["labels"]
+    return {"allOf": [{"$ref": _REF.format(name="ObjectMeta")}, more]}
+
+
+def _foreign() -> dict[str, Any]:
+    texts = {
+        "type": ["object", "null"],
+        "additionalProperties": {"type": ["string", "null"]},
+    }
+    groups = "|".join(sorted(group.replace(".", r"\.") for group in OUR_GROUPS if group))
+    return {
+        "title": FOREIGN,
+        "description": "An object of a group that is not ours: parameters of a check, say.",
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string", "pattern": f"^(?!(?:{groups})/)[^/]+/"},
+            "kind": {"type": "string", "minLength": 1},
+            "metadata": {
+                "type": "object",
+                "properties": {
+                    "name": _TEXT | NAME_SCHEMA,
+                    "namespace": {"type": ["string", "null"]},
+                    "uid": {"type": ["string", "null"]},
+                    "labels": dict(texts),
+                    "annotations": dict(texts),
+                },
+                "required": ["name"],
+            },
+        },
+        "required": ["apiVersion", "kind", "metadata"],
+    }
+
+
+def _other_spellings(components: Mapping[str, Any]) -> None:
+    """Spellings of today's version that the Structs do not have: see `admittance.api.upgrade`."""
+    spec = components["ClusterQueueSpec"]["properties"]
+    spec["admissionchecks"] = spec["admissionChecks"]
+    flavor = components["FlavorQuotas"]["properties"]
+    flavor["admissionchecks"] = flavor["admissionChecks"]
+    constraints = _closed({"lastAcceptableFlavorName": {"type": ["string", "null"]}})
+    migration = _closed(
+        {"mode": {"enum": [*MODES, "", None]}, "constraints": _or_null(constraints)}
+    )
+    policy = _closed({"migration": migration}, required=["migration"])
+    spec["concurrentAdmissionPolicy"] = _or_null(policy)
+
+
+def _closed(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    more = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, "additionalProperties": False, **more}
 
 
 def text() -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from admittance.api.kind_names import GROUP, V1ALPHA1, V1BETA1, V1BETA2
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, Problem, shown
-from admittance.api.scalars import Plain
+from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, shown
+from admittance.api.scalars import Plain, resolve
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
 """Migration modes: as Kueue names them today, to the proposal's names."""
@@ -148,11 +148,11 @@ def _policy(spec: dict[str, Any], done: Upgraded) -> None:
     _unknown_in(migration, {"mode", "constraints"}, f"{path}.migration", done)
     mode = migration.get("mode")
     if mode is not None and mode != "":
-        if mode not in MODES:
+        if not isinstance(mode, str) or mode not in MODES:
             done.problems.append(
                 Problem(
                     f"{path}.migration.mode",
-                    f"{shown(mode)} is not one of {', '.join(MODES)}",
+                    f"{shown(str(mode))} is not one of {', '.join(MODES)}",
                     NOT_SUPPORTED,
                 )
             )
@@ -162,6 +162,9 @@ def _policy(spec: dict[str, Any], done: Upgraded) -> None:
     if isinstance(limits, dict):
         _unknown_in(limits, {"lastAcceptableFlavorName"}, f"{path}.migration.constraints", done)
         constraints["minFlavor"] = limits.get("lastAcceptableFlavorName")
+    elif limits is not None and not (type(limits) is Plain and resolve(limits) is None):
+        field = f"{path}.migration.constraints"
+        done.problems.append(Problem(field, "must be a mapping", TYPE))
 
 
 def _no_delay(spec: dict[str, Any], done: Upgraded) -> None:
@@ -188,11 +191,11 @@ def _priority_class(spec: dict[str, Any], done: Upgraded) -> None:
         )
     elif source in (None, ""):
         done.warnings.append("spec.priorityClassName has no effect without priorityClassSource")
-    elif source not in _SOURCES:
+    elif not isinstance(source, str) or source not in _SOURCES:
         done.problems.append(
             Problem(
                 "spec.priorityClassSource",
-                f"{shown(source)} is not one of {', '.join(_SOURCES)}",
+                f"{shown(str(source))} is not one of {', '.join(_SOURCES)}",
                 NOT_SUPPORTED,
             )
         )

@@ -10,9 +10,11 @@ from admittance.api.checks import (
 )
 from admittance.api.foreign import Foreign
 from admittance.api.job import Job
-from admittance.api.kinds import Manifest
+from admittance.api.kinds import Manifest, Typed
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.problems import REQUIRED, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from admittance.api.stated import stated
 from admittance.api.validate_checks import (
     check_admission_check,
     check_admission_check_update,
@@ -22,7 +24,6 @@ from admittance.api.validate_checks import (
     check_priority_class,
     check_provisioning,
 )
-from admittance.api.validate_concurrent import VARIANTS_MAX
 from admittance.api.validate_job import check_job
 from admittance.api.validate_meta import object_name
 from admittance.api.validate_queues import (
@@ -42,6 +43,15 @@ def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Pro
     Whether what it names exists is asked elsewhere: a queue without its flavor is inactive, not
     wrong. ``flavors_max``: so many flavors may each be a variant, which a deployment may set.
     """
+    if isinstance(manifest, Foreign):
+        if not manifest.metadata.name:
+            return [Problem("metadata.name", "must be set", REQUIRED)]
+        return object_name(manifest.metadata.name, "metadata.name")
+    return [*stated(manifest), *_of_several(manifest, flavors_max)]
+
+
+def _of_several(manifest: Typed, flavors_max: int) -> list[Problem]:
+    """Rules of more than one field, and those with words of their own."""
     match manifest:
         case Workload():
             return check_workload(manifest)
@@ -63,10 +73,6 @@ def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Pro
             return check_namespace(manifest)
         case Job():
             return check_job(manifest)
-        case Foreign():
-            if not manifest.metadata.name:
-                return [Problem("metadata.name", "must be set", REQUIRED)]
-            return object_name(manifest.metadata.name, "metadata.name")
 
 
 def validate_update(

@@ -17,45 +17,31 @@ from admittance.api.checks import (
     WorkloadPriorityClass,
 )
 from admittance.api.durations import BadDuration, seconds
+from admittance.api.limits import CONTROLLER_MAX, DETAIL_MAX, PARAMETER_MAX
 from admittance.api.names import check_labels, is_kind, qualified, repeated
 from admittance.api.problems import DUPLICATE, REQUIRED, TOO_LONG, Problem, shown
 from admittance.api.queues import ResourceFlavor
 from admittance.api.validate_meta import (
-    at_most,
     check_metadata,
     check_taints,
     check_tolerations,
     dns_label,
-    in_range,
     object_name,
-    one_of,
     unchanged,
 )
-from admittance.api.words import MERGES, POLICIES, RETRIES
 
-CONTROLLER_MAX: Final = 253
 CONTROLLER_TOKEN_MAX: Final = 249
 """Characters of a controller's name on the bus, where it names a durable after ``check-``; the
 server allows 255."""
 _PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
-DESCRIPTION_MAX: Final = 2048
-NODE_LABELS_MAX: Final = 8
-DETAIL_MAX: Final = 32_768
-PARAMETERS_MAX: Final = 100
-PARAMETER_MAX: Final = 255
-"""Characters of the name of a parameter of a ProvisioningRequestConfig, and of its value."""
 
 
 def check_admission_check(check: AdmissionCheck) -> list[Problem]:
     """Everything that is wrong with an AdmissionCheck by itself."""
     found = check_metadata(check.metadata, namespaced=False, kind="AdmissionCheck")
     spec = check.spec
-    if not spec.controller_name:
-        found.append(Problem("spec.controllerName", "must be set", REQUIRED))
-    elif len(spec.controller_name) > CONTROLLER_MAX:
-        message = f"has more than {CONTROLLER_MAX} characters"
-        found.append(Problem("spec.controllerName", message, TOO_LONG))
-    elif _token_length(spec.controller_name) > CONTROLLER_TOKEN_MAX:
+    short = len(spec.controller_name) <= CONTROLLER_MAX
+    if short and _token_length(spec.controller_name) > CONTROLLER_TOKEN_MAX:
         message = (
             f"has more than {CONTROLLER_TOKEN_MAX} characters on the bus, where any but letters, "
             "digits, - and . takes three or more"
@@ -63,8 +49,6 @@ def check_admission_check(check: AdmissionCheck) -> list[Problem]:
         found.append(Problem("spec.controllerName", message, TOO_LONG))
     if spec.parameters is not None:
         found += _parameters(spec.parameters)
-    found += one_of(spec.preemption_policy, POLICIES, "spec.preemptionPolicy")
-    found += in_range(spec.check_timeout_seconds, "spec.checkTimeoutSeconds", 1)
     if spec.retry is not None:
         found += _retry(spec.retry)
     return found
@@ -83,13 +67,6 @@ def check_admission_check_update(old: AdmissionCheck, new: AdmissionCheck) -> li
 def _parameters(parameters: ParametersReference) -> list[Problem]:
     field = "spec.parameters"
     found: list[Problem] = []
-    for name, value in (
-        ("apiGroup", parameters.api_group),
-        ("kind", parameters.kind),
-        ("name", parameters.name),
-    ):
-        if not value:
-            found.append(Problem(f"{field}.{name}", "must be set", REQUIRED))
     if parameters.api_group:
         found += object_name(parameters.api_group, f"{field}.apiGroup")
     if parameters.kind and not is_kind(parameters.kind):
@@ -101,9 +78,7 @@ def _parameters(parameters: ParametersReference) -> list[Problem]:
 
 def _retry(retry: RetryStrategy) -> list[Problem]:
     field = "spec.retry"
-    found = one_of(retry.strategy, RETRIES, f"{field}.strategy")
-    if not retry.base_delay:
-        found.append(Problem(f"{field}.baseDelay", "must be set", REQUIRED))
+    found: list[Problem] = []
     for name, written in (("baseDelay", retry.base_delay), ("maxDelay", retry.max_delay)):
         if not written:
             continue
@@ -117,19 +92,16 @@ def _retry(retry: RetryStrategy) -> list[Problem]:
         found.append(Problem(f"{field}.factor", f"must be at least 1, not {retry.factor}"))
     if not 0 <= retry.jitter <= 1:
         found.append(Problem(f"{field}.jitter", f"must be from 0 to 1, not {retry.jitter}"))
-    return found + in_range(retry.max_retries, f"{field}.maxRetries", 0)
+    return found
 
 
 def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
     """Everything that is wrong with a ProvisioningRequestConfig by itself."""
     found = check_metadata(config.metadata, namespaced=False, kind="ProvisioningRequestConfig")
     spec = config.spec
-    if not spec.provisioning_class_name:
-        found.append(Problem("spec.provisioningClassName", "must be set", REQUIRED))
-    else:
+    if spec.provisioning_class_name:
         found += object_name(spec.provisioning_class_name, "spec.provisioningClassName")
     found += _provisioning_parameters(spec.parameters)
-    found += at_most(len(spec.managed_resources), 100, "spec.managedResources", "resources")
     for i, name in enumerate(spec.managed_resources):
         if complaint := qualified(name):
             # It would match no pod, and nothing would ever be asked for.
@@ -137,17 +109,9 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
     for i in repeated(spec.managed_resources):
         message = f"{shown(spec.managed_resources[i])} is there twice"
         found.append(Problem(f"spec.managedResources[{i}]", message, DUPLICATE))
-    retry = spec.retry_strategy
-    field = "spec.retryStrategy"
-    found += in_range(retry.backoff_limit_count, f"{field}.backoffLimitCount", 0)
-    found += in_range(retry.backoff_base_seconds, f"{field}.backoffBaseSeconds", 0)
-    found += in_range(retry.backoff_max_seconds, f"{field}.backoffMaxSeconds", 0)
-    if spec.pod_set_merge_policy is not None:
-        found += one_of(spec.pod_set_merge_policy, MERGES, "spec.podSetMergePolicy")
     if spec.pod_set_updates is not None:
         updates = spec.pod_set_updates.node_selector
         field = "spec.podSetUpdates.nodeSelector"
-        found += at_most(len(updates), 8, field, "entries")
         for i in repeated(one.key for one in updates):
             message = f"{shown(updates[i].key)} is there twice"
             found.append(Problem(f"{field}[{i}].key", message, DUPLICATE))
@@ -164,7 +128,7 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
 def _provisioning_parameters(parameters: Mapping[str, str]) -> list[Problem]:
     """As many and as long as a request takes: see `admittance.provisioning.asking`."""
     field = "spec.parameters"
-    found = at_most(len(parameters), PARAMETERS_MAX, field, "parameters")
+    found: list[Problem] = []
     message = f"has more than {PARAMETER_MAX} characters"
     for key, value in parameters.items():
         if not key:
@@ -178,23 +142,15 @@ def _provisioning_parameters(parameters: Mapping[str, str]) -> list[Problem]:
 
 def check_priority_class(given: WorkloadPriorityClass) -> list[Problem]:
     """Everything that is wrong with a WorkloadPriorityClass by itself."""
-    found = check_metadata(given.metadata, namespaced=False, kind="WorkloadPriorityClass")
-    found += in_range(given.value, "value")
-    if len(given.description) > DESCRIPTION_MAX:
-        message = f"has more than {DESCRIPTION_MAX} characters"
-        found.append(Problem("description", message, TOO_LONG))
-    return found
+    return check_metadata(given.metadata, namespaced=False, kind="WorkloadPriorityClass")
 
 
 def check_flavor(flavor: ResourceFlavor) -> list[Problem]:
     """Everything that is wrong with a ResourceFlavor by itself."""
     found = check_metadata(flavor.metadata, namespaced=False, kind="ResourceFlavor")
     spec = flavor.spec
-    found += at_most(len(spec.node_labels), NODE_LABELS_MAX, "spec.nodeLabels", "labels")
     found += check_labels(spec.node_labels, "spec.nodeLabels")
-    found += at_most(len(spec.node_taints), NODE_LABELS_MAX, "spec.nodeTaints", "taints")
     found += check_taints(spec.node_taints, "spec.nodeTaints")
-    found += at_most(len(spec.tolerations), NODE_LABELS_MAX, "spec.tolerations", "tolerations")
     found += check_tolerations(spec.tolerations, "spec.tolerations")
     if spec.topology_name is not None:
         found += object_name(spec.topology_name, "spec.topologyName")

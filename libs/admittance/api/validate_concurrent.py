@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.names import repeated
 from admittance.api.problems import DUPLICATE, FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
-from admittance.api.validate_meta import at_most, dns_label, in_range, one_of
-from admittance.api.words import MODES
+from admittance.api.validate_meta import dns_label
 
 if TYPE_CHECKING:
     from admittance.api.queues import ClusterQueueSpec, ExplicitVariant, MigrationConstraints
 
-VARIANTS_MAX: Final = 16
 FLAVORS_MAX: Final = 64
 """Flavors of a group. Each of them is a variant where none are explicit: a deployment may raise
 `VARIANTS_MAX` up to this for those."""
@@ -64,11 +63,7 @@ def _migration(
 ) -> list[Problem]:
     path = f"{_FIELD}.migrationConstraints"
     mode = constraints.mode
-    if not mode:
-        message = f"must be set to one of {', '.join(MODES)}"
-        found = [Problem(f"{path}.mode", message, REQUIRED)]
-    else:
-        found = one_of(mode, MODES, f"{path}.mode")
+    found: list[Problem] = []
     flavor, variant = constraints.min_flavor, constraints.min_variant
     if flavor is not None:
         field = f"{path}.minFlavor"
@@ -95,7 +90,7 @@ def _migration(
 
 def _variants(explicit: tuple[ExplicitVariant, ...], offered: list[str]) -> list[Problem]:
     path = f"{_FIELD}.explicitVariants"
-    found = at_most(len(explicit), VARIANTS_MAX, path, "variants")
+    found: list[Problem] = []
     for i in repeated(one.name for one in explicit):
         message = f"{shown(explicit[i].name)} is there twice"
         found.append(Problem(f"{path}[{i}].name", message, DUPLICATE))
@@ -111,6 +106,4 @@ def _variants(explicit: tuple[ExplicitVariant, ...], offered: list[str]) -> list
             if flavor not in offered:
                 message = f"{shown(flavor)} is no flavor of this queue"
                 found.append(Problem(f"{field}[{j}]", message, NOT_SUPPORTED))
-        found += in_range(one.create_delay_seconds, f"{path}[{i}].createDelaySeconds", 0)
-        found += in_range(one.delete_delay_seconds, f"{path}[{i}].deleteDelaySeconds", 0)
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from admittance.api.limits import Quantity
 from admittance.api.names import qualified
-from admittance.api.problems import DUPLICATE, REQUIRED, Problem, shown
+from admittance.api.problems import DUPLICATE, Problem, shown
 from admittance.api.quantity import BadQuantity, parse
 from admittance.api.queues import (
     FlavorQuotas,
-    Quantity,
     ResourceGroup,
     ResourceQuota,
 )
@@ -18,12 +18,6 @@ from admittance.api.validate_meta import (
     at_most,
     object_name,
 )
-
-GROUPS_MAX: Final = 16
-
-
-PER_GROUP_MAX: Final = 64
-
 
 TOTAL_MAX: Final = 256
 
@@ -41,16 +35,12 @@ class Owner(NamedTuple):
 
 def check_groups(groups: tuple[ResourceGroup, ...], owner: Owner) -> list[Problem]:
     field = "spec.resourceGroups"
-    found = at_most(len(groups), GROUPS_MAX, field, "groups")
+    found: list[Problem] = []
     resources: set[str] = set()
     flavors: set[str] = set()
     for i, group in enumerate(groups):
         path = f"{field}[{i}]"
         found += _covered(group, path, resources)
-        for what, count in (("flavors", len(group.flavors)),):
-            if not count:
-                found.append(Problem(f"{path}.{what}", "must not be empty", REQUIRED))
-            found += at_most(count, PER_GROUP_MAX, f"{path}.{what}", what)
         for j, flavor in enumerate(group.flavors):
             found += _flavor(flavor, group, f"{path}.flavors[{j}]", owner)
             if flavor.name in flavors:
@@ -70,9 +60,6 @@ def check_groups(groups: tuple[ResourceGroup, ...], owner: Owner) -> list[Proble
 def _covered(group: ResourceGroup, path: str, seen: set[str]) -> list[Problem]:
     field = f"{path}.coveredResources"
     found: list[Problem] = []
-    if not group.covered_resources:
-        found.append(Problem(field, "must not be empty", REQUIRED))
-    found += at_most(len(group.covered_resources), PER_GROUP_MAX, field, "resources")
     for j, name in enumerate(group.covered_resources):
         if complaint := qualified(name):
             found.append(Problem(f"{field}[{j}]", complaint))

@@ -8,7 +8,6 @@ from admittance.api.job import Job
 from admittance.api.problems import REQUIRED, Problem, shown
 from admittance.api.validate_meta import (
     check_metadata,
-    in_range,
     object_name,
 )
 from admittance.api.validate_pods import check_template
@@ -40,14 +39,6 @@ def check_job(job: Job) -> list[Problem]:
         found.append(Problem(f"metadata.labels[{QUEUE_LABEL}]", message, REQUIRED))
     else:
         found += object_name(queue, f"metadata.labels[{QUEUE_LABEL}]")
-    spec = job.spec
-    for name, value, least in (
-        ("parallelism", spec.parallelism, 0),
-        ("completions", spec.completions, 0),
-        ("backoffLimit", spec.backoff_limit, 0),
-        ("activeDeadlineSeconds", spec.active_deadline_seconds, 1),
-    ):
-        found += in_range(value, f"spec.{name}", least)
     written = job.metadata.annotations.get(MIN_PARALLELISM)
     if written is not None:
         count = pods_of(job)
@@ -58,4 +49,4 @@ def check_job(job: Job) -> list[Problem]:
     if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit[:12]) > 0):
         message = f"must be a number of seconds, not {shown(limit)}"
         found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
-    return found + check_template(spec.template, "spec.template")
+    return found + check_template(job.spec.template, "spec.template")

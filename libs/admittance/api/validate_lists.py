@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.api.check_lists import of_flavor, queue_wide
+from admittance.api.limits import CHECKS_MAX
 from admittance.api.names import repeated
 from admittance.api.problems import (
     DUPLICATE,
@@ -18,13 +19,10 @@ from admittance.api.problems import (
 from admittance.api.queues import (
     ClusterQueueSpec,
 )
-from admittance.api.validate_groups import PER_GROUP_MAX
 from admittance.api.validate_meta import (
-    at_most,
     object_name,
 )
 
-CHECKS_MAX: Final = 64
 """Rules of a strategy, and names of a list."""
 ROWS_MAX: Final = 8
 """Checks that one workload may have: it has each of a list, or one of the same controller."""
@@ -55,17 +53,14 @@ def check_lists(spec: ClusterQueueSpec) -> list[Problem]:
     if listed:
         message = "says the same as the lists admissionChecks: only one of the two forms"
         found.append(Problem(field, message, FORBIDDEN))
-    if not rules:
-        found.append(Problem(f"{field}.admissionChecks", "must not be empty", REQUIRED))
-    found += at_most(len(rules), CHECKS_MAX, f"{field}.admissionChecks", "checks")
     for i in repeated(rule.name for rule in rules):
         path = f"{field}.admissionChecks[{i}].name"
         found.append(Problem(path, f"{shown(rules[i].name)} is there twice", DUPLICATE))
     offered = flavors_of(spec)
     for i, rule in enumerate(rules):
         path = f"{field}.admissionChecks[{i}]"
-        found += _check_name(rule.name, f"{path}.name")
-        found += at_most(len(rule.on_flavors), PER_GROUP_MAX, f"{path}.onFlavors", "flavors")
+        if rule.name:
+            found += _check_name(rule.name, f"{path}.name")
         for j in repeated(rule.on_flavors):
             message = f"{shown(rule.on_flavors[j])} is there twice"
             found.append(Problem(f"{path}.onFlavors[{j}]", message, DUPLICATE))
@@ -109,7 +104,7 @@ def _check_name(name: str, field: str) -> list[Problem]:
 
 
 def _check_names(names: tuple[str, ...], field: str) -> list[Problem]:
-    found = at_most(len(names), CHECKS_MAX, field, "checks")
+    found: list[Problem] = []
     for i in repeated(names):
         found.append(Problem(f"{field}[{i}]", f"{shown(names[i])} is there twice", DUPLICATE))
     for i, name in enumerate(names):

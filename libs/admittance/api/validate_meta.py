@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
+from admittance.api.limits import INT32_MAX, INT32_MIN
 from admittance.api.meta import LabelSelector, ObjectMeta, Taint, Toleration
 from admittance.api.names import (
     check_annotations,
@@ -19,26 +19,12 @@ from admittance.api.problems import (
     DUPLICATE,
     FORBIDDEN,
     INVALID,
-    NOT_SUPPORTED,
     REQUIRED,
     TOO_MANY,
     Problem,
     shown,
 )
-from admittance.api.words import EFFECTS
-
-INT32_MAX: Final = 2**31 - 1
-INT32_MIN: Final = -(2**31)
-OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
-
-
-def one_of(value: str, allowed: Iterable[str], field: str) -> list[Problem]:
-    """value is one of the words allowed."""
-    words = tuple(allowed)
-    if value in words:
-        return []
-    message = f"{shown(value)} is not one of {', '.join(words)}"
-    return [Problem(field, message, NOT_SUPPORTED)]
+from admittance.api.words import OPERATORS
 
 
 def at_most(count: int, limit: int, field: str, what: str) -> list[Problem]:
@@ -111,8 +97,8 @@ def check_values(
     operator: str, values: tuple[str, ...], path: str, operators: tuple[str, ...]
 ) -> list[Problem]:
     """Whether operator is known and has the values that it needs."""
-    if problems := one_of(operator, operators, f"{path}.operator"):
-        return problems
+    if operator not in operators:
+        return []  # Told of where the words are stated.
     field = f"{path}.values"
     if operator in ("In", "NotIn"):
         if not values:
@@ -140,14 +126,10 @@ def check_tolerations(tolerations: tuple[Toleration, ...], field: str) -> list[P
             found.append(
                 Problem(f"{path}.operator", "must be Exists when the key is empty", INVALID)
             )
-        if one.operator:
-            found += one_of(one.operator, ("Equal", "Exists"), f"{path}.operator")
         if one.operator == "Exists" and one.value:
             found.append(Problem(f"{path}.value", "must be empty when the operator is Exists"))
         elif one.value and (complaint := label_value(one.value)):
             found.append(Problem(f"{path}.value", complaint))
-        if one.effect:
-            found += one_of(one.effect, EFFECTS, f"{path}.effect")
         if one.toleration_seconds is not None and one.effect != "NoExecute":
             found.append(
                 Problem(f"{path}.effect", "must be NoExecute when tolerationSeconds is set")
@@ -165,10 +147,6 @@ def check_taints(taints: tuple[Taint, ...], field: str) -> list[Problem]:
             found.append(Problem(f"{path}.key", complaint))
         if complaint := label_value(taint.value):
             found.append(Problem(f"{path}.value", complaint))
-        if not taint.effect:
-            found.append(Problem(f"{path}.effect", "must be set", REQUIRED))
-        else:
-            found += one_of(taint.effect, EFFECTS, f"{path}.effect")
         if (taint.key, taint.effect) in seen:
             message = "the same key and effect are there twice"
             found.append(Problem(path, message, DUPLICATE))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
+from admittance.api.limits import Quantity
 from admittance.api.names import check_annotations, check_labels, qualified
 from admittance.api.pods import Affinity, Container, PodSpec, PodTemplate, ResourceRequirements
-from admittance.api.problems import REQUIRED, Problem
+from admittance.api.problems import Problem
 from admittance.api.quantity import BadQuantity, parse
-from admittance.api.queues import Quantity
 from admittance.api.validate_meta import (
     check_tolerations,
     check_values,
-    one_of,
 )
+from admittance.api.words import NODE_OPERATORS
 from admittance.api.workload import (
     WorkloadSpec,
 )
-
-_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 def check_template(template: PodTemplate, path: str) -> list[Problem]:
@@ -114,18 +111,15 @@ def _affinity(affinity: Affinity, path: str) -> list[Problem]:
     if required is None:
         return []
     path += ".nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    if not required.node_selector_terms:
-        return [Problem(path, "must not be empty", REQUIRED)]
     found: list[Problem] = []
     for i, term in enumerate(required.node_selector_terms):
         for j, one in enumerate(term.match_expressions):
             field = f"{path}[{i}].matchExpressions[{j}]"
             if complaint := qualified(one.key):
                 found.append(Problem(f"{field}.key", complaint))
-            found += check_values(one.operator, one.values, field, _NODE_OPERATORS)
-        for j, one in enumerate(term.match_fields):
+            found += check_values(one.operator, one.values, field, NODE_OPERATORS)
+        for j, field_term in enumerate(term.match_fields):
             field = f"{path}[{i}].matchFields[{j}]"
-            if one.key != "metadata.name":
+            if field_term.key != "metadata.name":
                 found.append(Problem(f"{field}.key", "must be metadata.name"))
-            found += one_of(one.operator, ("In", "NotIn"), f"{field}.operator")
     return found

@@ -9,8 +9,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from admittance.api.limits import VARIANTS_MAX
 from admittance.api.meta import ObjectMeta
-from admittance.api.problems import REQUIRED, Problem
+from admittance.api.problems import Problem
 from admittance.api.queues import (
     ClusterQueue,
     Cohort,
@@ -19,27 +20,14 @@ from admittance.api.queues import (
     LocalQueue,
     Preemption,
 )
-from admittance.api.validate_concurrent import VARIANTS_MAX, check_concurrent
+from admittance.api.validate_concurrent import check_concurrent
 from admittance.api.validate_groups import Owner, check_groups, quantity_of
 from admittance.api.validate_lists import check_lists
 from admittance.api.validate_meta import (
     check_metadata,
     check_selector,
-    in_range,
     object_name,
-    one_of,
     unchanged,
-)
-from admittance.api.words import (
-    BORROW,
-    FUNGIBILITY,
-    PREFERENCES,
-    QUOTA_CUTS,
-    RECLAIM,
-    SCOPES,
-    STOP_POLICIES,
-    STRATEGIES,
-    WITHIN,
 )
 
 
@@ -53,18 +41,11 @@ def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) ->
     owner = Owner(bool(spec.cohort_name), "cohortName", True)
     found += check_groups(spec.resource_groups, owner)
     found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
-    found += one_of(spec.queueing_strategy, STRATEGIES, "spec.queueingStrategy")
-    found += one_of(spec.stop_policy, STOP_POLICIES, "spec.stopPolicy")
     found += _preemption(spec.preemption)
     found += _fungibility(spec.flavor_fungibility)
     found += _fair_sharing(spec.fair_sharing)
-    if spec.admission_scope is not None:
-        found += one_of(
-            spec.admission_scope.admission_mode, SCOPES, "spec.admissionScope.admissionMode"
-        )
     found += check_lists(spec)
     found += check_concurrent(spec, flavors_max)
-    found += one_of(spec.on_quota_cut, QUOTA_CUTS, "spec.onQuotaCut")
     return found
 
 
@@ -87,11 +68,8 @@ def check_cohort(cohort: Cohort) -> list[Problem]:
 def check_local_queue(queue: LocalQueue) -> list[Problem]:
     """Everything that is wrong with a LocalQueue by itself."""
     found = check_metadata(queue.metadata, namespaced=True, kind="LocalQueue")
-    if not queue.spec.cluster_queue:
-        found.append(Problem("spec.clusterQueue", "must be set", REQUIRED))
-    else:
+    if queue.spec.cluster_queue:
         found += object_name(queue.spec.cluster_queue, "spec.clusterQueue")
-    found += one_of(queue.spec.stop_policy, STOP_POLICIES, "spec.stopPolicy")
     return found + _fair_sharing(queue.spec.fair_sharing)
 
 
@@ -105,25 +83,19 @@ def _metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
 
 def _preemption(preemption: Preemption) -> list[Problem]:
     field = "spec.preemption"
-    found = one_of(preemption.reclaim_within_cohort, RECLAIM, f"{field}.reclaimWithinCohort")
-    found += one_of(preemption.within_cluster_queue, WITHIN, f"{field}.withinClusterQueue")
+    found: list[Problem] = []
     borrow = preemption.borrow_within_cohort
-    if borrow is not None:
-        found += one_of(borrow.policy, BORROW, f"{field}.borrowWithinCohort.policy")
-        threshold = f"{field}.borrowWithinCohort.maxPriorityThreshold"
-        found += in_range(borrow.max_priority_threshold, threshold)
-        if borrow.policy != "Never" and preemption.reclaim_within_cohort == "Never":
-            message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
-            found.append(Problem(field, message))
+    borrows = borrow is not None and borrow.policy != "Never"
+    if borrows and preemption.reclaim_within_cohort == "Never":
+        message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
+        found.append(Problem(field, message))
     return found
 
 
 def _fungibility(fungibility: FlavorFungibility) -> list[Problem]:
     field = "spec.flavorFungibility"
-    found = one_of(fungibility.when_can_borrow, FUNGIBILITY, f"{field}.whenCanBorrow")
-    found += one_of(fungibility.when_can_preempt, FUNGIBILITY, f"{field}.whenCanPreempt")
+    found: list[Problem] = []
     if fungibility.preference is not None:
-        found += one_of(fungibility.preference, PREFERENCES, f"{field}.preference")
         both = (fungibility.when_can_borrow, fungibility.when_can_preempt)
         if both != ("TryNextFlavor", "TryNextFlavor"):
             message = "needs whenCanBorrow and whenCanPreempt to be TryNextFlavor"

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from admittance.api.limits import Quantity
 from admittance.api.meta import Condition, Toleration
 from admittance.api.names import check_annotations, check_labels, qualified
 from admittance.api.problems import NOT_FOUND, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.quantity import BadQuantity, amount
-from admittance.api.queues import Quantity
 from admittance.api.workload import Kept, PodSet, ReclaimablePod, Workload
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from admittance.api.defaults import flavors_of_annotation
 from admittance.api.names import qualified, repeated
-from admittance.api.problems import DUPLICATE, FORBIDDEN, REQUIRED, TOO_LONG, Problem, shown
+from admittance.api.problems import DUPLICATE, FORBIDDEN, REQUIRED, Problem, shown
 from admittance.api.validate_meta import (
-    at_most,
     check_metadata,
     dns_label,
-    in_range,
     object_name,
-    one_of,
     unchanged,
 )
 from admittance.api.validate_pods import check_template
-from admittance.api.words import ROLES
+from admittance.api.words import CLASSES
 from admittance.api.workload import (
     GATED_BY,
     PodSet,
@@ -26,36 +21,21 @@ from admittance.api.workload import (
     WorkloadSpec,
 )
 
-POD_SETS_MAX: Final = 18
-GATES_MAX: Final = 8
-FLAVORS_ALLOWED_MAX: Final = 256
-"""As many as a ClusterQueue may offer in all its groups."""
-GATE_NAME_MAX: Final = 63
-CLASSES: Final = {
-    "kueue.x-k8s.io": "WorkloadPriorityClass",
-    "scheduling.k8s.io": "PriorityClass",
-}
-
 
 def check_workload(workload: Workload) -> list[Problem]:
     """Everything that is wrong with a Workload by itself; its status apart."""
     found = check_metadata(workload.metadata, namespaced=True, kind="Workload", generated=True)
     spec = workload.spec
-    if not spec.pod_sets:
-        found.append(Problem("spec.podSets", "must not be empty", REQUIRED))
-    elif len(spec.pod_sets) > 1:
+    if len(spec.pod_sets) > 1:
         found += _several(spec.pod_sets)
     for i, pod_set in enumerate(spec.pod_sets):
         found += _pod_set(pod_set, f"spec.podSets[{i}]")
     if spec.queue_name:
         found += object_name(spec.queue_name, "spec.queueName")
-    found += in_range(spec.priority, "spec.priority")
     if spec.priority_class_ref is not None:
         found += _class_ref(spec.priority_class_ref, spec.priority)
-    found += in_range(spec.maximum_execution_time_seconds, "spec.maximumExecutionTimeSeconds", 1)
     if spec.preemption_gates:
         found += _gates(spec)
-    found += one_of(spec.role, ROLES, "spec.role")
     found += _family(workload)
     if spec.admission_constraints is not None:
         found += _constraints(workload)
@@ -69,7 +49,7 @@ def _family(workload: Workload) -> list[Problem]:
     spec = workload.spec
     owners = workload.metadata.owner_references
     if spec.role == "variant":
-        found = in_range(spec.sibling_index, "spec.siblingIndex", 0)
+        found: list[Problem] = []
         if not spec.variant:
             message = "must name a flavor or an explicit variant of the queue while role is variant"
             found.append(Problem("spec.variant", message, REQUIRED))
@@ -85,7 +65,7 @@ def _family(workload: Workload) -> list[Problem]:
 
 
 def _several(pod_sets: tuple[PodSet, ...]) -> list[Problem]:
-    found = at_most(len(pod_sets), POD_SETS_MAX, "spec.podSets", "pod sets")
+    found: list[Problem] = []
     for i in repeated(one.name for one in pod_sets):
         message = f"{shown(pod_sets[i].name)} is there twice"
         found.append(Problem(f"spec.podSets[{i}].name", message, DUPLICATE))
@@ -97,24 +77,19 @@ def _several(pod_sets: tuple[PodSet, ...]) -> list[Problem]:
 
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
     found = dns_label(pod_set.name, f"{path}.name")
-    found += in_range(pod_set.count, f"{path}.count", 0)
-    if pod_set.min_count is not None:
-        found += in_range(pod_set.min_count, f"{path}.minCount", 1)
-        if pod_set.min_count > pod_set.count:
-            message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
-            found.append(Problem(f"{path}.minCount", message))
+    if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
+        message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
+        found.append(Problem(f"{path}.minCount", message))
     return found + check_template(pod_set.template, f"{path}.template")
 
 
 def _class_ref(ref: PriorityClassRef, priority: int | None) -> list[Problem]:
     field = "spec.priorityClassRef"
-    found = one_of(ref.group, CLASSES, f"{field}.group")
-    if not found and ref.kind != CLASSES[ref.group]:
+    found: list[Problem] = []
+    if ref.group in CLASSES and ref.kind != CLASSES[ref.group]:
         message = f"must be {CLASSES[ref.group]} in the group {ref.group}"
         found.append(Problem(f"{field}.kind", message))
-    if not ref.name:
-        found.append(Problem(f"{field}.name", "must be set", REQUIRED))
-    else:
+    if ref.name:
         found += object_name(ref.name, f"{field}.name")
     if priority is None:
         message = "must be set while priorityClassRef is set"
@@ -125,16 +100,10 @@ def _class_ref(ref: PriorityClassRef, priority: int | None) -> list[Problem]:
 def _gates(spec: WorkloadSpec) -> list[Problem]:
     field = "spec.preemptionGates"
     gates = spec.preemption_gates
-    found = at_most(len(gates), GATES_MAX, field, "gates")
+    found: list[Problem] = []
     for i in repeated(one.name for one in gates):
         message = f"{shown(gates[i].name)} is there twice"
         found.append(Problem(f"{field}[{i}].name", message, DUPLICATE))
-    for i, one in enumerate(gates):
-        if not one.name:
-            found.append(Problem(f"{field}[{i}].name", "must be set", REQUIRED))
-        elif len(one.name) > GATE_NAME_MAX:
-            message = f"has more than {GATE_NAME_MAX} characters"
-            found.append(Problem(f"{field}[{i}].name", message, TOO_LONG))
     return found
 
 
@@ -144,7 +113,7 @@ def _constraints(workload: Workload) -> list[Problem]:
     allowed = constraints.allowed_resource_flavors if constraints is not None else None
     if allowed is None:
         return []
-    found = at_most(len(allowed), FLAVORS_ALLOWED_MAX, field, "flavors")
+    found: list[Problem] = []
     for i in repeated(allowed):
         found.append(Problem(f"{field}[{i}]", f"{shown(allowed[i])} is there twice", DUPLICATE))
     for i, name in enumerate(allowed):

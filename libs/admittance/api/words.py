@@ -4,9 +4,12 @@ so that one manifest tells all its mistakes at once.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
+
+from admittance.api.limits import says
 
 STRATEGIES: Final = ("StrictFIFO", "BestEffortFIFO")
 STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
@@ -25,9 +28,19 @@ ROLES: Final = ("regular", "parent", "variant")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def _of(words: tuple[str, ...]) -> Meta:
-    extra: dict[str, Any] = {"enum": list(words)}
-    return Meta(extra_json_schema=extra)
+OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+NODE_OPERATORS: Final = (*OPERATORS, "Gt", "Lt")
+FIELD_OPERATORS: Final = ("In", "NotIn")
+TOLERATION_OPERATORS: Final = ("", "Equal", "Exists")
+CLASSES: Final = {
+    "kueue.x-k8s.io": "WorkloadPriorityClass",
+    "scheduling.k8s.io": "PriorityClass",
+}
+"""Groups of priority classes, and the kind in each."""
+
+
+def _of(words: Iterable[str], *, required: bool = False) -> Meta:
+    return says(required=required, enum=list(words))
 
 
 Strategy: TypeAlias = Annotated[str, _of(STRATEGIES)]
@@ -44,3 +57,11 @@ Policy: TypeAlias = Annotated[str, _of(POLICIES)]
 Retry: TypeAlias = Annotated[str, _of(RETRIES)]
 Merge: TypeAlias = Annotated[str, _of(MERGES)]
 Role: TypeAlias = Annotated[str, _of(ROLES)]
+Operator: TypeAlias = Annotated[str, _of(OPERATORS)]
+NodeOperator: TypeAlias = Annotated[str, _of(NODE_OPERATORS)]
+FieldOperator: TypeAlias = Annotated[str, _of(FIELD_OPERATORS)]
+TolerationOperator: TypeAlias = Annotated[str, _of(TOLERATION_OPERATORS)]
+Effect: TypeAlias = Annotated[str, _of(EFFECTS, required=True)]
+EffectOrNone: TypeAlias = Annotated[str, _of(("", *EFFECTS))]
+ClassGroup: TypeAlias = Annotated[str, _of(CLASSES)]
+ClassKind: TypeAlias = Annotated[str, says(own=True, enum=list(CLASSES.values()))]

@@ -4,39 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from admittance.api.limits import (
+    FLAVORS_ALLOWED_MAX,
+    GATES_MAX,
+    POD_SETS_MAX,
+    GateName,
+    Int32,
+    Label,
+    Name,
+    NameOrNone,
+    Natural,
+    Positive,
+    RequiredName,
+    many,
+    says,
+)
 from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
-from admittance.api.words import Role
+from admittance.api.words import ClassGroup, ClassKind, Role
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
     """Pods of one shape. ``min_count`` None: all or nothing."""
 
-    name: str = "main"
-    count: int = 1
-    min_count: int | None = None
+    name: Label = "main"
+    count: Natural = 1
+    min_count: Positive | None = None
     template: PodTemplate = PodTemplate()
     topology_request: Any = None
 
 
 class PriorityClassRef(Strict, frozen=True, kw_only=True):
-    group: str = ""
-    kind: str = ""
-    name: str = ""
+    group: Annotated[ClassGroup, says(required=True)] = ""
+    kind: Annotated[ClassKind, says(own=True, required=True)] = ""
+    name: RequiredName = ""
 
 
 class NamedGate(Strict, frozen=True, kw_only=True):
-    name: str
+    name: GateName
 
 
 class AdmissionConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691: only these flavors may be assigned; None: any."""
 
-    allowed_resource_flavors: tuple[str, ...] | None = None
+    allowed_resource_flavors: (
+        Annotated[tuple[Name, ...], many(FLAVORS_ALLOWED_MAX, "flavors")] | None
+    ) = None
 
 
 class WorkloadSpec(Strict, frozen=True, kw_only=True):
@@ -45,17 +62,17 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     them, 0 the best. ``completions`` of a pod set's job stand in the annotation `COMPLETIONS` of
     its template."""
 
-    pod_sets: tuple[PodSet, ...] = ()
-    queue_name: str = ""
-    priority: int | None = None
+    pod_sets: Annotated[tuple[PodSet, ...], many(POD_SETS_MAX, "pod sets", required=True)] = ()
+    queue_name: NameOrNone = ""
+    priority: Int32 | None = None
     priority_class_ref: PriorityClassRef | None = None
     active: bool = True
-    maximum_execution_time_seconds: int | None = None
-    preemption_gates: tuple[NamedGate, ...] = ()
+    maximum_execution_time_seconds: Positive | None = None
+    preemption_gates: Annotated[tuple[NamedGate, ...], many(GATES_MAX, "gates")] = ()
     admission_constraints: AdmissionConstraints | None = None
     role: Role = "regular"
     variant: str = ""
-    sibling_index: int | None = None
+    sibling_index: Natural | None = None
 
 
 class Workload(Strict, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
+from admittance.events.shapes import CHECK_STATES
 from admittance.trials.faults import (
     Fault,
     Looked,
@@ -23,7 +24,6 @@ from admittance.trials.faults import (
     quoted,
 )
 
-STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 REASONS: Final = ("", "PreemptionRequired")
 FIELDS: Final = ("namespace", "name", "check", "cycle", "state")
 
@@ -74,9 +74,9 @@ def look(subject: str, data: bytes, asked: Asked | None) -> Looked[CheckReported
 
 
 def _state(state: Any) -> list[Fault]:
-    if state in STATES or state is None:
+    if state in CHECK_STATES or state is None:
         return []
-    known = ", ".join(STATES)
+    known = ", ".join(CHECK_STATES)
     return [Fault("state", f"said the state {state!r}; there are {known}")]
 
 

@@ -13,6 +13,8 @@ import msgspec
 from admittance.events.base import Fact, null
 from admittance.events.shapes import (
     Admission,
+    CheckStateWord,
+    Delay,
     Grounds,
     HandedOn,
     PendingPreemption,
@@ -294,10 +296,10 @@ class CheckReported(Fact, frozen=True, kw_only=True):
     controller: str = ""
     check: str
     cycle: int
-    state: str
+    state: CheckStateWord
     message: str = ""
     reason: str = ""
-    requeue_after_seconds: int | str | None = None
+    requeue_after_seconds: Delay | None = None
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
 
     @property

@@ -7,11 +7,27 @@ between the log, the bucket and the command.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from admittance.events.base import null
+
+CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
+DELAY_MAX: Final = 2**31 - 1
+"""Seconds that a check may put a workload off at once."""
+
+CheckStateWord: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_STATES)})]
+_SPAN: Final = r"(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|ms|s|m|h))+"
+_DELAY: Final[dict[str, Any]] = {
+    "minimum": 0,
+    "maximum": DELAY_MAX,
+    "pattern": rf"^\+?(?:0|{_SPAN})$",
+}
+Delay: TypeAlias = Annotated[int | str, Meta(extra_json_schema=_DELAY)]
+"""Seconds, or a duration like 8m0s. Neither binds while decoding: a fact that breaks it is refused
+with a reason."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

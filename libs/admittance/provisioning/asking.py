@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.queues import ResourceFlavor
-from admittance.api.validate_checks import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.workload import PodSet
 from admittance.events.shapes import Admission, PodSetAssignment, PodSetToProvision
 from admittance.provisioning.names import ANNOTATION

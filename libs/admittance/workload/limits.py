@@ -9,7 +9,7 @@ import msgspec
 
 from admittance.api.configuration import GATES, Configuration
 from admittance.api.durations import seconds
-from admittance.api.validate_concurrent import VARIANTS_MAX
+from admittance.api.limits import VARIANTS_MAX
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):

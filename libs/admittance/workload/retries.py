@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from admittance.api.checks import RetryStrategy
 from admittance.api.durations import seconds
+from admittance.events.shapes import DELAY_MAX
 from admittance.workload.limits import Limits
 from admittance.workload.stored import Say
 from admittance.workload.surroundings import CheckRules
-
-DELAY_END: Final = 2**31
-"""Seconds. Delays are 32-bit numbers, as in Kueue; this one is none any more."""
 
 
 class Asked(NamedTuple):
@@ -64,15 +62,15 @@ def computed(strategy: RetryStrategy, count: int, chance: float) -> int:
         delay *= _power(strategy.factor, count)
     if strategy.max_delay is not None:
         delay = min(delay, seconds(strategy.max_delay))
-    delay = min(delay, Fraction(DELAY_END - 1))
-    return min(math.ceil(delay * (1 + Fraction(strategy.jitter) * Fraction(chance))), DELAY_END - 1)
+    delay = min(delay, Fraction(DELAY_MAX))
+    return min(math.ceil(delay * (1 + Fraction(strategy.jitter) * Fraction(chance))), DELAY_MAX)
 
 
 def _power(factor: float, count: int) -> Fraction:
     try:
         return Fraction(factor**count)
     except OverflowError:
-        return Fraction(DELAY_END)
+        return Fraction(DELAY_MAX + 1)
 
 
 def chance(uid: str, check: str, count: int) -> float:

@@ -21,6 +21,7 @@ from admittance.api.durations import BadDuration, seconds
 from admittance.api.validate_status import UpdateOf, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts
+from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.conditions import MESSAGE_MAX, Type, is_true
 from admittance.workload.holding import (
@@ -38,13 +39,11 @@ from admittance.workload.occasion import Occasion
 from admittance.workload.pacing import forgotten
 from admittance.workload.phase import Phase, phase
 from admittance.workload.reasons import PREEMPTION_REQUIRED, reason_of
-from admittance.workload.retries import DELAY_END
 from admittance.workload.rows import all_ready, placed, row_of
 from admittance.workload.stored import Say, StoredWorkload
 from admittance.workload.updates import merged, pod_set_names
 from admittance.workload.waits import check_deadline
 
-STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
 """Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
 
@@ -94,16 +93,16 @@ def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
 
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
     """Why a verdict makes no sense whatever the workload does; None when it does."""
-    if fact.state not in STATES:
+    if fact.state not in CHECK_STATES:
         return refused(
-            workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(STATES)}"
+            workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(CHECK_STATES)}"
         )
     delay = fact.requeue_after_seconds
     if isinstance(delay, str):
         return refused(
             workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is no duration like 8m0s"
         )
-    if delay is not None and not 0 <= delay < DELAY_END:
+    if delay is not None and not 0 <= delay <= DELAY_MAX:
         return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
     if fact.pod_set_updates and fact.state == "Ready":
         try:

@@ -1,0 +1,153 @@
+"""What a single field may be: numbers, counts and patterns, said once, at the types.
+
+The schema has them from here (`admittance.api.schema`), and so has the validation
+(`admittance.api.stated`). They do not bind while decoding: one manifest tells all its mistakes at
+once, and what was stored under older rules stays readable. ``own``: a rule tells of it in words of
+its own, so that `stated` leaves it alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Meta
+
+from admittance.api import names
+
+INT32_MAX: Final = 2**31 - 1
+INT32_MIN: Final = -(2**31)
+CONTROLLER_MAX: Final = 253
+DESCRIPTION_MAX: Final = 2048
+GATE_NAME_MAX: Final = 63
+DETAIL_MAX: Final = 32_768
+PARAMETERS_MAX: Final = 100
+PARAMETER_MAX: Final = 255
+"""Characters of the name of a parameter of a ProvisioningRequestConfig, and of its value."""
+
+GROUPS_MAX: Final = 16
+PER_GROUP_MAX: Final = 64
+CHECKS_MAX: Final = 64
+VARIANTS_MAX: Final = 16
+POD_SETS_MAX: Final = 18
+GATES_MAX: Final = 8
+FLAVORS_ALLOWED_MAX: Final = 256
+"""As many as a ClusterQueue may offer in all its groups."""
+NODE_LABELS_MAX: Final = 8
+RESOURCES_MAX: Final = 100
+UPDATES_MAX: Final = 8
+
+
+def says(*, required: bool = False, own: bool = False, what: str = "", **schema: Any) -> Meta:
+    """A rule of a field. ``required``: it has to be there, and not be empty. ``what``: of a list,
+    what there may only be so many of."""
+    extra = {"required": required, "own": own, "what": what}
+    return Meta(extra_json_schema=schema, extra=extra)
+
+
+def many(most: int, what: str, *, required: bool = False) -> Meta:
+    """A list of at most so many; ``required``: of one at least."""
+    if required:
+        return says(required=True, what=what, minItems=1, maxItems=most)
+    return says(what=what, maxItems=most)
+
+
+def _whole(pattern: str) -> str:
+    return f"^(?:{pattern})$"
+
+
+_NAME: Final = names.SUBDOMAIN_PATTERN
+_LABEL_KEY: Final = (
+    rf"(?:(?=[^/]{{1,{names.SUBDOMAIN_MAX}}}/){_NAME}/)?(?=[^/]{{1,{names.LABEL_MAX}}}$)"
+    rf"{names.QUALIFIED_PATTERN}"
+)
+_ANY_CASE_KEY: Final = _LABEL_KEY.replace("a-z0-9", "A-Za-z0-9")
+_AMOUNT: Final = r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
+_SPAN: Final = (
+    r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|ms|s|m|h))+"
+)
+
+Int32: TypeAlias = Annotated[int, says(minimum=INT32_MIN, maximum=INT32_MAX)]
+Natural: TypeAlias = Annotated[int, says(minimum=0, maximum=INT32_MAX)]
+Positive: TypeAlias = Annotated[int, says(minimum=1, maximum=INT32_MAX)]
+
+NAME_SCHEMA: Final = {"pattern": _whole(_NAME), "minLength": 1, "maxLength": names.SUBDOMAIN_MAX}
+LABEL_SCHEMA: Final = {
+    "pattern": _whole(names.LABEL_PATTERN),
+    "minLength": 1,
+    "maxLength": names.LABEL_MAX,
+}
+PREFIX_SCHEMA: Final = {
+    "pattern": _whole(rf"(?:{names.LABEL_PATTERN}\.)*(?:[a-z0-9][-a-z0-9]*)?"),
+    "minLength": 1,
+    "maxLength": names.SUBDOMAIN_MAX - 1,
+}
+"""A generateName: a name begins with it."""
+
+Name: TypeAlias = Annotated[str, says(own=True, **NAME_SCHEMA)]
+"""The name of an object."""
+RequiredName: TypeAlias = Annotated[str, says(required=True, **NAME_SCHEMA)]
+NameOrNone: TypeAlias = Annotated[
+    str, says(own=True, pattern=_whole(f"(?:{_NAME})?"), maxLength=names.SUBDOMAIN_MAX)
+]
+"""The name of an object; "": none."""
+Label: TypeAlias = Annotated[str, says(own=True, **LABEL_SCHEMA)]
+"""A DNS label."""
+RequiredLabel: TypeAlias = Annotated[str, says(required=True, **LABEL_SCHEMA)]
+KindName: TypeAlias = Annotated[
+    str, says(required=True, pattern=_whole(names.KIND_PATTERN), maxLength=names.LABEL_MAX)
+]
+ControllerName: TypeAlias = Annotated[
+    str, says(required=True, minLength=1, maxLength=CONTROLLER_MAX)
+]
+GateName: TypeAlias = Annotated[str, says(required=True, minLength=1, maxLength=GATE_NAME_MAX)]
+Description: TypeAlias = Annotated[str, says(maxLength=DESCRIPTION_MAX)]
+Detail: TypeAlias = Annotated[str, says(own=True, minLength=1, maxLength=DETAIL_MAX)]
+Span: TypeAlias = Annotated[str, says(own=True, pattern=_whole(f"(?:{_SPAN})?"))]
+RequiredSpan: TypeAlias = Annotated[str, says(required=True, pattern=_whole(_SPAN))]
+
+LabelKey: TypeAlias = Annotated[str, says(own=True, pattern=_whole(_LABEL_KEY))]
+LabelKeyOrNone: TypeAlias = Annotated[str, says(own=True, pattern=_whole(f"(?:{_LABEL_KEY})?"))]
+RequiredLabelKey: TypeAlias = Annotated[
+    str, says(own=True, required=True, pattern=_whole(_LABEL_KEY))
+]
+LabelValue: TypeAlias = Annotated[
+    str, says(own=True, pattern=_whole(names.LABEL_VALUE_PATTERN), maxLength=names.LABEL_MAX)
+]
+NodeValue: TypeAlias = Annotated[
+    str,
+    says(
+        own=True, pattern=_whole(f"{names.LABEL_VALUE_PATTERN}|-+[0-9]+"), maxLength=names.LABEL_MAX
+    ),
+]
+"""The value of a label, or a number that one is compared with."""
+Labels: TypeAlias = Annotated[
+    dict[str, LabelValue], says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY)})
+]
+Annotations: TypeAlias = Annotated[
+    dict[str, str], says(own=True, propertyNames={"pattern": _whole(_ANY_CASE_KEY)})
+]
+NodeLabels: TypeAlias = Annotated[
+    dict[str, LabelValue],
+    says(
+        what="labels",
+        propertyNames={"pattern": _whole(_LABEL_KEY)},
+        maxProperties=NODE_LABELS_MAX,
+    ),
+]
+Parameters: TypeAlias = Annotated[
+    dict[str, Annotated[str, says(own=True, maxLength=PARAMETER_MAX)]],
+    says(
+        what="parameters",
+        propertyNames={"minLength": 1, "maxLength": PARAMETER_MAX},
+        maxProperties=PARAMETERS_MAX,
+    ),
+]
+Quantity: TypeAlias = Annotated[
+    str | int | float, says(own=True, pattern=_whole(_AMOUNT), maxLength=128, minimum=0)
+]
+"""As written in the manifest; `admittance.api.quantity` reads it."""
+Amounts: TypeAlias = Annotated[
+    dict[str, Quantity],
+    says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY), "not": {"const": "pods"}}),
+]
+"""What is asked of each resource."""

@@ -1,0 +1,389 @@
+"""Manifests that are a little wrong, and what the schema and the validation say of each.
+
+A manifest that is right has one or two of its values changed: left out, nulled, of another type,
+too large, too many, misspelled, doubled. Both are then asked the same question.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from admittance.api.kinds import KINDS
+from admittance.api.manifest import ManifestError, accept, parsed
+from admittance.api.problems import Problem
+from admittance.api.scalars import resolve
+from admittance.api.schema import manifests_schema
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+RICH = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: w, namespace: ns, labels: {a.b/c: d}, annotations: {X.y/z: some text}}
+spec:
+  queueName: lq
+  priority: 7
+  priorityClassRef: {group: kueue.x-k8s.io, kind: WorkloadPriorityClass, name: high}
+  active: true
+  maximumExecutionTimeSeconds: 60
+  preemptionGates: [{name: gate}]
+  admissionConstraints: {allowedResourceFlavors: [spot, on-demand]}
+  podSets:
+    - name: main
+      count: 3
+      minCount: 1
+      template:
+        metadata: {labels: {app: x}}
+        spec:
+          restartPolicy: Never
+          nodeSelector: {zone: a}
+          overhead: {cpu: 10m}
+          resources: {limits: {memory: 1Gi}}
+          tolerations:
+            - {key: spot, operator: Equal, value: "true", effect: NoExecute, tolerationSeconds: 5}
+          affinity:
+            nodeAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+                nodeSelectorTerms:
+                  - matchExpressions: [{key: zone, operator: In, values: [a, b]}]
+                    matchFields: [{key: metadata.name, operator: In, values: [n]}]
+          initContainers: [{name: i, resources: {requests: {cpu: 1}}}]
+          containers:
+            - name: c
+              image: busybox
+              command: [sleep]
+              env: [{name: A, value: b}]
+              resources: {requests: {cpu: 500m, memory: 1.5Gi}, limits: {cpu: "1"}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq, labels: {a: b}}
+spec:
+  cohortName: co
+  queueingStrategy: BestEffortFIFO
+  stopPolicy: Hold
+  namespaceSelector:
+    matchLabels: {team: a}
+    matchExpressions: [{key: team, operator: In, values: [a, b]}, {key: x, operator: Exists}]
+  flavorFungibility:
+    whenCanBorrow: TryNextFlavor
+    whenCanPreempt: TryNextFlavor
+    preference: PreemptionOverBorrowing
+  preemption:
+    reclaimWithinCohort: Any
+    withinClusterQueue: LowerPriority
+    borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: 100}
+  fairSharing: {weight: "2"}
+  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}
+  onQuotaCut: evict
+  admissionChecks: [one]
+  concurrentAdmission:
+    migrationConstraints: {mode: UpgradeOnly, minVariant: fast}
+    explicitVariants:
+      - {name: fast, allowedResourceFlavors: [spot], createDelaySeconds: 1, deleteDelaySeconds: 9}
+      - {name: slow, allowedResourceFlavors: [on-demand]}
+  resourceGroups:
+    - coveredResources: [cpu, example.com/gpu]
+      flavors:
+        - name: spot
+          admissionChecks: [two]
+          resources:
+            - {name: cpu, nominalQuota: 9, borrowingLimit: 1, lendingLimit: 500m}
+            - {name: example.com/gpu, nominalQuota: "4"}
+        - name: on-demand
+          resources:
+            - {name: cpu, nominalQuota: 1.5}
+            - {name: example.com/gpu, nominalQuota: 0}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  admissionChecksStrategy: {admissionChecks: [{name: one, onFlavors: [spot]}, {name: two}]}
+  concurrentAdmissionPolicy:
+    migration: {mode: TryPreferredFlavors, constraints: {lastAcceptableFlavorName: spot}}
+  resourceGroups:
+    - coveredResources: [cpu]
+      flavors: [{name: spot, resources: [{name: cpu, nominalQuota: 9}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: co}
+spec:
+  parentName: root
+  fairSharing: {weight: 1}
+  resourceGroups:
+    - coveredResources: [cpu]
+      flavors: [{name: spot, resources: [{name: cpu, nominalQuota: 9, lendingLimit: 10}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: ns}
+spec: {clusterQueue: cq, stopPolicy: None, fairSharing: {weight: 3}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: spot}
+spec:
+  nodeLabels: {zone: a}
+  nodeTaints: [{key: spot, value: "true", effect: NoSchedule}]
+  tolerations: [{key: spot, operator: Exists}]
+  topologyName: rack
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: one}
+spec:
+  controllerName: example.com/check
+  parameters: {apiGroup: example.com, kind: Budget, name: b}
+  preemptionPolicy: Anytime
+  retry: {strategy: backoff, baseDelay: 60s, factor: 2, jitter: 0.1, maxDelay: 1h30m, maxRetries: 5}
+  checkTimeoutSeconds: 60
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ProvisioningRequestConfig
+metadata: {name: prc}
+spec:
+  provisioningClassName: queued.example.com
+  parameters: {ValidUntilSeconds: "0"}
+  managedResources: [cpu, example.com/gpu]
+  retryStrategy: {backoffLimitCount: 2, backoffBaseSeconds: 30, backoffMaxSeconds: 900}
+  podSetUpdates: {nodeSelector: [{key: zone, valueFromProvisioningClassDetail: zone}]}
+  podSetMergePolicy: IdenticalPodTemplates
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: high}
+value: 100
+description: for people in a hurry
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: ns, labels: {team: a}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: j-, namespace: ns, labels: {kueue.x-k8s.io/queue-name: lq}}
+spec:
+  parallelism: 3
+  completions: 5
+  backoffLimit: 2
+  activeDeadlineSeconds: 60
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: busybox, resources: {requests: {cpu: 1}}}]
+---
+apiVersion: example.com/v1
+kind: Budget
+metadata: {name: b, namespace: ns}
+spec: {hours: 3}
+"""
+"""Every field that admission reads, in manifests that are right."""
+
+SEVERAL = re.compile(
+    "|".join(
+        (
+            # Of more than one field.
+            r"is there twice",
+            r"the same key and effect are there twice",
+            r"must not exceed ",
+            r"must be left out (while|without|when|: only)",
+            r"must be left out: a \w+ has no namespace",
+            r"must be set (while|when) ",
+            r"must be one number when",
+            r"is no whole number",
+            r"must (be|have) .* (while|when) ",
+            r"must be .* in the group ",
+            r"must name the parent",
+            r"must be Never while",
+            r"needs whenCanBorrow",
+            r"is no flavor of this queue",
+            r"is none of the explicitVariants",
+            r"quotas for \d+ covered resources",
+            r"in the order of coveredResources",
+            r"says the same",
+            r"contradicts the annotation",
+            r"more than one pod set has a minCount",
+            r"a workload may have \d",
+            r"in all groups together",
+            r"\d quotas, at most",
+            r"must be one group",
+            r"must not be StrictFIFO",
+            r"without explicitVariants",
+            # Sums over a text, or values that are read.
+            r"characters on the bus",
+            r"must be 0 or more than a billionth",
+            r"must be a number from 1 to",
+            r"must be a number of seconds",
+            r"is no name like example.com/gate",
+            r"names a gate twice",
+            # Times, and what JSON can hold.
+            r"must be a time like",
+            r"does not fit 64 bits",
+            r"a group close to ours|is not known",
+        )
+    )
+)
+"""What a schema cannot say, by the words of the validation."""
+
+
+def corpus() -> Iterator[tuple[str, dict[str, Any]]]:
+    """`RICH`, and every manifest of the samples, of the shared ones and of the conformance data."""
+    for document in parsed(RICH, "rich"):
+        yield "rich", plain(document.value)
+    folders = (ROOT / "deploy" / "samples", SHARED / "manifests")
+    for path in sorted(one for folder in folders for one in folder.rglob("*.y*ml")):
+        for document in parsed(path.read_bytes(), path.name):
+            value = plain(document.value)
+            if isinstance(value, dict) and "kind" in value:
+                yield path.name, value
+    for path in sorted((SHARED / "conformance").rglob("*.json")):
+        for value in _objects(json.loads(path.read_text())):
+            yield path.name, value
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if {"apiVersion", "kind", "metadata"} <= value.keys():
+            yield value
+        for one in value.values():
+            yield from _objects(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _objects(one)
+
+
+def plain(value: Any) -> Any:
+    """A parsed document as JSON has it."""
+    return json.loads(json.dumps(resolve(value), default=str))
+
+
+_validator = Draft202012Validator(manifests_schema())
+_by_kind = {
+    name: Draft202012Validator(
+        {"$defs": manifests_schema()["$defs"], "$ref": f"#/$defs/{kind.struct.__name__}"}
+    )
+    for name, kind in KINDS.items()
+}
+
+
+def fits_schema(value: Mapping[str, Any]) -> bool:
+    """What the schema says. Of our kinds only their own alternative is asked: it costs less."""
+    kind, version = value.get("kind"), value.get("apiVersion")
+    known = KINDS.get(kind) if isinstance(kind, str) else None
+    if known is not None and version == known.versions[0]:
+        return bool(_by_kind[known.name].is_valid(value))
+    return bool(_validator.is_valid(value))
+
+
+def problems(value: Mapping[str, Any]) -> list[Problem]:
+    """What the validation says."""
+    try:
+        accept(value, namespace="default")
+    except ManifestError as error:
+        return list(error.problems)
+    return []
+
+
+def difference(value: Mapping[str, Any]) -> str:
+    """Where the two disagree, in words; "": nowhere."""
+    fits, found = fits_schema(value), problems(value)
+    if not fits and not found:
+        first = next(_validator.iter_errors(value), None)
+        of_kind = _by_kind.get(str(value.get("kind")))
+        if of_kind is not None:
+            first = next(of_kind.iter_errors(value), first)
+        where = "/".join(map(str, first.absolute_path)) if first is not None else ""
+        return f"only the schema refuses {where}: {first.message[:200] if first else ''}"
+    if fits and found:
+        single = [one for one in found if not SEVERAL.search(one.message)]
+        if len(single) == len(found):
+            return f"only the validation refuses it: {single[0].field}: {single[0].message}"
+        if single:
+            return (
+                f"only the validation refuses it, too, for {single[0].field}: {single[0].message}"
+            )
+    return ""
+
+
+# Mistakes. --------------------------------------------------------------------------------------
+
+WORDS = (
+    "",
+    "a",
+    "a-b.c",
+    "UPPER",
+    "a_b",
+    "x/y",
+    "x/",
+    "-a",
+    "a" * 64,
+    "a" * 254,
+    "Any",
+    "None",
+    "9",
+)
+AMOUNTS = ("1", "500m", "-1", "1.5Gi", "2e3", "1 Gi", "", "m")
+NUMBERS = (-(2**31) - 1, -1, 0, 1, 2, 7, 2**31 - 1, 2**31, -0.5, 0.5)
+OTHERS: tuple[Any, ...] = (None, True, 3, "text", [], {}, [1], {"a": 1})
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to everything in value but its kind."""
+    if path and path[0] in ("apiVersion", "kind", "status"):
+        return
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from places(one, (*path, key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from places(one, (*path, index))
+
+
+def mistaken(value: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """value with one thing changed, or two."""
+    made = copy.deepcopy(value)
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        found = list(places(made))
+        if not found:
+            break
+        *way, last = rng.choice(found)
+        holder = made
+        for step in way:
+            holder = holder[step]
+        _change(holder, last, rng)
+    return made
+
+
+def _change(holder: Any, last: Any, rng: Random) -> None:
+    old = holder[last]
+    match rng.randrange(8):
+        case 0 if isinstance(holder, dict):
+            del holder[last]
+        case 1 if isinstance(old, list) and old:
+            old.extend(copy.deepcopy(rng.choice(old)) for _ in range(rng.choice((1, 8, 17, 65))))
+        case 2 if isinstance(old, dict):
+            name = rng.choice(("unknown", "name", "x/y", "UPPER", "@"))
+            old[name] = copy.deepcopy(rng.choice(OTHERS))
+        case 3 if isinstance(old, list | dict):
+            holder[last] = type(old)()
+        case 4 if isinstance(old, str):
+            holder[last] = rng.choice(AMOUNTS)
+        case 5 | 6 if isinstance(old, bool | int | float):
+            holder[last] = rng.choice(NUMBERS)
+        case 5 | 6 | 7 if isinstance(old, str):
+            holder[last] = rng.choice(WORDS)
+        case _:
+            holder[last] = copy.deepcopy(rng.choice(OTHERS))
