@@ -44,6 +44,10 @@ P = TypeVar("P", bound=InParts)
 
 ASK_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 30.0
+READ_SECONDS: Final = 60.0
+"""For all entries of a bucket under some pattern. Far more than it takes while the bus answers."""
+UNKNOWN: Final = "whether it arrived is unknown, look before repeating"
+AGAIN: Final = "try again; `admit doctor` looks for the cause"
 
 ANSWERED_BY: Final = {
     "apply": "workload-controller",
@@ -148,9 +152,14 @@ class Link:
     async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
         """All entries of the bucket under pattern, by key."""
         try:
-            entries = await read_all(self.bus, pattern, bucket=bucket)
+            async with asyncio.timeout(READ_SECONDS):
+                entries = await read_all(self.bus, pattern, bucket=bucket)
         except (Refused, Unavailable) as error:
             raise await self._trouble(f"cannot read {pattern}", error) from None
+        except TimeoutError:
+            raise AnswerIsNo(
+                f"cannot read {pattern}: not all of it came within {READ_SECONDS:g} s; {AGAIN}"
+            ) from None
         return sorted(
             (entry for entry in entries if entry.value is not None), key=lambda entry: entry.key
         )
@@ -218,11 +227,13 @@ class Link:
                     "the server answers, but it did not acknowledge the write; its disk may be "
                     "full, and `admit doctor` tries a write to each stream"
                 )
-        except Refused:
-            return unset
+        except Refused as refused:
+            # A cluster without a leader refuses, too, and has a log all the same.
+            if refused.code == NO_STREAM:
+                return unset
         except Unavailable:
             pass
-        return AnswerIsNo(f"{what}: {told}; whether it arrived is unknown, look before repeating")
+        return AnswerIsNo(f"{what}: {told}; {UNKNOWN if writes else AGAIN}")
 
     async def settle(self, sequence: int) -> SettledReply:
         """What became of the fact at sequence, once all before it have had their effect.

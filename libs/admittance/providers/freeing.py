@@ -19,7 +19,7 @@ from admittance.providers.deliveries import Deliveries
 from admittance.providers.request import Cancellation
 from admittance.providers.store import Said, Store
 from admittance.runtime.ending import go_on
-from admittance.runtime.errors import AdmittanceError, Refused
+from admittance.runtime.errors import AdmittanceError, Refused, passes
 
 if TYPE_CHECKING:
     from admittance.providers.provider import Provider
@@ -90,10 +90,10 @@ class Freeing:
             try:
                 await self._store.cancel(request)
                 return
-            except Refused as error:
-                log.error("not_noted", id=request["id"], reason=str(error))
-                return
-            except AdmittanceError:
+            except AdmittanceError as error:
+                if isinstance(error, Refused) and not passes(error):
+                    log.error("not_noted", id=request["id"], reason=str(error))
+                    return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 

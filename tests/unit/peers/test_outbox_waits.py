@@ -1,0 +1,47 @@
+"""Answers wait for a log that does not take them now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from admittance.peers.outbox import Outbox
+from admittance.runtime.bus import Outgoing
+from admittance.runtime.errors import Refused, Unavailable, refusal
+
+from servers import within
+
+
+class Log:
+    """Answers as it is told; then it takes everything."""
+
+    def __init__(self, *answers: list[int | Refused] | Unavailable) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[str]] = []
+
+    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
+        self.asked.append([message.subject for message in messages])
+        answer = self.answers.pop(0) if self.answers else [1] * len(messages)
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+
+async def test_an_answer_is_said_again_until_the_log_takes_it() -> None:
+    log = Log(
+        [1, refusal(10008, "not now"), refusal(10077, "full")],
+        Unavailable("no answer"),
+        [refusal(10005, "no peers")],
+    )
+    outbox = Outbox(log)  # type: ignore[arg-type]
+    first, second, third = (outbox.put(Outgoing(name, b"")) for name in ("a", "b", "c"))
+    running = asyncio.create_task(outbox.run())
+    await within(first)
+    await within(second)
+    with pytest.raises(Refused, match="full"):
+        await within(third)
+    await within(outbox.emptied())
+    assert log.asked == [["a", "b", "c"], ["b"], ["b"], ["b"]]
+    running.cancel()
