@@ -1,0 +1,49 @@
+"""The page of the manifests has the numbers of the schema."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.api.schema import manifests_schema
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "manifests.md"
+ROW = re.compile(r"\| ([A-Za-z, ]+) \| `spec\.([A-Za-z.\[\]]+)` \| (\d+) \|")
+
+
+def rows() -> list[Any]:
+    text = PAGE.read_text(encoding="utf-8")
+    table = text[text.index("<!-- limits:") : text.index("Beside these")]
+    return [
+        pytest.param(kind, field, int(most), id=f"{kind} {field}")
+        for kinds, field, most in ROW.findall(table)
+        for kind in kinds.split(", ")
+    ]
+
+
+def shapes(shape: dict[str, Any], known: dict[str, Any]) -> list[dict[str, Any]]:
+    """The shape, and those that it may be instead of null."""
+    found = [shape, *(inner for one in shape.get("anyOf", []) for inner in shapes(one, known))]
+    return [known[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in found]
+
+
+def inside(found: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    return next(one[key] for one in found if key in one)
+
+
+@pytest.mark.parametrize(("kind", "field", "most"), rows())
+def test_the_page_has_the_limits_of_the_schema(kind: str, field: str, most: int) -> None:
+    known = manifests_schema()["$defs"]
+    at = shapes(inside(shapes(known[kind], known), "properties")["spec"], known)
+    for step in field.split("."):
+        at = shapes(inside(at, "properties")[step.removesuffix("[]")], known)
+        if step.endswith("[]"):
+            at = shapes(inside(at, "items"), known)
+    assert inside(at, "maxItems") == most
+
+
+def test_every_row_of_the_page_is_read() -> None:
+    assert len(rows()) == 16
