@@ -10,7 +10,7 @@ import pytest
 from admittance.events.subjects import CLAIMS
 from admittance.runner.claims import Claims, State
 from admittance.runner.folder import run_key
-from admittance.runtime.bucket import get
+from admittance.runtime.bucket import get, put_message
 from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
 
 pytestmark = pytest.mark.bus
@@ -169,6 +169,19 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped(world: World) -> None
         (shim,) = starts(world)
         await until(lambda: '"outcome"' in (shim.parent / "journal").read_text(), "its end")
     assert await world.said("stopped", "train") is None, "that is for the holder to say"
+
+
+async def test_a_job_whose_claim_is_overwritten_with_junk_is_stopped_and_told(
+    world: World,
+) -> None:
+    """Its claim is as that of a dead runner: the workload runs again, under another admission."""
+    async with world.runner():
+        admitted = await world.admit("train", "sleep 60")
+        await world.hears("started", "train")
+        key = run_key(NAMESPACE, "train", admitted)
+        await world.bus.publish(put_message(key, b"junk", expected=None, bucket=CLAIMS))
+        stopped = await world.hears("stopped", "train")
+        assert stopped.revision == admitted
 
 
 async def test_a_released_claim_is_taken_over_by_another_runner(world: World) -> None:
