@@ -43,8 +43,8 @@ _epoch = Reader(Epoch)
 
 
 async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[SetAside]:
-    """All of it: by bucket and key, then by stream and subject, then foreign ``consumers``. Raises
-    Refused or Unavailable."""
+    """All of it: foreign ones of the ``consumers`` of the log, then by bucket and key, then by
+    stream and subject. Raises Refused or Unavailable."""
     found: list[SetAside] = []
     log = await lease_io.end_of_log(bus)
     for name, judge in (
@@ -56,7 +56,7 @@ async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[Se
     found += await _of_log(bus)
     found += (await all_checkpoints(bus))[1]
     found += await _of_commits(bus)
-    return [*found, *_of_consumers(consumers, await lease_io.end_of_log(bus))]
+    return [*_of_consumers(consumers, await lease_io.end_of_log(bus)), *found]
 
 
 # Buckets. -------------------------------------------------------------------------------

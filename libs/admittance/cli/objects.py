@@ -12,7 +12,7 @@ from admittance.cli.errors import AnswerIsNo
 from admittance.events.names import BadToken, plain
 from admittance.events.reading import BROKEN
 from admittance.events.requests import FlavorUsage, QueueStatus
-from admittance.workload.reading import read
+from admittance.events.subjects import CAPACITY
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
@@ -58,10 +58,28 @@ class Found(NamedTuple):
 
     def workload(self) -> StoredWorkload:
         """The object as a workload. Raises AnswerIsNo when it is none."""
+        from admittance.workload.reading import read
+
         try:
             return read(self.key, self.data)
         except BROKEN as error:
             raise AnswerIsNo(f"{self.key} in the bucket is no workload: {error}") from None
+
+    def is_readable(self) -> bool:
+        """The services can read it, too."""
+        from admittance.provisioning.records import read_record
+        from admittance.workload.reading import read, read_manifest
+
+        readers: dict[str, Callable[[str, bytes], object]] = {
+            "workload": read,
+            CAPACITY: read_record,
+        }
+        reader = readers.get(self.key.split(".")[0], read_manifest)
+        try:
+            reader(self.key, self.data)
+        except BROKEN:
+            return False
+        return True
 
     def is_workload(self) -> bool:
         """The object can be read as a workload."""

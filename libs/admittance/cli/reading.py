@@ -127,14 +127,29 @@ async def find(bus: Link, kind: Kind, name: str) -> Found:
 
 
 async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
-    """All objects of a kind, by name; namespace None: of all namespaces."""
-    found = [
-        Found(entry.key, entry.value, entry.revision)
-        for pattern in kind.patterns(namespace)
-        for entry in await bus.read_all(pattern)
-        if entry.value is not None
-    ]
+    """All objects of a kind that can be read, by name; namespace None: of all namespaces. What
+    cannot be read hides none of the others: a warning tells of it."""
+    found = readable(
+        kind,
+        [
+            Found(entry.key, entry.value, entry.revision)
+            for pattern in kind.patterns(namespace)
+            for entry in await bus.read_all(pattern)
+            if entry.value is not None
+        ],
+    )
     return sorted(found, key=lambda one: (one.namespace, one.name))
+
+
+def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
+    """Those that can be read; a warning tells how many cannot."""
+    aside = {one.key for one in found if not one.is_readable()}
+    if aside:
+        output.warn(
+            f"{len(aside)} {kind.plural} cannot be read, such as {min(aside)}: "
+            "`admit doctor` says why"
+        )
+    return [one for one in found if one.key not in aside]
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:

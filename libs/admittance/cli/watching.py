@@ -27,6 +27,7 @@ async def watch(call: Call, typed: str, name: str | None, *, all_namespaces: boo
         async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
             async for batch in batches:
                 found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
+                found = reading.readable(kind, found)
                 counters = await reading.live_counters(bus, kind, found)
                 found = await reading.with_bookings(bus, kind, found)
                 _tell_gone(kind, batch, told=bool(widths))

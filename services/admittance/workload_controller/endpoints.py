@@ -23,7 +23,7 @@ from admittance.events.subjects import object_key
 from admittance.runtime import clock, micro
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
-from admittance.runtime.history import past
+from admittance.runtime.history import Past, past
 from admittance.workload_controller.capacity import KINDS, delete_request
 from admittance.workload_controller.marks import marked
 from admittance.workload_controller.objects import plan
@@ -153,16 +153,8 @@ class Endpoints:
             )
         except Refused as error:
             return EventsReply(error=str(error))
-        entries = tuple(
-            LogEntry(
-                sequence=one.sequence,
-                time=one.time,
-                subject=one.subject,
-                data=_as_json(one.data),
-            )
-            for one in found
-        )
-        return EventsReply(entries=entries, complete=len(entries) < limit)
+        entries = together([_entry(one) for one in found])
+        return EventsReply(entries=tuple(entries), complete=len(entries) == len(found) < limit)
 
 
 ABOUT_WORKLOADS: Final = (
@@ -173,6 +165,27 @@ ABOUT_WORKLOADS: Final = (
 )
 """What stands before namespace and name of a workload. Other subjects end alike: an object of
 another kind may have the name."""
+
+
+ANSWER_MAX: Final = 900_000
+"""Bytes of the entries of one answer."""
+
+
+def _entry(one: Past) -> LogEntry:
+    data = _as_json(one.data)
+    if len(data) + len(one.subject) > ANSWER_MAX:
+        data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
+    return LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
+
+
+def together(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """The first of the entries, as many as fit into one answer; one at least, if there is any."""
+    size = 0
+    for count, one in enumerate(entries):
+        size += len(one.data) + len(one.subject) + 100
+        if count and size > ANSWER_MAX:
+            return list(entries[:count])
+    return list(entries)
 
 
 def filters_of(namespace: str, names: Sequence[str]) -> list[str]:

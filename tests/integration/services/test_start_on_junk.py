@@ -103,8 +103,13 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
         assert process.status is None, process.log[-2000:]
         assert "Traceback" not in process.log
 
-    told = await _doctor(nats_server.url, tmp_path)
+    told = await _admit(nats_server.url, tmp_path, "-o", "json", "doctor")
     assert [place for place in NAMED if place not in told] == []
+    listed = await _admit(nats_server.url, tmp_path, "-n", "ns", "get", "workloads")
+    assert "first" in listed
+    assert "second" in listed
+    story = await _admit(nats_server.url, tmp_path, "-n", "ns", "events", "-A")
+    assert "second" in story
 
 
 async def _publish(bus: Bus, junk: list[Junk]) -> None:
@@ -140,14 +145,12 @@ async def _works(bus: Bus, name: str) -> None:
     await eventually(finished, LONG)
 
 
-async def _doctor(url: str, home: Path) -> str:
+async def _admit(url: str, home: Path, *call: str) -> str:
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).parent / "admit"),
         "--nats",
         url,
-        "-o",
-        "json",
-        "doctor",
+        *call,
         stdout=asyncio.subprocess.PIPE,
         env={"HOME": str(home)},
     )
