@@ -18,6 +18,7 @@ from admittance.events import applying, checkpoints, facts, requests, system, wh
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     ALIVE_CHECK,
+    ALIVE_INSTANCE,
     ALIVE_PROVISIONING,
     ASKED,
     BARRIER,
@@ -44,7 +45,8 @@ PARAMETERS: Final = {
     "domain": "A cohort tree or a ClusterQueue without cohort, escaped into one token.",
     "kind": "Kind of the object or of the timer, escaped into one token.",
     "id": "Name of the checkpoint.",
-    "service": "Name of the service that could not use the message.",
+    "service": "Name of the service.",
+    "instance": "Name of an instance of the service, escaped into one token.",
 }
 
 
@@ -114,6 +116,13 @@ def channels() -> list[Channel]:
             f"{ALIVE_PROVISIONING}{{class}}",
             system.ProviderAlive,
             "receive",
+        ),
+        Channel(
+            "alive.instance",
+            f"{ALIVE_INSTANCE}{{service}}.{{instance}}",
+            system.Alive,
+            "send",
+            system.Alive,
         ),
         Channel(
             "api.provider",
