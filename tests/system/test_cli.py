@@ -227,6 +227,7 @@ def test_a_job_is_submitted_once(admit: Up) -> None:
         "main-1 | hello",
     ]
     assert admit.ok("logs", "wl", "two-pods", "--pod", "1").out == "hello\n"
+    assert admit.ok("logs", "wl", "two-pods", "--pod", "1", "--tail", "0").out == ""
 
 
 def test_a_name_that_is_taken_is_refused(admit: Up) -> None:
@@ -420,6 +421,45 @@ def test_events_are_followed_as_they_happen(admit: Up) -> None:
         following.wait()
         assert following.stdout is not None
         following.stdout.close()
+
+
+def test_an_interrupted_wait_says_that_the_job_goes_on(admit: Up) -> None:
+    waiting = subprocess.Popen(
+        [ADMIT, "submit", "-q", "main", "--name", "long", "--wait", "--", "sleep", "300"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ADMIT_NATS_URL": admit.url},
+    )
+    try:
+        assert waiting.stderr is not None
+        for line in waiting.stderr:
+            if "Running" in line:
+                break
+        waiting.send_signal(signal.SIGINT)
+        _, said = waiting.communicate(timeout=LIMIT)
+    finally:
+        waiting.kill()
+        waiting.wait()
+    assert waiting.returncode == 130
+    [line] = said.splitlines()
+    assert line.startswith("long goes on; `admit wait workload long --for Finished` waits again")
+    assert admit.ok("get", "wl", "--state", "Running", "-o", "name").lines == [
+        "workload.kueue.x-k8s.io/long"
+    ]
+    admit.ok("cancel", "workload", "long")
+    admit.ok("wait", "workload", "long", "--for", "Deactivated", "--timeout", "50")
+    admit.ok("delete", "workload", "long")
+
+
+def test_objects_of_a_foreign_kind_are_named_as_parameters(admit: Up) -> None:
+    manifest = "apiVersion: example.com/v1\nkind: Budget\nmetadata: {name: weekly}\nspec: {a: 1}\n"
+    applied = admit.ok("apply", "-f", "-", stdin=manifest)
+    assert applied.lines == ["budget.example.com/weekly created (foreign parameters)"]
+    assert "nothing is run for them" in applied.err
+    again = admit.ok("apply", "-f", "-", stdin=manifest)
+    assert (again.lines, again.err) == (["budget.example.com/weekly unchanged"], "")
+    admit.ok("delete", "budget.example.com/weekly")
 
 
 def test_a_past_decision_comes_out_the_same(admit: Up) -> None:

@@ -23,6 +23,7 @@ from admittance.cli.submitting import submission_of, submit_all
 from admittance.events.applying import Apply, ApplyReply, Delete, DeleteReply
 
 APPLY_SECONDS: Final = 30.0
+FOREIGN: Final = " (foreign parameters)"
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
 """One request is applied as a whole or not at all, and a message of the bus has its limits."""
@@ -38,8 +39,12 @@ async def apply(call: Call, paths: Sequence[str]) -> int:
     objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
     submissions = [submission_of(one) for one in runs]
     async with link(call) as bus:
-        for part in _parts(objects):
-            await _apply_part(bus, part)
+        foreign = [await _apply_part(bus, part) for part in _parts(objects)]
+        if any(foreign):
+            output.note(
+                "objects of a foreign kind are kept as they are, as parameters of the checks and "
+                "providers that name them; nothing is run for them"
+            )
         return await submit_all(bus, submissions) if submissions else 0
 
 
@@ -58,24 +63,38 @@ def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
         yield part
 
 
-async def _apply_part(bus: Link, part: Sequence[Document]) -> None:
+async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
+    """Applies them and prints what became of each. True: some are of a kind that is not ours."""
     request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
     reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
     if reply.problems:
         raise BadInput(*reply.problems)
     if reply.error:
         raise AnswerIsNo(reply.error)
+    aliens = {_qualified(one) for one in part if _is_unknown(one)}
+    foreign = False
     spelled = {_identity(one): _qualified(one) for one in part}
     for result in reply.results:
         kind = spelled.get((result.kind, result.namespace, result.name), result.kind.lower())
-        output.outcome(f"{kind}/{result.name}", result.outcome)
+        alien = kind in aliens and result.outcome != "unchanged"
+        output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if alien else ""))
+        foreign = foreign or alien
         for warning in result.warnings:
             output.warn(f"{kind}/{result.name}: {warning}")
+    return foreign
 
 
 def _identity(document: Document) -> tuple[str, str, str]:
     manifest = document.manifest
     return manifest.kind, manifest.metadata.namespace, manifest.metadata.name
+
+
+def _is_unknown(document: Document) -> bool:
+    """Its kind is of a foreign API group, and none that we know better."""
+    manifest = document.manifest
+    if not isinstance(manifest, Foreign):
+        return False
+    return kinds.kind_of_manifest(manifest.kind, manifest.group) not in kinds.KINDS
 
 
 def _qualified(document: Document) -> str:

@@ -23,8 +23,11 @@ ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
 """Phases after which nothing more is printed."""
 
 
-async def logs(call: Call, name: str, pod: int | None, *, follow: bool) -> None:
-    """Prints the output so far; with follow until the workload has ended.
+async def logs(
+    call: Call, name: str, pod: int | None, *, follow: bool, tail: int | None = None
+) -> None:
+    """Prints the output so far, of each pod the last ``tail`` lines; with follow until the workload
+    has ended.
 
     Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
     pod, or output.
@@ -35,7 +38,7 @@ async def logs(call: Call, name: str, pod: int | None, *, follow: bool) -> None:
         offsets: dict[str, int] = {}
         ended = False
         while True:
-            reply = await _ask(bus, name, pod, offsets)
+            reply = await _ask(bus, name, pod, offsets, tail)
             if reply.error and not (follow and not ended):
                 if offsets:
                     return
@@ -55,8 +58,12 @@ async def logs(call: Call, name: str, pod: int | None, *, follow: bool) -> None:
         raise AnswerIsNo(f'workload "{name}" has no output of a pod {pod}')
 
 
-async def _ask(bus: Link, name: str, pod: int | None, offsets: Mapping[str, int]) -> LogsReply:
-    request = Logs(name=name, pod=pod, offsets=dict(offsets))
+async def _ask(
+    bus: Link, name: str, pod: int | None, offsets: Mapping[str, int], tail: int | None
+) -> LogsReply:
+    # A pod that starts after the first answer is new: all of its lines are.
+    tail = None if offsets else tail
+    request = Logs(name=name, pod=pod, offsets=dict(offsets), tail=tail)
     return await bus.ask("logs", request, LogsReply, namespace=bus.call.namespace)
 
 

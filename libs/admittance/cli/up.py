@@ -26,6 +26,7 @@ from admittance.cli.options import DEFAULT_URL, Call, UrlFrom
 from admittance.cli.readiness import until_ready
 from admittance.cli.server_watch import watch
 from admittance.cli.services import SERVICES, service_named
+from admittance.runner.executors import EXECUTORS, executor_of
 from admittance.runtime import clock, ending, logs, streams
 from admittance.runtime.bus import Bus
 from admittance.runtime.errors import (
@@ -37,6 +38,7 @@ from admittance.runtime.errors import (
     passes,
 )
 from admittance.runtime.memory import seldom_collect
+from admittance.runtime.metrics import address_of
 from admittance.runtime.seldom import Seldom
 from admittance.runtime.server import EmbeddedServer
 from admittance.runtime.server_url import shown
@@ -68,8 +70,27 @@ class Options(NamedTuple):
     metrics: str | None = None
 
 
+def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> None:
+    """Raises BadInput for options that would end a service later. ``executor`` None: no runner
+    starts."""
+    if data_dir.exists() and not data_dir.is_dir():
+        raise BadInput(f"--data-dir {data_dir} is not a folder")
+    if executor is not None and executor not in EXECUTORS:
+        raise BadInput(f"--executor {executor}: there is only {', '.join(EXECUTORS)}")
+    if where := metrics or os.environ.get("ADMIT_METRICS"):
+        try:
+            address_of(where)
+        except SetupError as error:
+            raise BadInput(f"--metrics {where}: {error}") from None
+
+
 async def up(call: Call, options: Options) -> int:
     """Runs everything until SIGINT or SIGTERM; says ``ready nats://…`` once everything serves."""
+    executor = options.executor if options.runner else None
+    refuse_wrong(options.data_dir, executor, options.metrics)
+    if executor is not None:
+        # As the runner does when all else runs already.
+        await executor_of(executor).check()
     stop = _stop_on_signals()
     seldom_collect()
     _warn(options.config)
@@ -177,6 +198,7 @@ async def serve(
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
     check_url(call.url)
+    refuse_wrong(data_dir, executor if name == "runner" else None, metrics)
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     seldom_collect()
     _warn(config)

@@ -302,12 +302,14 @@ class QueuesReply(Reply, frozen=True, kw_only=True):
 class Logs(Request, frozen=True, kw_only=True):
     """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
 
-    Every runner hears it; only one that has the workload answers. ``pod`` None: all.
+    Every runner hears it; only one that has the workload answers. ``pod`` None: all. ``tail``: of a
+    pod without an offset only so many of its last lines; None: all.
     """
 
     name: str
     pod: int | None = None
     offsets: dict[str, int] = msgspec.field(default_factory=dict)
+    tail: int | None = None
 
 
 class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

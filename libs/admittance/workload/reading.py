@@ -7,12 +7,8 @@ the shape of a spec, and no number or time is beyond what there can be.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from admittance.api.foreign import Foreign
-from admittance.api.kinds import KINDS, Manifest
-from admittance.api.manifest import decode_object
-from admittance.api.needs import needs
 from admittance.api.quantity import parse
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.events.codec import UID_MAX
@@ -29,6 +25,9 @@ from admittance.events.shapes import Admission
 from admittance.events.subjects import object_key
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+if TYPE_CHECKING:
+    from admittance.api.kinds import Manifest
 
 SECONDS_MAX: Final = 2**33
 """Of the longest time that a job may run: 270 years."""
@@ -60,6 +59,8 @@ def read(key: str, value: bytes) -> StoredWorkload:
 def read_whole(key: str, value: bytes) -> StoredWorkload:
     """As `read`, with the pod sets looked into: for where nothing else looks into them at once.
     Raises Unreadable."""
+    from admittance.api.needs import needs  # late: short commands read workloads and no specs
+
     workload = read(key, value)
     try:
         found = needs(workload.spec)
@@ -73,6 +74,10 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
 
 def read_manifest(key: str, value: bytes) -> Manifest:
     """The manifest other than a workload at a bucket key. Raises Unreadable."""
+    from admittance.api.foreign import Foreign
+    from admittance.api.kinds import KINDS
+    from admittance.api.objects import decode_object
+
     found = guarded(lambda data: decode_object(data).manifest, value)
     meta = found.metadata
     try:

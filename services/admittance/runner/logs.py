@@ -15,6 +15,9 @@ from admittance.runner.folder import RunFolder
 
 REPLY_BYTES: Final = 400_000
 """Output in one answer. JSON may double it, and the server takes a megabyte."""
+BLOCK_BYTES: Final = 65_536
+"""Read at once where lines are counted from the end."""
+
 NOT_HERE_SECONDS: Final = 1.0
 """Every runner hears the question. One that cannot answer it lets the others speak first."""
 
@@ -72,6 +75,8 @@ def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
             continue
         running = not over and pod not in run.journal.ended and run.journal.outcome is None
         offset = asked.offsets.get(pod, 0)
+        if asked.tail is not None and pod not in asked.offsets:
+            offset = tail_offset(path, asked.tail)
         text, end, more = _read(path, offset, left, running)
         left -= end - offset if end >= offset else end
         complete = complete and not more
@@ -96,6 +101,28 @@ def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int,
     if more or running:
         data = data[: len(data) - _half_character(data)]
     return data.decode(errors="replace"), offset + len(data), more
+
+
+def tail_offset(path: Path, lines: int) -> int:
+    """Where the last so many lines of a file begin. A last line without its end counts as one."""
+    with path.open("rb") as file:
+        size = at = file.seek(0, 2)
+        if lines <= 0:
+            return size
+        wanted = lines
+        while at > 0:
+            length = min(BLOCK_BYTES, at)
+            at -= length
+            file.seek(at)
+            block = file.read(length)
+            # The newline at the very end ends the last line, and begins none.
+            end = len(block) - 1 if at + length == size and block.endswith(b"\n") else len(block)
+            while (found := block.rfind(b"\n", 0, end)) >= 0:
+                wanted -= 1
+                if not wanted:
+                    return at + found + 1
+                end = found
+    return 0
 
 
 def _half_character(data: bytes) -> int:

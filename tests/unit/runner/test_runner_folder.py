@@ -181,6 +181,33 @@ def test_pods_are_shown_in_the_order_of_their_indexes(tmp_path: Path) -> None:
     folder.close()
 
 
+@pytest.mark.parametrize(
+    ("printed", "lines", "shown"),
+    [
+        pytest.param(b"a\nb\nc\n", 2, "b\nc\n", id="the last ones"),
+        pytest.param(b"a\nb\nc", 2, "b\nc", id="the last one has no end"),
+        pytest.param(b"a\nb\n", 5, "a\nb\n", id="fewer than asked"),
+        pytest.param(b"a\n\n\n", 2, "\n\n", id="empty ones"),
+        pytest.param(b"a\nb\n", 0, "", id="none"),
+        pytest.param(b"", 3, "", id="nothing printed"),
+        pytest.param(
+            b"x" * 70_000 + b"\n" + b"y" * 70_000 + b"\n", 1, "y" * 70_000 + "\n", id="long"
+        ),
+    ],
+)
+def test_the_tail_of_the_output_is_so_many_lines(
+    tmp_path: Path, printed: bytes, lines: int, shown: str
+) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    write_output(run, "main-0", printed)
+    (pod,) = read_logs(run, Logs(name="train", tail=lines)).pods
+    assert (pod.text, pod.offset) == (shown, len(printed))
+    whole = read_logs(run, Logs(name="train", tail=lines, offsets={"main-0": 0})).pods[0]
+    assert whole.text == printed.decode()
+    folder.close()
+
+
 def test_half_a_character_of_a_running_pod_waits(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)

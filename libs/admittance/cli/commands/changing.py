@@ -1,4 +1,4 @@
-"""stop, activate, hold, release, priority, finish: what users may do to a workload.
+"""stop, cancel, activate, hold, release, priority, finish: what users may do to a workload.
 
 What a command needs is imported when it runs: help and completion do without.
 """
@@ -34,6 +34,17 @@ def stop(
     from admittance.cli import stating
 
     _change(_target(kind, name), call_of(ctx, nats, namespace), stating.stopped, "stopped")
+
+
+def cancel(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """The same as `stop`: the job ends; the workload stays, and `activate` or `delete` go on."""
+    stop(ctx, kind, name, nats, namespace)
 
 
 def activate(
@@ -142,7 +153,7 @@ def _change(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (stop, activate, hold, release, finish):
+    for command in (stop, cancel, activate, hold, release, finish):
         app.command(rich_help_panel=PANEL)(command)
     # A priority may be negative: -5 is its value and no option.
     app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

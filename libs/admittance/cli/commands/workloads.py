@@ -209,6 +209,10 @@ def logs(
     name: WorkloadName = None,
     pod: Annotated[int | None, typer.Option(metavar="I", help="Of one pod only.", min=0)] = None,
     follow: Follow = False,
+    tail: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The last lines of each pod. Default: all", min=0),
+    ] = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
@@ -217,7 +221,7 @@ def logs(
     from admittance.cli.kinds import workload_target
 
     target = workload_target(kind, name)
-    run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow))
+    run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow, tail=tail))
 
 
 def register(app: typer.Typer) -> None:
