@@ -100,8 +100,9 @@ class Making:
         written = parameters.get(VALID_UNTIL)
         patience, note = self._patience, ""
         if written is not None:
-            if written.isascii() and written.isdecimal() and int(written):
-                patience = _seconds(int(written))
+            # Of very many digits Python reads no number.
+            if written.isascii() and written.isdecimal() and (seconds := int(written[:1000])):
+                patience = _seconds(seconds)
             else:
                 holds = f"{patience.total_seconds():g} s" if patience is not None else "none"
                 told = f"the parameter {VALID_UNTIL} is no whole number above 0, but"

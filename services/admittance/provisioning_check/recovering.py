@@ -16,6 +16,7 @@ from admittance.events.provisioning import (
     ProvisioningFact,
     ProvisioningRequested,
 )
+from admittance.events.reading import number
 from admittance.provisioning.names import request_name
 from admittance.provisioning.records import Record, RecordSpec
 from admittance.provisioning_check.making import API, KIND
@@ -61,7 +62,7 @@ def _record(fact: ProvisioningRequested, name: str, at: datetime) -> Record:
         metadata=ObjectMeta(
             name=name,
             namespace=fact.namespace,
-            generation=int(generation) if generation.isascii() and generation.isdecimal() else 1,
+            generation=number(generation) or 1,
             creation_timestamp=at,
             owner_references=(
                 OwnerReference(api_version=V1BETA2, kind="Workload", name=fact.name, uid=fact.uid),

@@ -13,6 +13,7 @@ import msgspec
 from admittance.api.pods import Container, EnvVar, PodTemplate
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
+from admittance.events.reading import BROKEN
 from admittance.events.shapes import PodSetToRun
 
 GRACE_SECONDS: Final = 30
@@ -113,7 +114,7 @@ def _processes(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
 def _template(pod_set: PodSetToRun) -> PodTemplate:
     try:
         template: PodTemplate = msgspec.json.decode(pod_set.template, type=PodTemplate)
-    except msgspec.MsgspecError as error:
+    except BROKEN as error:
         raise CannotRun(f"pod set {pod_set.name}: its template is no pod template: {error}") from (
             error
         )

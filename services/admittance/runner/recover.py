@@ -11,6 +11,7 @@ import asyncio
 import structlog
 
 from admittance.events.names import BadToken, plain
+from admittance.events.reading import number
 from admittance.runner import decide
 from admittance.runner.claims import State, read_claim
 from admittance.runner.decide import Run, Stage
@@ -96,8 +97,9 @@ async def heed_claims(shell: Shell, entries: list[Entry]) -> None:
     """What others did with claims: died, gave back, or took what we thought ours."""
     for entry in entries:
         namespace, _, rest = entry.key.partition(".")
-        name, _, revision = rest.partition(".")
-        if namespace == "_alive" or not revision.isdecimal():
+        name, _, written = rest.partition(".")
+        revision = number(written)
+        if namespace == "_alive" or revision is None:
             continue
         claim = read_claim(entry)
         if claim.state is State.OVER or claim.runner == shell.folder.runner:
@@ -113,6 +115,6 @@ async def heed_claims(shell: Shell, entries: list[Entry]) -> None:
             continue
         if claim.state is State.EXPIRED:
             # Beside the others: it may wait for a shim's end.
-            shell.keep(mourn(shell, plain_namespace, plain_name, int(revision)), entry.key)
+            shell.keep(mourn(shell, plain_namespace, plain_name, revision), entry.key)
         elif claim.state is State.FREE and not shell.leaving:
             await consider(shell, plain_namespace, plain_name)

@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from admittance.events.base import Fact
+from admittance.events.reading import BROKEN
 from admittance.variant_controller.known import Family, Name, family_of, kin, name_of, parent
 from admittance.variant_controller.looks import Names, Times
 from admittance.variant_controller.queues import NOWHERE, Queues
@@ -197,7 +196,7 @@ class Families:
         )
         try:
             result = wanted(family, around, partial(self._taken, name.namespace), now)
-        except (msgspec.MsgspecError, OverflowError, TypeError) as error:
+        except (*BROKEN, TypeError) as error:
             # One object that is so must not keep all others from what they lack.
             self.unreadable[name] = str(error)
             return []
