@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from admittance.events.reading import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
+from admittance.runtime.ending import go_on
 
 SUBJECT: Final = "admit.api.health"
 
@@ -31,6 +32,8 @@ async def trouble(
         deadline = clock.monotonic() + seconds
         while (left := deadline - clock.monotonic()) > 0:
             message = await answers.next_msg(timeout=left)
+            # Of Python 3.11 it drops a cancellation that comes with a message.
+            go_on()
             if not message.data:
                 return "no service answers"
             try:

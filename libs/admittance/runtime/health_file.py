@@ -18,6 +18,7 @@ import structlog
 
 from admittance.runtime import clock
 from admittance.runtime.bus import Bus
+from admittance.runtime.ending import go_on
 from admittance.runtime.health_asked import trouble
 from admittance.runtime.settings import Settings
 
@@ -35,7 +36,9 @@ async def keep(bus: Bus, settings: Settings, file: Path | None) -> None:
         return
     try:
         while True:
-            _write(file, await _trouble(bus, settings))
+            found = await _trouble(bus, settings)
+            go_on()
+            _write(file, found)
             await asyncio.sleep(EVERY_SECONDS)
     finally:
         _remove(file)

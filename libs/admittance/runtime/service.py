@@ -84,9 +84,10 @@ def task_of(
             await asyncio.shield(working)
             raise
         finally:
-            for task in (waiting, working, telling):
-                task.cancel()
-            await asyncio.gather(waiting, working, telling, return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(
+                ending.end(waiting), working, ending.end(telling), return_exceptions=True
+            )
             closing = asyncio.create_task(bus.close())
             await asyncio.wait([closing], timeout=CLOSE_SECONDS)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
 
 import pytest
+from nats.aio.msg import Msg
 
 from admittance.runtime import ending
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.health_asked import trouble
 
 from servers import within
 
@@ -89,6 +92,40 @@ async def test_what_ends_the_work_before_it_is_asked_to_is_raised(stop: asyncio.
 
     with pytest.raises(Unavailable):
         await ending.in_time(stop, work())
+
+
+class Answers:
+    """A subscription that loses a cancellation, since a message comes with it."""
+
+    async def next_msg(self, timeout: float) -> Msg:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return Msg(_client=None, data=b'{"service":"another"}')  # type: ignore[arg-type]
+
+    async def unsubscribe(self) -> None:
+        pass
+
+
+class Asked:
+    """A client of which only `health_asked.trouble` asks something."""
+
+    def new_inbox(self) -> str:
+        return "inbox"
+
+    async def subscribe(self, subject: str) -> Answers:
+        return Answers()
+
+    async def publish(self, subject: str, data: bytes, reply: str) -> None:
+        pass
+
+
+async def test_asking_for_health_ends_when_a_message_comes_with_the_cancellation() -> None:
+    asking = trouble(Asked(), "one", bool, seconds=3600)  # type: ignore[arg-type]
+    task = asyncio.create_task(asking)
+    await asyncio.sleep(0)
+    task.cancel()
+    await within(asyncio.wait([task]))
+    assert task.cancelled()
 
 
 STUCK = """
