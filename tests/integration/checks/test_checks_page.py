@@ -86,7 +86,7 @@ async def test_the_raw_protocol_is_heard_to_be_alive(bus: Bus, nats_server: Test
     program = block("bash").replace("127.0.0.1/4222", f"127.0.0.1/{port}")
     process = await asyncio.create_subprocess_exec("bash", "-c", program)
     try:
-        assert (await within(heard.next_msg(timeout=20))).data == b""
+        assert (await within(heard.next_msg(timeout=20))).data == b"{}"
     finally:
         process.kill()
         await process.wait()
