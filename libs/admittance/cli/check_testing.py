@@ -6,7 +6,7 @@ from pathlib import Path
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
-from admittance.api.validate_checks import check_admission_check
+from admittance.api.validate import validate
 from admittance.api.validate_meta import object_name
 from admittance.check_test.report import TITLES, Report
 from admittance.check_test.run import Wanted, try_out
@@ -46,7 +46,7 @@ def _wanted(options: Options) -> Wanted:
     as_named = AdmissionCheck(
         metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=options.controller)
     )
-    check_name("CONTROLLER", options.controller, check_admission_check(as_named))
+    check_name("CONTROLLER", options.controller, validate(as_named))
     check_name("--check", options.check, object_name(options.check, "metadata.name"))
     return Wanted(
         controller=options.controller,
