@@ -11,7 +11,7 @@ import yaml
 from admittance.api import manifest
 from admittance.api.checks import ProvisioningRetryStrategy
 from admittance.api.foreign import Foreign
-from admittance.api.validate_checks import PARAMETER_MAX, PARAMETERS_MAX
+from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.cli import kinds
 from admittance.provider_pool.manifests import pool_of
 from admittance.provisioning.answers import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
