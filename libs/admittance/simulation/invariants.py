@@ -32,7 +32,7 @@ from admittance.simulation.twin import Around
 from admittance.simulation.worlds import Replans, worlds
 from admittance.workload.conditions import Type, find
 from admittance.workload.limits import Limits
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 
 Saying = tuple[str, int, str]
 """Uid, revision, and what was to be said."""
@@ -78,7 +78,7 @@ class Invariants:
         self.abandoned: set[str] = set()
         """Jobs that did not stop in time: nobody waits for them any more."""
         self.reservations = 0
-        self.families = Families(self.seen, limits.drain, slack)
+        self.families = Families(self.seen, limits.drain, slack, self._variants_of_queue)
         self.exclusive = Exclusive(self.seen, self.families, self._around)
 
     @property
@@ -111,6 +111,17 @@ class Invariants:
                 kept[rest] = about
             elif kept is not None:
                 kept.pop(rest, None)
+
+    def _variants_of_queue(self, parent: StoredWorkload) -> frozenset[str]:
+        """Names of the variants that the ClusterQueue of the parent asks for."""
+        local = self.locals.get((parent.metadata.namespace, head(parent).queue_name))
+        queue = self.queues.get(local.spec.cluster_queue) if local is not None else None
+        if queue is None or queue.spec.concurrent_admission is None:
+            return frozenset()
+        explicit = queue.spec.concurrent_admission.explicit_variants
+        groups = queue.spec.resource_groups[:1]
+        flavors = (flavor.name for group in groups for flavor in group.flavors)
+        return frozenset(one.name for one in explicit) if explicit else frozenset(flavors)
 
     def whole(self) -> None:
         """What was written so far was no part of a batch, or was its last one."""

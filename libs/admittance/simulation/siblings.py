@@ -5,7 +5,7 @@ Plainly, from what is stored: nothing is asked of those who decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -48,9 +48,10 @@ def stops(workload: StoredWorkload) -> bool:
     return is_true(workload, Type.ADMITTED) and is_true(workload, Type.EVICTED)
 
 
-def _waits(parent: StoredWorkload) -> Iterator[str]:
-    """While a family waits for a time, none of the variants that it tells of competes (1.3). Its
-    own rows are looked at: they can be a moment behind the variants."""
+def _waits(parent: StoredWorkload, offered: Set[str]) -> Iterator[str]:
+    """While a family waits for a time, none of its variants competes (1.3). The parent's own rows
+    are looked at: they can be a moment behind the variants. ``offered``: names of the variants
+    that the queue still has; any other never competes, and will be deleted."""
     state = parent.status.requeue_state
     until = state.requeue_at if state is not None else None
     requeued = find(parent, Type.REQUEUED)
@@ -59,15 +60,23 @@ def _waits(parent: StoredWorkload) -> Iterator[str]:
         return  # Or a backoff of the family's own, which is decided before its job has stopped.
     for row in parent.status.variants:
         status = next((one.status for one in row.conditions if one.type == Type.REQUEUED), "")
-        if row.active and status != "False":
+        if row.active and status != "False" and row.name in offered:
             yield f"it waits until {until}, and {row.name} competes (1.3)"
 
 
 class Families:
     """Knows who belongs to whom."""
 
-    def __init__(self, seen: dict[str, Seen], drain: timedelta, slack: timedelta) -> None:
+    def __init__(
+        self,
+        seen: dict[str, Seen],
+        drain: timedelta,
+        slack: timedelta,
+        offered: Callable[[StoredWorkload], Set[str]],
+    ) -> None:
+        """``offered``: the variants that the queue of a parent has, by flavor or own name."""
         self._seen = seen
+        self._offered = offered
         self._drain = drain
         self._slack = slack
         self.parents: dict[str, str] = {}
@@ -148,7 +157,10 @@ class Families:
             yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
         if status.migrating_to and not stops(about):
             yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
-        yield from _waits(about)
+        tags = self._offered(about)
+        yield from _waits(
+            about, {one.metadata.name for one in alive.values() if head(one).variant in tags}
+        )
         for one in alive.values():
             if one.status.promised is not None and one.metadata.name != status.migrating_to:
                 yield f"{one.metadata.name} is promised quota, and nobody migrates to it (4.6)"
