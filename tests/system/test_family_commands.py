@@ -186,7 +186,7 @@ def test_the_life_of_a_family_as_its_user_moves_it(admit: Up) -> None:
     admit.ok("finish", "workload", "first")
     until(
         lambda: rows(admit, "get", "workload", "job"),
-        lambda found: found["job"][3] == "Running" and found["job"][5] == "reservation",
+        lambda found: found["job"][3] == "Running" and found["job"][4] == "reservation",
     )
     assert "Migrations:" in admit.ok("describe", "workload", "job").out
     story = admit.ok("events", "--workload", "job").out
