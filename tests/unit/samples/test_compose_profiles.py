@@ -33,7 +33,7 @@ def of_ours() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", sorted(of_ours()))
 def test_our_services_go_by_the_names_that_the_command_knows(name: str) -> None:
     assert of_ours()[name]["command"][1] in services.SERVICES
-    assert of_ours()[name]["healthcheck"]["test"][-1] == name
+    assert of_ours()[name]["healthcheck"]["test"][-1].endswith("health.sh")
 
 
 def test_every_service_of_ours_is_there_and_those_that_not_everybody_wants_have_a_profile() -> None:
