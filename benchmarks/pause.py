@@ -23,15 +23,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.bench import queues
-from admittance.bench.generator import Plan, PlannedQueue
-from admittance.bench.run import loop_factory
-from admittance.bench.system import Child, start
-from admittance.cli import services
-from admittance.runtime import clock, streams
-from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.cli.bench import queues
+from admittance.cli.bench.generator import Plan, PlannedQueue
+from admittance.cli.bench.run import loop_factory
+from admittance.cli.bench.system import Child, start
+from admittance.cli.support import services
+from admittance.runtime import clock
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Unavailable
-from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.nats_server.server import EmbeddedServer
 
 SERVICES: Final = tuple(
     name for name, one in services.SERVICES.items() if one.together and name != "runner"

@@ -15,8 +15,8 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import STREAM, check_durable, subject_of
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.peer_durables import check_durables
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.durables import check_durables
 
 from servers import until, within
 

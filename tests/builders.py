@@ -12,11 +12,16 @@ import msgspec
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family.rules import FamilyRules
-from admittance.workload.arrive import Arrived
 from admittance.workload.limits import Limits
-from admittance.workload.occasion import Occasion
+from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.surroundings import CheckRules, FlavorParts, Hindrance, RequiredCheck
+from admittance.workload.transition_context import (
+    CheckRules,
+    FlavorParts,
+    Hindrance,
+    Occasion,
+    RequiredCheck,
+)
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

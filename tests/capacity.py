@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from admittance.api.workload import CheckState
-from admittance.runtime.bucket import read_all
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import read_all
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 

@@ -12,8 +12,8 @@ import hypothesis
 import pytest
 import structlog
 
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
 
 from servers import TestServer
 

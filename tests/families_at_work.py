@@ -10,7 +10,11 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
+from admittance.control.commit import Commit, Heard
+from admittance.control.decide import HEADER_FACT, Controller
+from admittance.control.objects import key_of
+from admittance.control.quota_handover import parted
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
@@ -20,16 +24,12 @@ from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
-from admittance.workload.families.making import made, manifest_of, name_of
-from admittance.workload.families.roles import VARIANT, owner_of
+from admittance.workload.families.shaping import made, manifest_of, name_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.roles import VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as stored_bytes
-from admittance.workload_controller.commit import Commit, Heard
-from admittance.workload_controller.decide import HEADER_FACT, Controller
-from admittance.workload_controller.joint import parted
-from admittance.workload_controller.objects import key_of
 from admittance.workload_controller.tally import Tally
 
 from builders import NOON, a_manifest, an_admission

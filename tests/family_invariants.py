@@ -11,14 +11,14 @@ from datetime import datetime
 
 from admittance.family.rules import FamilyRules
 from admittance.family.states import judged
-from admittance.simulation import naive
-from admittance.simulation.lifecycle import outstanding
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.making import wanted_tags
-from admittance.workload.families.reading import allowed_flavors, parent_state, variant_state
-from admittance.workload.families.roles import PARENT, VARIANT, owner_of
+from admittance.workload.families.shaping import wanted_tags
+from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.phase import holds_quota
+from admittance.workload.roles import PARENT, VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
+from simulation import naive
+from simulation.lifecycle import outstanding
 
 Usage = dict[tuple[str, str], int]
 """Flavor and resource to an amount, in accounting units."""

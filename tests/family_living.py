@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from admittance.api.quantity import amount
+from admittance.api.units import amount
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Queues
 from admittance.events.subjects import subject_of, workload_key
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head

@@ -16,9 +16,9 @@ from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePos
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.family.states import judged
-from admittance.scheduler.config import Config
-from admittance.scheduler.order import in_order
-from admittance.workload.families.reading import parent_state, variant_state
+from admittance.scheduling.config import Config
+from admittance.scheduling.cycle.order import in_order
+from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
 
 from scheduling import NOON, Story, groups

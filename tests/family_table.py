@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.api.stored_form import spec_of
+from admittance.api.reading.canonical import spec_of
+from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, Workload
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.family.states import judged
-from admittance.variant_controller.decide import Families
+from admittance.variants.decide import Families
 from admittance.workload.change import with_spec
-from admittance.workload.families.aggregating import rows_of, seen
-from admittance.workload.families.reading import parent_state, variant_state
-from admittance.workload.families.roles import owner_of
+from admittance.workload.families.parent_status import rows_of, seen
+from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.roles import owner_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
 
 from builders import NOON, a_spec, an_admission

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from admittance.api.meta import ObjectMeta, OwnerReference
-from admittance.api.quantity import amount, render
+from admittance.api.units import amount, render
 from admittance.api.workload import FAMILY_GATE, CheckState, GatePosition, ReclaimablePod
 from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
-from admittance.scheduler.picture import Member
-from admittance.scheduler.queue import Queue
+from admittance.scheduling.config import Config
+from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 

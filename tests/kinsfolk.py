@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.manifest import decode_object
 from admittance.api.queues import ClusterQueue
-from admittance.cli.families import Family, Member
-from admittance.cli.objects import Found
+from admittance.api.reading.manifest import decode_object
+from admittance.cli.show.families import Family, Member
+from admittance.cli.show.objects import Found
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.workload import stored
-from admittance.workload.families.making import made, metadata_of, name_of
+from admittance.workload.families.shaping import made, metadata_of, name_of
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON, a_manifest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from admittance.simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
-from admittance.workload.families.roles import VARIANT
+from admittance.workload.roles import VARIANT
 from admittance.workload.stored import StoredWorkload, head
+from simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
 
 
 class Watch:

@@ -7,16 +7,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from admittance.control.known import revised
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload.arrive import Arrived
 from admittance.workload.change import Outcome
-from admittance.workload.moves import MOVES, transition
-from admittance.workload.occasion import QueueChanged
+from admittance.workload.moves.arrival import Arrived
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import Say, StoredWorkload, WorkloadStatus
-from admittance.workload.surroundings import Hindrance
-from admittance.workload_controller.known import revised
+from admittance.workload.transition_context import Hindrance, QueueChanged
+from admittance.workload.transitions import MOVES, transition
 from lifecycle_invariants import Watch
 
 from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion

@@ -10,7 +10,11 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
+from admittance.control.commit import Heard, Message
+from admittance.control.decide import Controller
+from admittance.control.object_messages import names_others
+from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
@@ -18,17 +22,13 @@ from admittance.events.codec import decode, encode
 from admittance.events.names import token
 from admittance.events.subjects import applied_subject, subject_of, workload_key
 from admittance.events.system import ObjectApplied
-from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
+from admittance.scheduling.config import Config
+from admittance.scheduling.scheduler import Scheduler
 from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit import Heard, Message
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import key_of
-from admittance.workload_controller.statement import names_others
 
 from builders import NOON, a_manifest
 

@@ -12,24 +12,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from admittance.api.workload import CheckState
+from admittance.control.commit import Heard, Message
+from admittance.control.decide import Controller
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues
 from admittance.events.subjects import subject_of, workload_key
-from admittance.retry_timer.decide import Timers
-from admittance.retry_timer.say import due
-from admittance.retry_timer.slots import SetTimer, Slot
-from admittance.scheduler.config import Config
-from admittance.variant_controller.decide import Families
+from admittance.scheduling.config import Config
+from admittance.timers.decide import Timers
+from admittance.timers.slots import SetTimer, Slot, due
+from admittance.variants.decide import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
-from admittance.workload.families.roles import PARENT
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
+from admittance.workload.roles import PARENT
 from admittance.workload.stored import StoredWorkload, encode, head
-from admittance.workload_controller.commit import Heard, Message
-from admittance.workload_controller.decide import Controller
 from family_invariants import FamilyWatch, charged
 from lifecycle_invariants import Watch, booked
 from living import NS, Life

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from admittance.runtime.bus import Bus
-from admittance.trials.report import FAILED, PASSED, Report
-from admittance.trials.run import Wanted
+from admittance.conformance.report import FAILED, PASSED, Report
+from admittance.conformance.run import Wanted
+from admittance.runtime.bus.bus import Bus
 
 from servers import within
 
@@ -22,7 +22,7 @@ HURRIED = {"WATCH": 1.0, "QUIET": 0.3, "GRACE": 0.3, "BEAT": 0.0}
 def hurry(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Trials wait no longer than that; what is not named waits as in `HURRIED`."""
     for name, length in {**HURRIED, **seconds}.items():
-        monkeypatch.setattr(f"admittance.trials.cases.{name}", length)
+        monkeypatch.setattr(f"admittance.conformance.cases.{name}", length)
 
 
 async def on_trial(

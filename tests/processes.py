@@ -16,8 +16,8 @@ import msgspec
 
 from admittance.events.applying import Apply, ApplyReply, Settled, SettledReply
 from admittance.events.requests import Health, HealthReply
-from admittance.runtime.bucket import Entry, get, read_all
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import Entry, get, read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 

@@ -18,11 +18,11 @@ from admittance.events.provisioning import (
     ProvisioningRequested,
     ProvisioningStatus,
 )
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.providing import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning_check.acts import Step, Tell
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
-from admittance.scheduler.config import Config
+from admittance.provisioning.steps import Step, Tell
+from admittance.scheduling.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from long_living import LongLife

@@ -17,9 +17,9 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from admittance.api.kinds import KINDS
-from admittance.api.manifest import ManifestError, accept, parsed
 from admittance.api.problems import Problem
-from admittance.api.scalars import resolve
+from admittance.api.reading.manifest import ManifestError, accept, parsed
+from admittance.api.reading.scalars import resolve
 from admittance.api.schema import manifests_schema
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from admittance.replaying.play import play
-from admittance.replaying.scenario import read
+from admittance.replay.play import play
+from admittance.replay.scenario import read
 
 from twin.play import Play
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.manifest import accept, encode
+from admittance.api.reading.manifest import accept, encode
+from admittance.control.commit import Heard, Message
+from admittance.control.decide import Controller
+from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode as encode_fact
 from admittance.events.subjects import subject_of
 from admittance.events.system import ObjectApplied
-from admittance.workload_controller.commit import Heard, Message
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import key_of
 
 from builders import NOON, a_manifest, an_admission
 

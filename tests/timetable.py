@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState, RequeueState
-from admittance.retry_timer.decide import Timers
-from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
+from admittance.timers.decide import Timers
+from admittance.timers.slots import Cancel, Order, SetTimer, Slot, Stands
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-from admittance.workload.surroundings import CheckRules
+from admittance.workload.transition_context import CheckRules
 
 from builders import NOON, an_admission
 

@@ -12,7 +12,7 @@ import msgspec
 from admittance.events.applying import Delete
 from admittance.events.facts import CheckReported
 from admittance.events.whatif import Simulate, SimulateReply
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from admittance.whatif.change import change_of, perform
 from admittance.whatif.copy import Copy, Entry
 from admittance.whatif.simulate import simulate

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from admittance.runtime.memory import seldom_collect
+from admittance.runtime.process.garbage import seldom_collect
 
 from .figures import FIGURES, Figure
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
+from admittance.scheduling.config import Config
+from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 clock = time.process_time

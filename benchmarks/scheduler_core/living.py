@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from admittance.api.quantity import render
-from admittance.bench.generator import Plan, PlannedWorkload, plan, read
+from admittance.api.units import render
+from admittance.cli.bench.generator import Plan, PlannedWorkload, plan, read
 from admittance.events.facts import Assigned, Preempted, Refused, Revoked
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from admittance.workload.stored import StoredWorkload
 
 from .bench import START, Core, a_workload, clock, condition, with_status

@@ -11,8 +11,8 @@ from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.workload.change import with_status
 from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.moves.check_verdicts import deadline
 from admittance.workload.stored import StoredWorkload, encode, head
-from admittance.workload.verdicts import deadline
 from long_living import LongLife, a_long_life
 
 from builders import NOON

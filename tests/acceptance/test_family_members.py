@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from admittance.api.configuration import Configuration
-from admittance.api.manifest import ManifestError, accept
+from admittance.api.reading.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
+from admittance.control.manifest_changes import cautions
+from admittance.control.objects import plan
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduler.config import config_of
-from admittance.scheduler.order import in_order
+from admittance.scheduling.config import config_of
+from admittance.scheduling.cycle.order import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
-from admittance.workload.families.reading import allowed_flavors
-from admittance.workload.families.roles import owner_of
+from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits, limits_of
+from admittance.workload.roles import owner_of
 from admittance.workload.stored import encode, head
-from admittance.workload_controller.objects import plan
-from admittance.workload_controller.proposals import cautions
 from family_living import LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario

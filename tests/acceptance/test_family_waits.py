@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from admittance.cli import check_rows, tables
+from admittance.cli.show import check_rows, tables
 from admittance.events import facts
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.workload.phase import phase

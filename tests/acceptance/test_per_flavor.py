@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
-from admittance.api.manifest import ManifestError, read
 from admittance.api.meta import ObjectMeta
 from admittance.api.queues import ClusterQueue
+from admittance.api.reading.manifest import ManifestError, read
 from admittance.events import facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.rules import CheckLists, ConflictingChecks, required

@@ -11,7 +11,7 @@ from admittance.events.provisioning import Accepted, BookingExpired, CapacityRev
 from admittance.provisioning.answers import CLASS as CLASS_KEY
 from admittance.provisioning.answers import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.records import State
-from admittance.provisioning_check.acts import Slot
+from admittance.provisioning.steps import Slot
 from admittance.workload.stored import head
 from provided_living import CHECK, ProvidedLife, a_pod_set, a_provided_life
 

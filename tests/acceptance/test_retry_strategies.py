@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
-from admittance.api.manifest import ManifestError, read
+from admittance.api.reading.manifest import ManifestError, read
 from admittance.workload.limits import Limits
 from long_living import LongLife, a_long_life
 

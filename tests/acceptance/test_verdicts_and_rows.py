@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import ManifestError, read
-from admittance.cli.objects import check_conditions
+from admittance.api.reading.manifest import ManifestError, read
+from admittance.cli.show.objects import check_conditions
+from admittance.control.manifest_changes import marked, unneeded
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload.stored import encode, head
-from admittance.workload_controller.marks import marked, unneeded
 from long_living import LongLife, a_long_life
 
 from scheduling import groups

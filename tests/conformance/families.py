@@ -16,21 +16,21 @@ from typing import Any
 import msgspec
 
 from admittance.api.defaults import flavors_of_annotation
-from admittance.api.manifest import decode_object, encode
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import FAMILY_GATE, AdmissionConstraints, GateHolder
+from admittance.control.commit import Put
+from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from admittance.whatif.copy import Copy, Entry, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
-from admittance.workload.families.roles import PARENT, VARIANT
+from admittance.workload.roles import PARENT, VARIANT
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload_controller.commit import Put
-from admittance.workload_controller.objects import key_of
 from conformance.tables import time_of
 
 SOME = 5

@@ -14,22 +14,22 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.durations import seconds
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
+from admittance.api.units import seconds
 from admittance.api.workload import CheckState
+from admittance.control.decide import Controller
+from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload import stored
-from admittance.workload.arrive import Arrived
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
 from admittance.workload.due import Kind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves import transition
-from admittance.workload.occasion import Occasion, QueueChanged
+from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import key_of
+from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.transitions import transition
 from conformance.tables import time_of
 
 SEEN = ("QuotaReserved", "Evicted", "Requeued")

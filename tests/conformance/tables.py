@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
 from admittance.quota.cell import Cell
-from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
-from admittance.scheduler.picture import Member
-from admittance.scheduler.queue import Queue
+from admittance.scheduling.config import Config
+from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member
 from admittance.workload import stored
 
 ROOT = Path(__file__).parents[3] / "shared" / "conformance"

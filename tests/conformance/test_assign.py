@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from admittance.quota.cell import Cell
-from admittance.scheduler.assign import Assignment, Mode, _better, assign, examine
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.needs import Shapes
-from admittance.scheduler.nominate import most_of
-from admittance.scheduler.picture import Member
-from admittance.scheduler.plan import Plan
-from admittance.scheduler.reasons import refusal_of
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.cycle.flavor_assigner import Assignment, Mode, _better, assign, examine
+from admittance.scheduling.cycle.nominate import most_of
+from admittance.scheduling.cycle.reasons import refusal_of
+from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.workload_info import Member
 from conformance.differences import ASSIGN
 from conformance.tables import Given, cases, needs_data, read
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object
-from admittance.api.quantity import amount
+from admittance.api.reading.manifest import decode_object
+from admittance.api.units import amount
 from admittance.events.requests import Queues, QueueStatus
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import available, potential
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from conformance.differences import CACHE as CACHE_CASES
 from conformance.tables import Given, cases, needs_data
 

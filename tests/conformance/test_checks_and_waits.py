@@ -10,26 +10,26 @@ import msgspec
 import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
-from admittance.api.durations import seconds
-from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.reading.manifest import decode_object
+from admittance.api.units import seconds
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
 from admittance.events.shapes import Admission
 from admittance.quota.rules import CheckLists, required
 from admittance.workload import stored
 from admittance.workload.change import with_status
+from admittance.workload.check_rows import Rows, synced
 from admittance.workload.conditions import Type, find, is_true, put
 from admittance.workload.due import Kind, due_times
-from admittance.workload.execution import total_seconds
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves import transition
-from admittance.workload.rows import Rows, synced
-from admittance.workload.standing import is_held
+from admittance.workload.moves.backoff import check_deadline, recomputed
+from admittance.workload.moves.eviction import total_seconds
+from admittance.workload.moves.timeouts import look
+from admittance.workload.reasons import is_held
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.surroundings import RequiredCheck
-from admittance.workload.times import look
-from admittance.workload.waits import check_deadline, recomputed
+from admittance.workload.transition_context import RequiredCheck
+from admittance.workload.transitions import transition
 from conformance.lifecycle_differences import SYNC_ADMITTED
 from conformance.tables import cases, needs_data, time_of
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
 from admittance.family.gates import to_open
-from admittance.variant_controller.known import Name
-from admittance.variant_controller.queues import Queues
+from admittance.variants.known import Name
+from admittance.variants.queues import Queues
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.gating import sibling
+from admittance.workload.family_info import sibling
 from admittance.workload.stored import head
 from conformance.differences import FAMILIES
 from conformance.families import (

@@ -10,11 +10,11 @@ import pytest
 
 from admittance.api.meta import Condition
 from admittance.events.facts import Assigned
-from admittance.scheduler.assign import FIT, PREEMPT, Assignment
-from admittance.scheduler.config import Config
-from admittance.scheduler.cycle import _order
-from admittance.scheduler.picture import Aside
-from admittance.scheduler.turn import Entry, Outcome, held_back
+from admittance.scheduling.config import Config
+from admittance.scheduling.cycle.cycle import _order
+from admittance.scheduling.cycle.flavor_assigner import FIT, PREEMPT, Assignment
+from admittance.scheduling.cycle.process import Entry, Outcome, held_back
+from admittance.scheduling.state.workload_info import Aside
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
 from conformance.differences import ENTRY_ORDER

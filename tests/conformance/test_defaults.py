@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
 from admittance.api.schema import manifests_schema
 from conformance.differences import DEFAULTS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from admittance.replaying.outcome import differences
-from admittance.replaying.play import play
-from admittance.replaying.scenario import read
+from admittance.replay.outcome import differences
+from admittance.replay.play import play
+from admittance.replay.scenario import read
 
 SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
 

@@ -12,15 +12,15 @@ from admittance.events.facts import Preempted
 from admittance.quota.cell import FlavorResource
 from admittance.quota.shares import Share
 from admittance.quota.tree import Node
-from admittance.scheduler import tournament
-from admittance.scheduler.assign import FIT, PREEMPT, Assignment
-from admittance.scheduler.classes import EqClass
-from admittance.scheduler.config import Config
-from admittance.scheduler.facts import facts_of
-from admittance.scheduler.needs import Shapes
-from admittance.scheduler.picture import SavedCursor
-from admittance.scheduler.queue import Queue
-from admittance.scheduler.turn import Entry, Outcome
+from admittance.scheduling.config import Config
+from admittance.scheduling.cycle.flavor_assigner import FIT, PREEMPT, Assignment
+from admittance.scheduling.cycle.process import Entry, Outcome
+from admittance.scheduling.fairsharing import fair_sharing_iterator
+from admittance.scheduling.state.equivalence import EqClass
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.workload_info import SavedCursor
+from admittance.scheduling.state.workload_view import facts_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES
 from conformance.tables import Given, cases, needs_data
@@ -117,15 +117,19 @@ def test_two_entries_compare_by_shares_as_in_kueue(
             lent = {(one["flavor"], one["resource"]) for one in found.get("borrowedFRs", [])}
             return bool(lent & set(frs))
 
-        monkeypatch.setattr(tournament, "share_of", share)
-        monkeypatch.setattr(tournament, "is_borrowing_on", borrows)
+        monkeypatch.setattr(fair_sharing_iterator, "share_of", share)
+        monkeypatch.setattr(fair_sharing_iterator, "is_borrowing_on", borrows)
         node = Node(name, is_cohort=False)
         assignment = Assignment()
         assignment.mode = FIT
         for one in table.get("requestedFRs", {}).get(name, []):
             assignment.usage[node.cell((one["flavor"], one["resource"]))] = one["value"]
         member = given.workload({**obj, "spec": {"podSets": []}})
-        keys.append(tournament._key(Entry(given.world.queue("cq"), member, (assignment, ())), node))
+        keys.append(
+            fair_sharing_iterator._key(
+                Entry(given.world.queue("cq"), member, (assignment, ())), node
+            )
+        )
     assert (keys[0] < keys[1]) is case["want"]["less"]
 
 

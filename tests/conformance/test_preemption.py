@@ -8,12 +8,12 @@ import pytest
 
 from admittance.quota.cell import Cell
 from admittance.quota.shares import share_of
-from admittance.scheduler import fair
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.picture import Member
-from admittance.scheduler.preempt import search
-from admittance.scheduler.targets import Targets
-from admittance.scheduler.victims import allows, leaving_first
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.preemption import fair_sharing
+from admittance.scheduling.preemption.classical import search
+from admittance.scheduling.preemption.targets import Targets
+from admittance.scheduling.preemption.victims import allows, leaving_first
+from admittance.scheduling.state.workload_info import Member
 from conformance.differences import ORDERING, POLICIES
 from conformance.tables import Given, cases, needs_data, read
 
@@ -118,7 +118,7 @@ def test_shares_give_up_whom_kueue_takes(case: dict[str, Any]) -> None:
     cell = given.cell(table["targetCQ"], flavor, "cpu")
     need = {cell: sum(dict(amounts)["cpu"] for amounts in member.shape.totals)}
     before = given.usage()
-    victims = fair.search(
+    victims = fair_sharing.search(
         given.world.queues,
         given.queue(table["targetCQ"]),
         member,

@@ -8,17 +8,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object
 from admittance.api.meta import ObjectMeta
-from admittance.api.stored_form import spec_of
+from admittance.api.reading.canonical import spec_of
+from admittance.api.reading.manifest import decode_object
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.asking import Unanswerable, of_interest
-from admittance.provisioning.names import request_id, template_name
-from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State
-from admittance.provisioning_check.acts import Tell
-from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import Picture
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.picture import Picture
+from admittance.provisioning.records import (
+    Record,
+    RecordSpec,
+    RecordStatus,
+    State,
+    request_id,
+    template_name,
+)
+from admittance.provisioning.steps import Tell
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 from conformance.provisioning_differences import MESSAGES, UNANSWERABLE, UNPLAYED

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.scheduler.config import Config
-from admittance.scheduler.facts import facts_of
-from admittance.scheduler.needs import Shapes
+from admittance.scheduling.config import Config
+from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.workload_view import facts_of
 from admittance.workload import stored
 
 from scheduling import Story, groups

@@ -9,7 +9,7 @@ import pytest
 from tables import cases, needs_data
 
 from admittance.quota.transform import Transformation
-from admittance.scheduler.needs import Shapes
+from admittance.scheduling.state.requests import Shapes
 
 pytestmark = needs_data
 

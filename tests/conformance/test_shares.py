@@ -8,7 +8,7 @@ import pytest
 
 from admittance.quota.amounts import UNLIMITED
 from admittance.quota.shares import is_borrowing_on, share_of
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from conformance.tables import Given, cases, needs_data
 
 

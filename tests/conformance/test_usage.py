@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from admittance.api.durations import seconds
-from admittance.api.quantity import amount
+from admittance.api.units import amount, seconds
 from admittance.events.facts import Assigned
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
-from admittance.scheduler.usage import (
+from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.fairsharing.usage import (
     Account,
     Nanos,
     add,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import ManifestError, accept, decode_object
 from admittance.api.problems import Problem
-from admittance.api.validate import validate_update
-from admittance.api.validate_status import check_status, status_of
+from admittance.api.reading.manifest import ManifestError, accept, decode_object
+from admittance.api.validation.status import check_status, status_of
+from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from conformance.differences import VALIDATION
 

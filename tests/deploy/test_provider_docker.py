@@ -15,7 +15,7 @@ from test_runner_docker import DOCKER, docker, engine_answers, image
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase
 from admittance.workload.phase import phase as phase_of

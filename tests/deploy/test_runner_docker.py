@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.executors import DockerExecutor
+from admittance.runner.launcher import DockerExecutor
 from admittance.runner.plan import probe_docker
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
-from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.nats_server.server import EmbeddedServer
 from integration.runner.harness import World, until
 
 DOCKER = shutil.which("docker") or ""

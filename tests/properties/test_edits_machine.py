@@ -9,9 +9,9 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from admittance.api.quantity import amount
+from admittance.api.units import amount
 from admittance.events import facts
-from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduling.config import Config, FairSharing
 from living import NS, Life
 
 from scheduling import groups, quota

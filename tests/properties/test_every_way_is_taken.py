@@ -14,9 +14,9 @@ from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, PodSetUpdate, Refusal
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves import MOVES
 from admittance.workload.phase import Phase
-from admittance.workload.surroundings import CheckRules, FlavorParts
+from admittance.workload.transition_context import CheckRules, FlavorParts
+from admittance.workload.transitions import MOVES
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life

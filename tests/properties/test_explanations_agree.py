@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from test_preemption_machine import a_story, queues, workloads
 
 from admittance.events.requests import ExplainReply
-from admittance.scheduler.picture import Member
+from admittance.scheduling.state.workload_info import Member
 
 from scheduling import Story
 

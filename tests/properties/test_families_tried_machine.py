@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.facts import Assigned, Decision
-from admittance.scheduler import siblings
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.order import place
-from admittance.scheduler.picture import Member, Say
-from admittance.scheduler.queue import Queue
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.cycle.order import place
+from admittance.scheduling.families import siblings
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member, Say
 from family_scheduling import FamilyStory
 
 FLAVORS = ("best", "mid", "worst")

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.victims import put_all, put_back, take_all, take_out
-from admittance.simulation import naive
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.preemption.victims import put_all, put_back, take_all, take_out
 from kin import Kin, both, explicit
+from simulation import naive
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c"), "any": ("r", "s", "c")}

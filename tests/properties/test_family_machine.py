@@ -19,8 +19,8 @@ from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, Refusal
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.due import due_times
-from admittance.workload.families.roles import owner_of
 from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.roles import owner_of
 from admittance.workload.stored import StoredWorkload, head
 from families_at_work import UPGRADE, Household
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from admittance.events.facts import Assigned, Preempted
-from admittance.scheduler.config import Config, FairSharing
-from admittance.simulation import naive
+from admittance.scheduling.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from kin import Kin, both, explicit
+from simulation import naive
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c")}

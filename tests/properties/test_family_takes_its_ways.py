@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from admittance.control import fold
 from admittance.events.base import Fact
 from admittance.workload.change import Change
-from admittance.workload.families.together import Joint, Kin, Together
+from admittance.workload.families.family_change import Joint, Kin, Together
 from admittance.workload.families.ways import STEPS
-from admittance.workload.moves import MOVES
-from admittance.workload.occasion import Occasion
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head
-from admittance.workload_controller import fold
+from admittance.workload.transition_context import Occasion
+from admittance.workload.transitions import MOVES
 from families_at_work import Household
 from properties.test_family_machine import KINDS, POLICIES, TAGS, Families
 

@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import Cell
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.world import World
-from admittance.simulation import naive
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.state import World
 from admittance.workload.phase import holds_quota
 from living import Life
+from simulation import naive
 
 from scheduling import groups, quota
 

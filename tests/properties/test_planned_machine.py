@@ -17,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import available
-from admittance.scheduler.config import Config, FairSharing
-from admittance.simulation import naive
+from admittance.scheduling.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from living import Life
+from simulation import naive
 
 from scheduling import groups, quota
 

@@ -9,10 +9,10 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from admittance.api.quantity import amount
+from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
-from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduling.config import Config, FairSharing
 
 from scheduling import Story, groups
 

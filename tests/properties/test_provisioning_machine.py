@@ -32,11 +32,11 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.providing import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning_check.acts import Slot, Step, Tell
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.recovering import Recovering
+from admittance.provisioning.recovering import Recovering
+from admittance.provisioning.steps import Slot, Step, Tell
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON

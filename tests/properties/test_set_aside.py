@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from benchmarks.junk import RAW, deep, mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.api.manifest import accept
 from admittance.api.meta import ObjectMeta
-from admittance.bench.junk import RAW, deep, mutated
+from admittance.api.reading.manifest import accept
 from admittance.events import facts
 from admittance.events.checkpoints import Commits
 from admittance.events.codec import Undecodable, decode, encode
@@ -27,15 +27,15 @@ from admittance.provider_pool.keys import key_of
 from admittance.provider_pool.ledger import read_booking
 from admittance.providers.store import Said, read_said
 from admittance.provisioning.records import Record, RecordSpec, read_record
-from admittance.retry_timer.decide import Timers
 from admittance.runner.claims import read_claim, read_holder
-from admittance.runner.standing import view
-from admittance.runtime.bucket import Entry
-from admittance.runtime.lease_io import instance_of
-from admittance.scheduler.decide import Scheduler
-from admittance.scheduler.shell import read_echo
+from admittance.runner.world import view
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.leader.lease_store import instance_of
+from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
-from admittance.variant_controller.decide import Families
+from admittance.scheduling.scheduler import Scheduler
+from admittance.timers.decide import Timers
+from admittance.variants.decide import Families
 from admittance.workload.limits import Limits
 from admittance.workload.reading import read, read_manifest, read_whole
 from admittance.workload_controller.journal import read_commits

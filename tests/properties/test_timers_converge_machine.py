@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from admittance.retry_timer.decide import SKEW
-from admittance.retry_timer.overdue import PATIENCE_MAX
-from admittance.retry_timer.slots import Order, SetTimer, Slot, Stands
+from admittance.timers.decide import SKEW
+from admittance.timers.slots import Order, SetTimer, Slot, Stands
+from admittance.timers.wanted import PATIENCE_MAX
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.surroundings import CheckRules
+from admittance.workload.transition_context import CheckRules
 
 from timetable import LIMITS, Table, admitted, calm, evicted, judged, put_off, rules, seconds
 

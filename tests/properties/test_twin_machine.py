@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
 from admittance.quota.cell import available
-from admittance.replaying.outcome import outcome
-from admittance.replaying.play import happen, settle
-from admittance.replaying.standin import NEVER, StandIn, config_of_kueue
-from admittance.scheduler.outcomes import Decided
-from admittance.scheduler.victims import allows, put_back, take_out
+from admittance.replay.outcome import outcome
+from admittance.replay.play import happen, settle
+from admittance.replay.standin import NEVER, StandIn, config_of_kueue
+from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.preemption.victims import allows, put_back, take_out
 
 from side_by_side import in_shape
 from twin.cycle import Cycle, Entry

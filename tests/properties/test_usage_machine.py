@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.requests import PendingQuery
-from admittance.scheduler.config import AdmissionFairSharing, Config
-from admittance.scheduler.usage import NANO, Account, gained, left, weighed
+from admittance.scheduling.config import AdmissionFairSharing, Config
+from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
 
 from scheduling import NOON, Story, groups
 

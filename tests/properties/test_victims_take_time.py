@@ -11,9 +11,9 @@ import pytest
 
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
-from admittance.replaying.outcome import outcome
-from admittance.replaying.play import IDLE, happen
-from admittance.replaying.standin import NEVER, StandIn, config_of_kueue
+from admittance.replay.outcome import outcome
+from admittance.replay.play import IDLE, happen
+from admittance.replay.standin import NEVER, StandIn, config_of_kueue
 
 from side_by_side import in_shape
 from twin.draw import scenario

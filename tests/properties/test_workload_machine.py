@@ -21,7 +21,7 @@ from admittance.workload.due import Kind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase, is_stopping
 from admittance.workload.stored import decode, encode
-from admittance.workload.surroundings import CheckRules
+from admittance.workload.transition_context import CheckRules
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.plots import contested, preempting, scenario
-from admittance.simulation.run import run
-from admittance.simulation.scenario import Scenario
+from simulation.mechanisms import Mechanisms
+from simulation.plots import contested, preempting, scenario
+from simulation.run import run
+from simulation.scenario import Scenario
 
 Plot = Callable[[Random], Scenario]
 

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from admittance.control.objects import Objects
 from admittance.events.facts import CheckReported, TimerDue
-from admittance.scheduler import recheck
-from admittance.scheduler.config import Config
-from admittance.scheduler.starting import Starting
-from admittance.simulation.courses import Courses
-from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.plots import checked, planned
-from admittance.simulation.run import run
-from admittance.simulation.scenario import Scenario
-from admittance.workload import holding
+from admittance.scheduling.config import Config
+from admittance.scheduling.cycle import recheck
+from admittance.scheduling.cycle.gates import Starting
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
-from admittance.workload.families import happening
+from admittance.workload.families import settling
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves import transition
-from admittance.workload.occasion import Occasion, QueueChanged
+from admittance.workload.moves import check_verdicts
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.objects import Objects
+from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.transitions import transition
+from simulation.courses import Courses
+from simulation.mechanisms import Mechanisms
+from simulation.plots import checked, planned
+from simulation.run import run
+from simulation.scenario import Scenario
 
 LIMIT = 1500
 """Seeds tried; a breach is found in the first few hundred."""
@@ -111,7 +111,7 @@ def _without_asking_later(workload: StoredWorkload | None, fact: Any, at: Occasi
     ],
 )
 def test_without(moves: Moves, breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happening, "transition", moves)
+    monkeypatch.setattr(settling, "transition", moves)
     seed = _broken_as(breach, Mechanisms())
     monkeypatch.undo()
     assert not run(seed, plot=checked).broken
@@ -131,7 +131,7 @@ def test_without_pacing_a_check_would_send_a_workload_round_for_ever(
         workload, _, _, want, _ = given
         return workload, want
 
-    monkeypatch.setattr(holding, "paced", unpaced)
+    monkeypatch.setattr(check_verdicts, "paced", unpaced)
     _broken_as("sends it round at once", Mechanisms())
 
 

@@ -13,15 +13,15 @@ import pytest
 
 from admittance.events.facts import Deleted, Submitted
 from admittance.family.gates import Opening, Sibling
-from admittance.scheduler import siblings
-from admittance.scheduler.overlap import Overlap
-from admittance.simulation.configuration import NAMESPACE
-from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.plots import exclusive, families
-from admittance.simulation.run import run
-from admittance.simulation.scenario import Saying, Scenario
-from admittance.variant_controller import wanted
+from admittance.scheduling.families import siblings
+from admittance.scheduling.families.shared_charge import Overlap
+from admittance.variants import wanted
 from admittance.workload.families import members
+from simulation.configuration import NAMESPACE
+from simulation.mechanisms import Mechanisms
+from simulation.plots import exclusive, families
+from simulation.run import run
+from simulation.scenario import Saying, Scenario
 
 LIMIT = 800
 """Seeds tried; a breach is found in the first hundred or two."""

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from admittance.provisioning import answers
+from admittance.provisioning import answers, slots
 from admittance.provisioning.records import State
-from admittance.provisioning_check import slots
-from admittance.provisioning_check.acts import Step, Write
-from admittance.simulation.actors import provisioning
-from admittance.simulation.provided import provided
-from admittance.simulation.run import run
+from admittance.provisioning.steps import Step, Write
+from simulation.actors import provisioning
+from simulation.provided import provided
+from simulation.run import run
 
 LIMIT = 400
 """Seeds tried; a breach is found in the first few dozen."""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from admittance.simulation.run import run
+from simulation.run import run
 
 SEEDS = int(os.environ.get("ADMIT_SEEDS", "2000"))
 PART = 20
@@ -24,7 +24,7 @@ def test_whatever_fails_every_promise_is_kept(first: int) -> None:
         raise AssertionError(
             f"{len(broken)} of these {PART} seeds broke a promise: {broken}\n"
             f"seed {broken[0]}: {story.broken}\n{told}\n"
-            f"play it again: python -m admittance.simulation --seed {broken[0]} -v"
+            f"play it again: python -m simulation --seed {broken[0]} -v"
         )
 
 
@@ -38,7 +38,7 @@ def test_a_seed_is_the_same_story_in_every_process() -> None:
 
 
 def _stories(hashes: str) -> str:
-    command = [sys.executable, "-m", "admittance.simulation", "-v"]
+    command = [sys.executable, "-m", "simulation", "-v"]
     told = ""
     for plot, seed in (("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29)):
         done = subprocess.run(

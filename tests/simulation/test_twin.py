@@ -10,24 +10,16 @@ from typing import Any
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runtime import bucket
-from admittance.runtime.bus import Bus
-from admittance.runtime.bus import Outgoing as ToBus
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Outgoing as ToBus
+from admittance.runtime.bus.history import last
+from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Refused as BusRefused
-from admittance.runtime.history import last
-from admittance.runtime.puller import Delivery, Puller
-from admittance.simulation.kernel import Kernel
-from admittance.simulation.mechanisms import Mechanisms
-from admittance.simulation.server import Server
-from admittance.simulation.stream import (
-    EXPECTED,
-    FENCE,
-    MARKER,
-    MESSAGE_ID,
-    OPERATION,
-    Outgoing,
-    Refused,
-)
+from simulation.kernel import Kernel
+from simulation.mechanisms import Mechanisms
+from simulation.server import Server
+from simulation.stream import EXPECTED, FENCE, MARKER, MESSAGE_ID, OPERATION, Outgoing, Refused
 
 from servers import within
 

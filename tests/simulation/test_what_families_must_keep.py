@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from admittance.api.workload import FAMILY_GATE
-from admittance.simulation.accounts import Accounts
-from admittance.simulation.broken import Broken
-from admittance.simulation.configuration import manifest
-from admittance.simulation.invariants import Invariants
-from admittance.simulation.kernel import START, Kernel
-from admittance.simulation.stream import Stored
 from admittance.workload.limits import Limits
+from simulation.accounts import Accounts
+from simulation.broken import Broken
+from simulation.configuration import manifest
+from simulation.invariants import Invariants
+from simulation.kernel import START, Kernel
+from simulation.stream import Stored
 
 NOW = START.isoformat()
 Spec = dict[str, Any]

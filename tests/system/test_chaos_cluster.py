@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.bench import chaos_cluster, faults
+from benchmarks import chaos_cluster, faults
 
 
 async def test_jobs_survive_a_cluster_that_starts_and_breaks() -> None:

@@ -20,8 +20,8 @@ from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload.phase import Phase, phase
 
 from processes import apply, eventually, queues, submit, workload

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from admittance.bench.system import embedded
-from admittance.cli.health import ill
+from admittance.cli.bench.system import embedded
+from admittance.cli.up.health import ill
 from admittance.events.names import token
 from admittance.events.requests import HealthReply
-from admittance.runtime import health, health_file
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import NoServer
-from admittance.runtime.settings import Settings
+from admittance.runtime.process import health, health_file
+from admittance.runtime.process.settings import Settings
 
 from servers import until
 

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from admittance.api import manifest
-from admittance.api.checks import ProvisioningRetryStrategy
-from admittance.api.foreign import Foreign
+from admittance.api.checks import Foreign, ProvisioningRetryStrategy
 from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
-from admittance.cli import kinds
+from admittance.api.reading import manifest
+from admittance.cli.support import kinds
 from admittance.provider_pool.manifests import pool_of
 from admittance.provisioning.answers import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
-from admittance.provisioning.names import ANNOTATION
-from admittance.provisioning.records import DETAILS_MAX
-from admittance.provisioning.strategy import delay_seconds
-from admittance.runtime.settings import Settings
+from admittance.provisioning.records import ANNOTATION, DETAILS_MAX, delay_seconds
+from admittance.runtime.process.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "provisioning.md"

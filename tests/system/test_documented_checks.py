@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from admittance.api.configuration import GATES, RequeuingStrategy, WaitForPodsReady
-from admittance.api.manifest import read
-from admittance.api.read_configuration import read_configuration
-from admittance.bench.system import embedded
+from admittance.api.reading.configuration_file import read_configuration
+from admittance.api.reading.manifest import read
+from admittance.cli.bench.system import embedded
 from admittance.events import facts
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
 from admittance.workload.limits import Limits
 from long_living import LongLife, a_long_life
 
@@ -271,7 +271,7 @@ SECONDS = {"a week": 7 * 86_400.0, "four hours": 4 * 3600.0}
 
 
 def test_every_setting_has_its_line_and_default() -> None:
-    source = (ROOT / "libs/admittance/runtime/settings.py").read_text()
+    source = (ROOT / "libs/admittance/runtime/process/settings.py").read_text()
     lines = re.findall(
         r"^\| `(ADMIT_\w+)` \| ([^|]*)\|", (DOCS / "operations.md").read_text(), re.M
     )

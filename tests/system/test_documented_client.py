@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.bench.system import embedded
+from admittance.cli.bench.system import embedded
 
 pytestmark = pytest.mark.bus
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from admittance.api.manifest import read
 from admittance.api.problems import ManifestError
 from admittance.api.queues import (
     ClusterQueue,
@@ -17,6 +16,7 @@ from admittance.api.queues import (
     ExplicitVariant,
     MigrationConstraints,
 )
+from admittance.api.reading.manifest import read
 from admittance.family.policy import Why
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from admittance.bench import families, upgrade
+from benchmarks import families, upgrade
 
 pytestmark = pytest.mark.bus
 

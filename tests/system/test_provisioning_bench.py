@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from admittance.bench import provisioning
+from benchmarks import provisioning
 
 pytestmark = pytest.mark.bus
 

@@ -17,8 +17,8 @@ import nats
 import pytest
 import yaml
 
-from admittance.cli.options import Call, Output, UrlFrom
-from admittance.cli.replaying_log import replay_decision
+from admittance.cli.replay.decision import replay_decision
+from admittance.cli.support.options import Call, Output, UrlFrom
 from recorded.player import ADMIT, Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, STEPS
 

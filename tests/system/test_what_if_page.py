@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.bench.system import embedded
+from admittance.cli.bench.system import embedded
 
 pytestmark = pytest.mark.bus
 

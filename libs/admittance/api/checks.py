@@ -15,18 +15,20 @@ from admittance.api.limits import (
     Int32,
     KindName,
     LabelKey,
+    Merge,
     Natural,
     Parameters,
+    Policy,
     Positive,
     RequiredLabel,
     RequiredName,
     RequiredSpan,
+    Retry,
     Span,
     many,
     says,
 )
 from admittance.api.meta import Condition, ObjectMeta, Strict
-from admittance.api.words import Merge, Policy, Retry
 
 
 class ParametersReference(Strict, frozen=True, kw_only=True):
@@ -118,3 +120,26 @@ class ProvisioningRequestConfig(Strict, frozen=True, kw_only=True):
     kind: str = "ProvisioningRequestConfig"
     metadata: ObjectMeta = ObjectMeta()
     spec: ProvisioningRequestConfigSpec = ProvisioningRequestConfigSpec()
+
+
+class Foreign(msgspec.Struct, frozen=True, kw_only=True):
+    """``object`` is the whole manifest as written; ``metadata`` its names and labels."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+    object: dict[str, Any]
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def token(self) -> str:
+        """What stands for the kind in keys and subjects: ``<kind in lower case>.<group>``."""
+        return f"{self.kind.lower()}.{self.group}"
+
+    @property
+    def parameters(self) -> Any:
+        """The ``spec``, which a check gets as its parameters."""
+        return self.object.get("spec")

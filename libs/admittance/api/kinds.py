@@ -7,15 +7,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.checks import (
     AdmissionCheck,
+    Foreign,
     Namespace,
     ProvisioningRequestConfig,
     WorkloadPriorityClass,
 )
-from admittance.api.foreign import Foreign
-from admittance.api.job import Job
 from admittance.api.kind_names import GROUP, NAMES
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
-from admittance.api.workload import Workload
+from admittance.api.workload import Job, Workload
 
 Typed: TypeAlias = (
     ClusterQueue

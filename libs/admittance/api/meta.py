@@ -9,16 +9,14 @@ import msgspec
 
 from admittance.api.limits import (
     Annotations,
+    Effect,
+    EffectOrNone,
     LabelKey,
     LabelKeyOrNone,
     Labels,
     LabelValue,
-    RequiredLabelKey,
-)
-from admittance.api.words import (
-    Effect,
-    EffectOrNone,
     Operator,
+    RequiredLabelKey,
     TolerationOperator,
 )
 

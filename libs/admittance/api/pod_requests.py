@@ -1,10 +1,7 @@
-"""What one pod of a template counts for: its effective requests, in accounting units.
+"""What a scheduler needs to know of a stored spec, and nothing more of it.
 
-Containers add up. Init containers run before them, one at a time, so the largest counts; an init
-container that restarts always (a sidecar) stays, and so adds to all that run after it. Pod-level
-resources stand for what the containers ask of the same resource, and overhead comes on top. A
-limit without a request is the request.
-Source: Kubernetes, component-helpers' ``PodRequests``; Kueue, limits as missing requests.
+A stored spec is decoded for every workload that is seen, so only the fields named here are read;
+the rest of a pod template is skipped over without being built.
 """
 
 from __future__ import annotations
@@ -13,8 +10,148 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Protocol, TypeAlias
 
-from admittance.api.pods import PodTemplate
-from admittance.api.quantity import units, whole
+import msgspec
+
+from admittance.api.limits import Quantity
+from admittance.api.meta import Toleration
+from admittance.api.pods import NodeSelectorTerm, PodTemplate
+from admittance.api.units import units, whole
+
+
+class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One pod set. ``requests``: of one pod, resource to accounting units.
+
+    ``affinity``: the required node affinity, alternatives; None where there is none, and empty
+    where one is required that nothing satisfies.
+    """
+
+    name: str
+    count: int
+    min_count: int | None
+    requests: dict[str, int]
+    node_selector: dict[str, str]
+    affinity: tuple[NodeSelectorTerm, ...] | None
+    tolerations: tuple[Toleration, ...]
+
+
+class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One workload. ``priority`` is 0 where none was given; ``allowed_flavors`` None: any."""
+
+    pod_sets: tuple[PodSetNeeds, ...]
+    queue_name: str
+    priority: int
+    active: bool
+    allowed_flavors: tuple[str, ...] | None
+    role: str
+    preemption_gates: tuple[str, ...]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """A part of a stored spec; what is not named is skipped."""
+
+
+class _Resources(_Part, frozen=True, kw_only=True, gc=False):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+_NONE: Final = _Resources()
+
+
+class _Container(_Part, frozen=True, kw_only=True, gc=False):
+    resources: _Resources = _NONE
+    restart_policy: str | None = None
+
+
+class _NodeSelector(_Part, frozen=True, kw_only=True, gc=False):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class _NodeAffinity(_Part, frozen=True, kw_only=True, gc=False):
+    required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
+
+
+class _Affinity(_Part, frozen=True, kw_only=True, gc=False):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _PodSpec(_Part, frozen=True, kw_only=True, gc=False):
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: _Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    resources: _Resources | None = None
+
+
+class _Template(_Part, frozen=True, kw_only=True, gc=False):
+    spec: _PodSpec = _PodSpec()
+
+
+class _PodSet(_Part, frozen=True, kw_only=True, gc=False):
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: _Template = _Template()
+
+
+class _Gate(_Part, frozen=True, kw_only=True, gc=False):
+    name: str = ""
+
+
+class _Constraints(_Part, frozen=True, kw_only=True, gc=False):
+    allowed_resource_flavors: tuple[str, ...] | None = None
+
+
+class _Spec(_Part, frozen=True, kw_only=True, gc=False):
+    pod_sets: tuple[_PodSet, ...] = ()
+    queue_name: str = ""
+    priority: int | None = None
+    active: bool = True
+    preemption_gates: tuple[_Gate, ...] = ()
+    admission_constraints: _Constraints | None = None
+    role: str = "regular"
+
+
+_decoder = msgspec.json.Decoder(_Spec)
+
+
+def _pod_set(pod_set: _PodSet) -> PodSetNeeds:
+    pod = pod_set.template.spec
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    if pod.affinity is not None and pod.affinity.node_affinity is not None:
+        selector = pod.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        if selector is not None:
+            required = selector.node_selector_terms
+    return PodSetNeeds(
+        name=pod_set.name,
+        count=pod_set.count,
+        min_count=pod_set.min_count,
+        requests=effective(pod.containers, pod.init_containers, pod.resources, pod.overhead),
+        node_selector=pod.node_selector,
+        affinity=required,
+        tolerations=pod.tolerations,
+    )
+
+
+def needs(spec: bytes | msgspec.Raw) -> WorkloadNeeds:
+    """What scheduling needs of the spec of a stored workload.
+
+    Raises msgspec.MsgspecError or BadQuantity for bytes that no door let in.
+    """
+    found = _decoder.decode(spec)
+    constraints = found.admission_constraints
+    return WorkloadNeeds(
+        pod_sets=tuple([_pod_set(pod_set) for pod_set in found.pod_sets]),
+        queue_name=found.queue_name,
+        priority=found.priority or 0,
+        active=found.active,
+        allowed_flavors=None if constraints is None else constraints.allowed_resource_flavors,
+        role=found.role,
+        preemption_gates=tuple([gate.name for gate in found.preemption_gates]),
+    )
+
 
 Quantities: TypeAlias = Mapping[str, str | int | float]
 Exact: TypeAlias = dict[str, "int | Fraction"]

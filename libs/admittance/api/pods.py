@@ -6,9 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from admittance.api.limits import Amounts, LabelKey, Labels, NodeValue, says
+from admittance.api.limits import (
+    Amounts,
+    FieldOperator,
+    LabelKey,
+    Labels,
+    NodeOperator,
+    NodeValue,
+    says,
+)
 from admittance.api.meta import ObjectMeta, Strict, Toleration
-from admittance.api.words import FieldOperator, NodeOperator
 
 
 class EnvVar(Strict, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 ``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It tells the
 shapes, the words, the numbers, the counts and the patterns, all from the types, which the
-validation reads as well (`admittance.api.stated`). What it does not tell are the rules that need
-more than one field, in `admittance.api.validate`, and the spellings of older versions.
+validation reads as well (`validation/stated.py`). What it does not tell are the rules that need
+more than one field, in `admittance.api.validation.validate`, and the spellings of older versions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from msgspec import inspect
 
 from admittance.api.kinds import GENERATED, KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA, PREFIX_SCHEMA
-from admittance.api.stated import said
-from admittance.api.upgrade import MODES
+from admittance.api.reading.upgrade import MODES
+from admittance.api.validation.stated import said
 from admittance.api.workload import QUEUE_LABEL
 from admittance.documents import text_of, write
 
@@ -175,7 +175,7 @@ def _foreign() -> dict[str, Any]:
 
 
 def _other_spellings(components: Mapping[str, Any]) -> None:
-    """Spellings of today's version that the Structs do not have: see `admittance.api.upgrade`."""
+    """Spellings of today's version that the Structs do not have: see `reading/upgrade.py`."""
     spec = components["ClusterQueueSpec"]["properties"]
     spec["admissionchecks"] = spec["admissionChecks"]
     flavor = components["FlavorQuotas"]["properties"]

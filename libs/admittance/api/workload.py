@@ -12,6 +12,8 @@ from admittance.api.limits import (
     FLAVORS_ALLOWED_MAX,
     GATES_MAX,
     POD_SETS_MAX,
+    ClassGroup,
+    ClassKind,
     GateName,
     Int32,
     Label,
@@ -20,12 +22,12 @@ from admittance.api.limits import (
     Natural,
     Positive,
     RequiredName,
+    Role,
     many,
     says,
 )
 from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
-from admittance.api.words import ClassGroup, ClassKind, Role
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
@@ -218,3 +220,33 @@ FAMILY_GATE = "kueue.x-k8s.io/concurrent-admission"
 
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""
+
+
+class JobSpec(Strict, frozen=True, kw_only=True):
+    """``parallelism`` None is 1; ``completions`` None: as many as there are pods."""
+
+    parallelism: Natural | None = None
+    completions: Natural | None = None
+    backoff_limit: Natural | None = None
+    active_deadline_seconds: Positive | None = None
+    suspend: bool | None = None
+    template: PodTemplate
+    # Kept, not read.
+    backoff_limit_per_index: Any = None
+    completion_mode: Any = None
+    managed_by: Any = None
+    manual_selector: Any = None
+    max_failed_indexes: Any = None
+    pod_failure_policy: Any = None
+    pod_replacement_policy: Any = None
+    selector: Any = None
+    success_policy: Any = None
+    ttl_seconds_after_finished: Any = None
+
+
+class Job(Strict, frozen=True, kw_only=True):
+    api_version: str = "batch/v1"
+    kind: str = "Job"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec
+    status: Any = None

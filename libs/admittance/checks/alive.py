@@ -11,10 +11,10 @@ from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_CHECK
 from admittance.events.system import CheckActive, CheckAlive
-from admittance.peers import beating
-from admittance.peers.beating import Changes
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
+from admittance.sdk import heartbeats
+from admittance.sdk.heartbeats import Changes
 
 BAD_SECONDS: Final = 60.0
 """How long parameters that were wrong once count as wrong. An inactive check is asked nothing, so
@@ -33,7 +33,7 @@ class Activity:
 
     def put(self, check: str, state: CheckActive) -> None:
         """What the check's author says, about one check or ("") all."""
-        short = msgspec.structs.replace(state, message=beating.shortened(state.message))
+        short = msgspec.structs.replace(state, message=heartbeats.shortened(state.message))
         with self._lock:
             if not check:
                 self._whole = short
@@ -45,7 +45,7 @@ class Activity:
 
     def bad_parameters(self, check: str, message: str) -> None:
         """Its parameters were wrong in a request of just now."""
-        why = beating.shortened(message)
+        why = heartbeats.shortened(message)
         state = CheckActive(active=False, reason="BadParametersRef", message=why)
         with self._lock:
             known = self._bad.get(check)
@@ -87,4 +87,4 @@ async def beat(
     def now() -> bytes:
         return encode(activity.beat(instance, program))
 
-    await beating.beat(bus, subject, activity.changes, now, seconds=seconds)
+    await heartbeats.beat(bus, subject, activity.changes, now, seconds=seconds)

@@ -21,7 +21,7 @@ from admittance.checks.request import (
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.names import token
 from admittance.events.system import CheckActive
-from admittance.peers.threads import Threads, from_thread
+from admittance.sdk.threads import Threads, from_thread
 
 CONCURRENCY: Final = 100
 THREADS: Final = 16

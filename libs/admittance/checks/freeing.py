@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from admittance.checks.line import Desk, names_of
-from admittance.checks.memory import Identity, Memory
+from admittance.checks.memory import Desk, Identity, Memory, names_of
 from admittance.checks.request import Withdrawal
 
 PAUSE_MIN: Final = 1.0

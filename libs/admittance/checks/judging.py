@@ -28,8 +28,7 @@ from typing import Any, Final
 import structlog
 
 from admittance.checks.freeing import Freeing
-from admittance.checks.line import Desk, Judgement, Line, is_over, names_of
-from admittance.checks.memory import Identity, Memory
+from admittance.checks.memory import Desk, Identity, Judgement, Line, Memory, is_over, names_of
 from admittance.checks.request import BY_OTHER_CHECK, CHECK_REMOVED, Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.runtime.errors import Refused

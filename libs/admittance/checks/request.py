@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.checks.verdicts import Verdict
 from admittance.events.shapes import Admission
-from admittance.peers.threads import from_thread
+from admittance.sdk.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
 """The reason of a withdrawal that ends no judgement: another check said Retry."""

@@ -25,12 +25,12 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import check_durable
-from admittance.peers import process
-from admittance.peers.hearing import Asked, Heard, Hearing
-from admittance.peers.outbox import Outbox
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from admittance.sdk import process
+from admittance.sdk.outbox import Outbox
+from admittance.sdk.requests import Asked, Heard, Hearing
 
 if TYPE_CHECKING:
     from admittance.checks.controller import AdmissionCheckController

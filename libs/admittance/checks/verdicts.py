@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from admittance.api.durations import seconds
+from admittance.api.units import seconds
 from admittance.events.shapes import PodSetUpdate
-from admittance.peers.bounds import updates_of
+from admittance.sdk.bounds import updates_of
 
 REASON_MAX: Final = 1024
 

@@ -15,9 +15,9 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.subjects import subject_of
-from admittance.peers.bounds import sayable
-from admittance.runtime import tracing
-from admittance.runtime.bus import Outgoing
+from admittance.runtime.bus.bus import Outgoing
+from admittance.runtime.telemetry import tracing
+from admittance.sdk.bounds import sayable
 
 
 class _Metadata(msgspec.Struct):

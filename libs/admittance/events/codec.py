@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.events import facts, provisioning
-from admittance.events.base import Fact
-from admittance.events.bounds import too_deep
+from admittance.events.base import Fact, too_deep
 from admittance.events.names import BadToken
 from admittance.events.reading import BROKEN, guarded, reason_of
 from admittance.events.subjects import address_of

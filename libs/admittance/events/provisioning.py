@@ -14,7 +14,7 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 
 
 class ProvisioningFact(Fact, frozen=True, kw_only=True):
-    """``id``: which request, `admittance.provisioning.names.request_id`. ``provisioning_class``:
+    """``id``: which request, `admittance.provisioning.records.request_id`. ``provisioning_class``:
     the provider's; "": as the subject says."""
 
     id: str

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from admittance.events.bounds import WHOLE_MAX
+from admittance.events.base import WHOLE_MAX
 from admittance.events.shapes import PodSetUpdate
-from admittance.peers.bounds import bounded, updates_of
+from admittance.sdk.bounds import bounded, updates_of
 
 DETAILS_MAX: Final = 64
 VALUE_MAX: Final = 32_768

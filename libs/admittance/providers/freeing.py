@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningFact
-from admittance.providers.deliveries import Deliveries
 from admittance.providers.request import Cancellation
 from admittance.providers.store import Said, Store
-from admittance.runtime.ending import go_on
+from admittance.providers.working import Deliveries
 from admittance.runtime.errors import AdmittanceError, Refused, passes
+from admittance.runtime.tasks import go_on
 
 if TYPE_CHECKING:
     from admittance.providers.provider import Provider

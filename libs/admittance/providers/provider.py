@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from admittance.events.names import token
-from admittance.peers.beating import Changes
-from admittance.peers.threads import Threads, from_thread
 from admittance.providers.answers import (
     Accepted,
     BookingExpired,
@@ -21,6 +19,8 @@ from admittance.providers.answers import (
     Status,
 )
 from admittance.providers.request import Cancellation, Request
+from admittance.sdk.heartbeats import Changes
+from admittance.sdk.threads import Threads, from_thread
 
 CONCURRENCY: Final = 1000
 THREADS: Final = 16

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.needs import needs
+from admittance.api.pod_requests import needs
 from admittance.api.pods import PodTemplate
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
-from admittance.peers.threads import from_thread
 from admittance.providers.answers import Status
+from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,13 +13,13 @@ from admittance.events import provisioning as facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.subjects import PROVISIONING_FACTS, subject_of
-from admittance.peers.bounds import sayable
-from admittance.peers.outbox import Outbox
 from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.providers.store import CANCELLED, Said, Store
 from admittance.runtime import clock
-from admittance.runtime.bus import Outgoing
+from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
+from admittance.sdk.bounds import sayable
+from admittance.sdk.outbox import Outbox
 
 OVER: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
 """Statuses after which nothing counts any more, but for a revocation of what has expired."""

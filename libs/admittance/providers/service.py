@@ -24,18 +24,17 @@ from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRe
 from admittance.events.reading import Reader
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import provider_durable
-from admittance.peers import process
-from admittance.peers.hearing import Asked, Heard, Hearing
-from admittance.peers.outbox import Outbox
-from admittance.providers.alive import beat
-from admittance.providers.deliveries import Deliveries
 from admittance.providers.freeing import Freeing
+from admittance.providers.health import beat
 from admittance.providers.saying import Speaker
 from admittance.providers.store import Store
-from admittance.providers.working import Working
-from admittance.runtime import micro
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.providers.working import Deliveries, Working
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from admittance.sdk import process
+from admittance.sdk.outbox import Outbox
+from admittance.sdk.requests import Asked, Heard, Hearing
 
 if TYPE_CHECKING:
     from admittance.providers.provider import Provider

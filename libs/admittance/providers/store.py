@@ -19,10 +19,10 @@ from admittance.events.names import token
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import PROVIDERS
-from admittance.runtime import bucket
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
-from admittance.runtime.set_aside import tell
+from admittance.runtime.telemetry.set_aside import tell
 
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0

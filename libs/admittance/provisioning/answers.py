@@ -10,11 +10,10 @@ import msgspec
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.names import repeated
 from admittance.api.problems import shown
-from admittance.api.validate_status import UpdateOf, check_updates
-from admittance.events.bounds import too_long
+from admittance.api.validation.status import UpdateOf, check_updates
+from admittance.events.base import too_long
 from admittance.events.shapes import PodSetUpdate
-from admittance.provisioning.records import Record, State
-from admittance.provisioning.strategy import DELAYS, delay_seconds, is_last
+from admittance.provisioning.records import DELAYS, Record, State, delay_seconds, is_last
 
 NOT_NEEDED: Final = "the provisioning request is not needed"
 NOT_ACTIVE: Final = "the check is not active"

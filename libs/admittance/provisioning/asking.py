@@ -15,8 +15,9 @@ from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.queues import ResourceFlavor
 from admittance.api.workload import PodSet
+from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
 from admittance.events.shapes import Admission, PodSetAssignment, PodSetToProvision
-from admittance.provisioning.names import ANNOTATION
+from admittance.provisioning.records import ANNOTATION, Record
 
 
 class Unanswerable(ValueError):
@@ -175,3 +176,39 @@ _SAME: Final[dict[str, Callable[[PodTemplate, PodTemplate], bool]]] = {
     "IdenticalPodTemplates": _identical,
     "IdenticalWorkloadSchedulingRequirements": _schedules_alike,
 }
+
+
+def _about(record: Record) -> dict[str, Any]:
+    return {
+        "namespace": record.metadata.namespace,
+        "name": record.spec.workload,
+        "uid": record.spec.uid,
+        "provisioning_class": record.spec.provisioning_class_name,
+        "id": record.spec.id,
+    }
+
+
+def requested(record: Record) -> ProvisioningRequested:
+    """It is asked for."""
+    spec = record.spec
+    return ProvisioningRequested(
+        **_about(record),
+        check=spec.check,
+        cycle=spec.cycle,
+        attempt=spec.attempt,
+        pod_sets=spec.pod_sets,
+        parameters=spec.parameters,
+        deadline=spec.deadline,
+    )
+
+
+def cancelled(record: Record) -> ProvisioningCancelled:
+    """It is taken back, for the reason that the record tells."""
+    spec = record.spec
+    return ProvisioningCancelled(
+        **_about(record),
+        check=spec.check,
+        cycle=spec.cycle,
+        attempt=spec.attempt,
+        reason=record.status.cancelled,
+    )

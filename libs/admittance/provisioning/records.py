@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha1
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.checks import ProvisioningRetryStrategy
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
-from admittance.events.bounds import MESSAGE_MAX, too_long
+from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.reading import Reader, Unreadable, check_times
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.events.subjects import CAPACITY, object_key
-from admittance.provisioning.strategy import DELAYS
 
 DETAILS_MAX: Final = 64
 """Details of a class that a provider may tell."""
@@ -220,3 +221,54 @@ def _with(
         type=str(state), status="True", reason=str(state), message=message, last_transition_time=now
     )
     return (*rest, new)
+
+
+NAME_MAX: Final = 253
+_HASH: Final = 5
+ANNOTATION: Final = "provreq.kueue.x-k8s.io/"
+"""Prefix of annotations of a workload that become parameters."""
+
+
+def request_id(uid: str, check: str, cycle: int, attempt: int) -> str:
+    """What makes a request the same one, however often it is said."""
+    return f"{uid}/{check}/{cycle}/{attempt}"
+
+
+def request_name(
+    workload: str,
+    uid: str,
+    check: str,
+    attempt: int,
+    *,
+    limit: int = NAME_MAX,
+    force_hash: bool = False,
+) -> str:
+    """``<workload>-<check>-<attempt>``. Too long, it is cut before the attempt, and gets a hash of
+    the workload's uid and the check. ``force_hash``: the plain name belongs to somebody else."""
+    plain = f"{workload}-{check}-{attempt}"
+    if not force_hash and len(plain) <= limit:
+        return plain
+    digest = sha1(f"{uid}\n{check}".encode(), usedforsecurity=False).hexdigest()[:_HASH]
+    tail = f"-{digest}-{attempt}"
+    return f"{workload}-{check}"[: limit - len(tail)].rstrip("-.") + tail
+
+
+def template_name(request: str, pod_set: str) -> str:
+    """The name of the pod template of one pod set of the request."""
+    return f"ppt-{request}-{pod_set}"
+
+
+DELAYS: Final = range(2**31)
+"""Seconds that a check can be told to wait."""
+
+
+def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
+    """The wait after the failure of that attempt; attempts count from 1."""
+    base, most = strategy.backoff_base_seconds, strategy.backoff_max_seconds
+    # More doublings than this are beyond any limit.
+    return int(min(base << min(attempt - 1, 40), most))
+
+
+def is_last(attempt: int, strategy: ProvisioningRetryStrategy) -> bool:
+    """Its failure is the end: no attempt follows."""
+    return attempt > strategy.backoff_limit_count

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
-from admittance.api.quantity import amount, parse
 from admittance.api.queues import (
     ClusterQueue,
     Cohort,
@@ -20,6 +19,7 @@ from admittance.api.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
+from admittance.api.units import amount, parse
 from admittance.events.shapes import Admission
 from admittance.quota.activity import (
     NOT_FOUND,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from admittance.api.quantity import parse, whole
+from admittance.api.units import parse, whole
 from admittance.quota.amounts import plus
 
 

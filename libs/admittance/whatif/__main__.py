@@ -16,12 +16,13 @@ from contextlib import suppress
 import msgspec
 
 from admittance.events.whatif import Errand, SimulateReply
-from admittance.runtime import clock, logs
-from admittance.runtime.bucket import BucketReader
-from admittance.runtime.bus import Bus
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import BucketReader
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.settings import Settings
-from admittance.scheduler.config import Config
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry import logs
+from admittance.scheduling.config import Config
 from admittance.whatif.copy import Entry
 from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from

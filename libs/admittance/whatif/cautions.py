@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from admittance.api.quantity import render
+from admittance.api.units import render
 from admittance.quota.tree import Node
-from admittance.scheduler.cuts import overloaded
+from admittance.scheduling.preemption.quota_reduction import overloaded
 from admittance.whatif.copy import Copy
 
 

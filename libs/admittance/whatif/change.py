@@ -12,22 +12,27 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.from_job import named, workload_of
-from admittance.api.job import Job
 from admittance.api.kinds import kind_named
-from admittance.api.manifest import decode_object, encode
 from admittance.api.problems import ManifestError
-from admittance.api.workload import Workload
+from admittance.api.reading.from_job import named, workload_of
+from admittance.api.reading.manifest import decode_object, encode
+from admittance.api.workload import Job, Workload
+from admittance.control.heartbeats import by_parameters
+from admittance.control.manifest_changes import (
+    Proposal,
+    cautions,
+    marked,
+    objections,
+    proposal,
+    users,
+)
+from admittance.control.object_messages import statement
+from admittance.control.objects import Kept, key_of, plan
 from admittance.events import facts
 from admittance.events.applying import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy
-from admittance.workload_controller.check_activity import by_parameters
-from admittance.workload_controller.marks import marked
-from admittance.workload_controller.objects import Kept, key_of, plan
-from admittance.workload_controller.proposals import Proposal, cautions, objections, proposal, users
-from admittance.workload_controller.statement import statement
 
 SUFFIX = "simulated"
 """Ends names that are only begun: what they would be is up to chance."""

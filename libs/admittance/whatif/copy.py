@@ -17,6 +17,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.kinds import KINDS
+from admittance.control.commit import Heard, Put
+from admittance.control.decide import Controller
+from admittance.control.fold import FENCE, FENCE_SUBJECT
+from admittance.control.known import Known
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -25,18 +29,14 @@ from admittance.events.names import plain, token
 from admittance.events.reading import BROKEN, Reader
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
-from admittance.scheduler.config import Config
-from admittance.scheduler.decide import Scheduler
-from admittance.variant_controller.decide import Families
+from admittance.scheduling.config import Config
+from admittance.scheduling.scheduler import Scheduler
+from admittance.variants.decide import Families
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.roles import VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload_controller.commit import Heard, Put
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
-from admittance.workload_controller.known import Known
 
 MESSAGE: Final = timedelta(microseconds=1)
 """How much later each message of the log is: who comes first is older."""

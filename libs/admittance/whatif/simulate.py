@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.events.whatif import Simulate, SimulateReply
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 from admittance.whatif.cautions import cautions, health
 from admittance.whatif.change import Change, Wrong, change_of, perform
 from admittance.whatif.copy import Copy, Entry

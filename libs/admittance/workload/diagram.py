@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from admittance.workload.families.ways import STEPS
-from admittance.workload.moves import MOVES
 from admittance.workload.phase import Phase
-from admittance.workload.ways import TRANSITIONS
+from admittance.workload.transitions import MOVES, TRANSITIONS
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "states.md"
 
 HEAD: Final = """# The states of a workload
 
 Made by `python -m admittance.workload.diagram` from the table of moves
-(`libs/admittance/workload/moves.py`) and the transitions' names (`ways.py`). Do not edit.
+(`libs/admittance/workload/transitions.py`) and the transitions' names (`ways.py`). Do not edit.
 
 The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a way that a
 move may take; tests explore the machine and make sure that it takes no other. An eviction has two

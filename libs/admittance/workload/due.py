@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from admittance.workload.conditions import Type, find
-from admittance.workload.families.roles import VARIANT
 from admittance.workload.phase import Phase, is_stopping, phase
+from admittance.workload.roles import VARIANT
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.surroundings import Rules
+from admittance.workload.transition_context import Rules
 
 WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 """Reasons of Requeued=False that end by the clock."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from admittance.api.configuration import GATES, Configuration
-from admittance.api.durations import seconds
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.units import seconds
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from admittance.api.quantity import parse
 from admittance.api.queues import ClusterQueue, Cohort
+from admittance.api.units import parse
 from admittance.events.codec import UID_MAX
 from admittance.events.names import plain, token
 from admittance.events.reading import (
@@ -59,7 +59,9 @@ def read(key: str, value: bytes) -> StoredWorkload:
 def read_whole(key: str, value: bytes) -> StoredWorkload:
     """As `read`, with the pod sets looked into: for where nothing else looks into them at once.
     Raises Unreadable."""
-    from admittance.api.needs import needs  # late: short commands read workloads and no specs
+    from admittance.api.pod_requests import (
+        needs,  # late: short commands read workloads and no specs
+    )
 
     workload = read(key, value)
     try:
@@ -74,9 +76,9 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
 
 def read_manifest(key: str, value: bytes) -> Manifest:
     """The manifest other than a workload at a bucket key. Raises Unreadable."""
-    from admittance.api.foreign import Foreign
+    from admittance.api.checks import Foreign
     from admittance.api.kinds import KINDS
-    from admittance.api.objects import decode_object
+    from admittance.api.reading.objects import decode_object
 
     found = guarded(lambda data: decode_object(data).manifest, value)
     meta = found.metadata

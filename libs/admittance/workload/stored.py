@@ -54,7 +54,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
     ``submitted_as``: a digest of the message id of the submission, by which it is known when it is
     said again; "": it had none.
-    ``immediate_retries``: by check, what paces its retries (`admittance.workload.pacing`).
+    ``immediate_retries``: by check, what paces its retries (`admittance.workload.moves.pacing`).
     ``exit_code``: of the job, where it failed and its runner knows.
 
     Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one

@@ -6,13 +6,13 @@ from typing import Final
 
 import structlog
 
-from admittance.peers.threads import Threads
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.faults import Trouble
 from admittance.provider_aws.parameters import token_of
 from admittance.provider_aws.rights import CANCEL, NOT_OURS, Rights
 from admittance.providers import Cancellation
 from admittance.runtime import clock
+from admittance.sdk.threads import Threads
 
 CANCELLING: Final = 4
 """Threads."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from admittance.provider_aws.faults import Trouble
 from admittance.provider_aws.parameters import CLASS
 from admittance.provider_aws.reservations import Reservation, reservation_of
-from admittance.providers.ours import REQUEST
+from admittance.providers.builtin import REQUEST
 from admittance.runtime.errors import SetupError
 
 CONNECT_SECONDS: Final = 5

@@ -18,7 +18,6 @@ import structlog
 from admittance.events.names import token
 from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
-from admittance.peers.threads import Threads
 from admittance.provider_aws.booked import Booked, Booking
 from admittance.provider_aws.cancelling import Canceller
 from admittance.provider_aws.ec2 import Ec2
@@ -37,17 +36,18 @@ from admittance.providers import (
     Request,
     Status,
 )
-from admittance.providers.ours import provider_of
+from admittance.providers.builtin import provider_of
+from admittance.providers.health import Troubles
 from admittance.providers.service import Service
 from admittance.providers.store import read_said
-from admittance.providers.troubles import Troubles
 from admittance.runtime import clock
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.parts import parts
-from admittance.runtime.set_aside import tell
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
-from admittance.peers.threads import Threads
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.faults import Fault, Trouble
 from admittance.provider_aws.instances import Pods, TooLarge, instances, machine_of
@@ -16,6 +15,7 @@ from admittance.provider_aws.parameters import Parameters, creation
 from admittance.provider_aws.reservations import Reservation
 from admittance.provider_aws.rights import LOOK, MACHINES, Rights
 from admittance.providers import Accepted, Request
+from admittance.sdk.threads import Threads
 
 PAUSE_MIN: Final = 0.5
 PAUSE_MAX: Final = 15.0

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from admittance.providers.ours import REQUEST
+from admittance.providers.builtin import REQUEST
 
 CLASS: Final = "admittance.dev/class"
 """Tag: the class, by which all reservations of ours are found."""

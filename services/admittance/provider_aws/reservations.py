@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from admittance.providers import CapacityRevoked, Failed, Provisioned
-from admittance.providers.ours import REQUEST
+from admittance.providers.builtin import REQUEST
 
 RESERVATION: Final = "capacityReservationId"
 COUNT: Final = "instanceCount"

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from admittance.peers.threads import Threads
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.faults import Fault, Trouble
-from admittance.providers.troubles import Troubles
+from admittance.providers.health import Troubles
+from admittance.sdk.threads import Threads
 
 LOOK: Final = "look"
 CANCEL: Final = "cancel"

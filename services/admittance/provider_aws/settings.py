@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from admittance.api.names import subdomain
-from admittance.runtime.environment import number
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import number
 
 DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
 SECONDS_MIN: Final = 0.05

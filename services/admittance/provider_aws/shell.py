@@ -8,9 +8,9 @@ from admittance.lease.domains import aws_domain
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.keeper import SERVICE, Keeper
 from admittance.provider_aws.settings import AwsSettings
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
 
 __all__ = ["SERVICE", "run"]
 

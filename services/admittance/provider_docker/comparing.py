@@ -16,12 +16,12 @@ from admittance.provider_docker.listening import Listening
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import HOST_DETAIL, Found, lost, told_of
 from admittance.providers import CapacityRevoked, Provider
+from admittance.providers.builtin import all_asked, is_nobodys
+from admittance.providers.health import Troubles
 from admittance.providers.store import Said
-from admittance.providers.sweeping import all_asked, is_nobodys
-from admittance.providers.troubles import Troubles
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.waiting import set_within
+from admittance.runtime.tasks import set_within
 
 ENGINE: Final = "engine"
 AGAIN_SECONDS: Final = 1.0

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from admittance.peers.whole import whole
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import (
     MANAGED,
@@ -16,8 +15,9 @@ from admittance.provider_docker.workers import (
     Worker,
     found_of,
 )
-from admittance.providers.ours import INSTALLATION, REQUEST
+from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
+from admittance.sdk.bounds import whole
 
 CALL_SECONDS: Final = 60
 NEEDED: Final = "provider-docker needs the package docker: pip install 'admittance[docker]'"

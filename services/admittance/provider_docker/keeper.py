@@ -33,12 +33,12 @@ from admittance.providers import (
     Request,
     Status,
 )
-from admittance.providers.ours import provider_of
+from admittance.providers.builtin import provider_of
+from admittance.providers.health import Troubles
 from admittance.providers.service import Service
-from admittance.providers.troubles import Troubles
-from admittance.runtime.bus import Bus
-from admittance.runtime.parts import parts
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts
 
 log = structlog.get_logger()
 

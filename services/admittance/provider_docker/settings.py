@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from admittance.runtime.environment import named, number, whole
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import named, number, whole
 
 CLASS: Final = "docker.admittance.dev"
 

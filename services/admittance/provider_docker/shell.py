@@ -12,10 +12,10 @@ from admittance.lease.domains import PROVIDER_DOCKER
 from admittance.provider_docker.engine import Engine
 from admittance.provider_docker.keeper import Keeper
 from admittance.provider_docker.settings import DockerSettings
-from admittance.providers.installation import installation
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.providers.builtin import installation
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
 
 SERVICE: Final = "provider-docker"
 

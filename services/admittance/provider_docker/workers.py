@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST
 
 MANAGED: Final = "admittance.dev/managed"
 CPU: Final = "admittance.dev/cpu-milli"

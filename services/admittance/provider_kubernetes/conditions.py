@@ -19,7 +19,7 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.answers import fitting
-from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST
 from admittance.provisioning.answers import CLASS as CLASS_ANNOTATION
 from admittance.provisioning.answers import CONSUME
 

@@ -21,11 +21,11 @@ from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.provider_kubernetes.sweeping import Sweeper
 from admittance.providers import Accepted, Cancellation, Failed, Request, Status
-from admittance.providers.ours import provider_of
+from admittance.providers.builtin import provider_of
+from admittance.providers.health import Troubles
 from admittance.providers.service import Service
-from admittance.providers.troubles import Troubles
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 
 WATCH: Final = "watch"
 RIGHTS_SECONDS: Final = 5.0

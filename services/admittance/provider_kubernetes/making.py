@@ -20,7 +20,7 @@ from admittance.provider_kubernetes.conditions import Seen, seen_of
 from admittance.provider_kubernetes.objects import Asked
 from admittance.provider_kubernetes.rights import Rights, Told
 from admittance.providers import Accepted, Failed, Request
-from admittance.providers.ours import INSTALLATION, REQUEST
+from admittance.providers.builtin import INSTALLATION, REQUEST
 
 DELETING_SECONDS: Final = 0.5
 

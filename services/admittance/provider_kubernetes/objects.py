@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST
 
 NAME_MAX: Final = 253
 API: Final = "autoscaling.x-k8s.io/v1"

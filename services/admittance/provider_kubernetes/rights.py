@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from admittance.peers.whole import whole
 from admittance.provider_kubernetes.answers import Away, Denied, Forbidden, Right, Unauthorized
 from admittance.provider_kubernetes.cluster import Cluster
-from admittance.providers.troubles import Troubles
+from admittance.providers.health import Troubles
+from admittance.sdk.bounds import whole
 
 PAUSE_MIN: Final = 0.2
 PAUSE_MAX: Final = 10.0

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from admittance.runtime.environment import named, number
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import named, number
 
 CLASSES: Final = (
     "check-capacity.autoscaling.x-k8s.io",

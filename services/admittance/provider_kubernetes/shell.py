@@ -12,10 +12,10 @@ from admittance.events.requests import HealthReply
 from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.keeper import Keeper
 from admittance.provider_kubernetes.settings import KubeSettings
-from admittance.providers.installation import installation
-from admittance.runtime import health
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.providers.builtin import installation
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process import health
+from admittance.runtime.process.settings import Settings
 
 SERVICE: Final = "provider-kubernetes"
 

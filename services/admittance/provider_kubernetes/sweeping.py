@@ -21,12 +21,11 @@ from admittance.provider_kubernetes.follow import Follower
 from admittance.provider_kubernetes.making import Maker
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Provider
-from admittance.providers.ours import CLASS, INSTALLATION, REQUEST
+from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST, all_asked, is_nobodys
 from admittance.providers.store import Said, Store
-from admittance.providers.sweeping import all_asked, is_nobodys
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.waiting import set_within
+from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
 COUNTS: Final = ("provisioned", "booking_expired")

@@ -14,7 +14,7 @@ import structlog
 from admittance.provider_pool.ledger import Kept, Ledger
 from admittance.providers import BookingExpired, CapacityRevoked, Provider
 from admittance.providers.store import Store
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 
 AGAIN_SECONDS: Final = 0.2

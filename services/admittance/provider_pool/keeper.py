@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from admittance.api.foreign import Foreign
+from admittance.api.checks import Foreign
 from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.provider_pool.booking import Booking, Bookings, Pods
@@ -26,16 +26,15 @@ from admittance.providers import (
     Request,
     Status,
 )
-from admittance.providers.ours import provider_of
+from admittance.providers.builtin import provider_of
 from admittance.providers.service import Service
 from admittance.runtime import clock
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
-from admittance.runtime.parts import parts
-from admittance.runtime.set_aside import tell
-from admittance.runtime.settings import Settings
-from admittance.runtime.waiting import set_within
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_within
+from admittance.runtime.telemetry.set_aside import tell
 from admittance.workload.reading import read_manifest
 
 SERVICE: Final = "provider-pool"

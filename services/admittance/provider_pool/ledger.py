@@ -22,12 +22,12 @@ from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
 from admittance.provider_pool.manifests import Pool
 from admittance.providers import Request
+from admittance.providers.builtin import all_asked
 from admittance.providers.store import CANCELLED
-from admittance.providers.sweeping import all_asked
-from admittance.runtime import bucket
-from admittance.runtime.bus import EXPECTED, FENCE, Bus, Outgoing
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
-from admittance.runtime.set_aside import tell
+from admittance.runtime.telemetry.set_aside import tell
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.names import check_labels, qualified, subdomain
-from admittance.api.quantity import BadQuantity, amount
+from admittance.api.units import BadQuantity, amount
 
 GROUP: Final = "admittance.dev"
 KIND: Final = "MachinePool"

@@ -6,9 +6,9 @@ import asyncio
 
 from admittance.lease.domains import PROVIDER_POOL
 from admittance.provider_pool.keeper import SERVICE, Keeper
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
 
 __all__ = ["SERVICE", "run"]
 

@@ -19,21 +19,20 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
-from admittance.provisioning_check.acts import Slot, Step
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.heard import BUSY
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.heard import BUSY
+from admittance.provisioning.picture import Name
+from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.steps import Slot, Step
 from admittance.provisioning_check.performing import Performing, tell_left_aside
-from admittance.provisioning_check.picture import Name
 from admittance.provisioning_check.providers import Providers
 from admittance.provisioning_check.reading import Reading
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
-from admittance.runtime.consume import Bad, bury
-from admittance.runtime.parts import parts
-from admittance.runtime.puller import Delivery, Puller
-from admittance.runtime.settings import Settings
-from admittance.runtime.waiting import set_before
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.consume import Bad, bury
+from admittance.runtime.bus.puller import Delivery, Puller
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [

@@ -12,11 +12,11 @@ import structlog
 
 from admittance.checks import AdmissionCheckController
 from admittance.events.provisioning import ProvisioningRequested
-from admittance.provisioning_check.acts import Slot, Step
-from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.steps import Slot, Step
 from admittance.provisioning_check.reading import Reading
 from admittance.provisioning_check.saying import reference_of, stated, verdict_of, written
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
 
 log = structlog.get_logger()

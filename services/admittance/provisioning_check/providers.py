@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from admittance.checks import AdmissionCheckController
-from admittance.events.bounds import too_deep
+from admittance.events.base import too_deep
 from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
@@ -20,16 +20,16 @@ from admittance.events.reading import Reader, Unreadable
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.picture import Name, slot_of
+from admittance.provisioning.providing import Providing
 from admittance.provisioning.records import Record
-from admittance.provisioning_check.acts import Slot
-from admittance.provisioning_check.decide import Capacity
-from admittance.provisioning_check.picture import Name, slot_of
-from admittance.provisioning_check.providing import Providing
+from admittance.provisioning.steps import Slot
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.settings import Settings
-from admittance.runtime.waiting import set_within
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import set_within
 
 BEAT_MAX: Final = 64 * 1024
 """Bytes of a heartbeat that are read."""

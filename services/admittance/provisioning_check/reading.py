@@ -15,17 +15,17 @@ from admittance.events.names import plain, token
 from admittance.events.provisioning import ProvisioningFact
 from admittance.events.reading import SetAside, Unreadable, reason_of
 from admittance.events.subjects import ASKED, BUCKET, CAPACITY
+from admittance.provisioning.picture import Name, Picture
 from admittance.provisioning.records import Record, read_record
-from admittance.provisioning_check.acts import Step
-from admittance.provisioning_check.picture import Name, Picture
-from admittance.provisioning_check.recovering import Recovering
+from admittance.provisioning.recovering import Recovering
+from admittance.provisioning.steps import Step
 from admittance.provisioning_check.saying import HEADER_TAKEN_BACK, key_of, taken_back
-from admittance.runtime import bucket
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus
-from admittance.runtime.consume import persist
-from admittance.runtime.history import PAGE, past
-from admittance.runtime.set_aside import tell
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.consume import persist
+from admittance.runtime.bus.history import PAGE, past
+from admittance.runtime.telemetry.set_aside import tell
 from admittance.workload.reading import read, read_manifest
 
 PATTERNS: Final = (

@@ -11,9 +11,9 @@ from admittance.events.codec import encode
 from admittance.events.provisioning import ProvisioningFact, ProvisioningRequested
 from admittance.events.subjects import CAPACITY, object_key, subject_of
 from admittance.provisioning.answers import Answer
-from admittance.provisioning_check.acts import Slot, Step, Write
-from admittance.runtime import bucket
-from admittance.runtime.bus import Outgoing
+from admittance.provisioning.steps import Slot, Step, Write
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
 HEADER_TAKEN_BACK: Final = "Admit-Taken-Back"

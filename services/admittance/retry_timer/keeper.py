@@ -18,20 +18,19 @@ from admittance.events.names import plain
 from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import TimersReply
 from admittance.events.subjects import BUCKET, TIMER_DUE
-from admittance.retry_timer.decide import Timers
-from admittance.retry_timer.say import due
-from admittance.retry_timer.slots import Cancel, Order, SetTimer, Slot, Stands
-from admittance.runtime import clock, history, micro, timers
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus
+from admittance.runtime import clock
+from admittance.runtime.bus import history, micro, timers
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.parts import parts
-from admittance.runtime.seldom import Seldom
-from admittance.runtime.set_aside import tell
-from admittance.runtime.settings import Settings
-from admittance.runtime.waiting import set_before
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.timers.decide import Timers
+from admittance.timers.slots import Cancel, Order, SetTimer, Slot, Stands, due
 from admittance.workload.reading import names_of, read, read_manifest
-from admittance.workload.surroundings import CheckRules, rules_of
+from admittance.workload.transition_context import CheckRules, rules_of
 
 SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 
 from admittance.lease.domains import RETRY_TIMER
-from admittance.retry_timer.decide import Timers
 from admittance.retry_timer.keeper import SERVICE, Keeper
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.timers.decide import Timers
 from admittance.workload.limits import limits_of
 
 __all__ = ["SERVICE", "run"]

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import Any
 
-from admittance.runtime.starting import run_service
+from admittance.runtime.process.starting import run_service
 
 
 def _more(settings: Any) -> dict[str, Any]:
-    from admittance.runtime.environment import choice
+    from admittance.runtime.process.settings import choice
 
     return {
         "executor": os.environ.get("ADMIT_EXECUTOR") or "local",

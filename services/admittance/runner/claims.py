@@ -22,10 +22,10 @@ import msgspec
 
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.subjects import CLAIMS
-from admittance.runtime.bucket import MARKER, Entry, delete_message, get, put_message
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get, put_message
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
-from admittance.runtime.set_aside import tell
+from admittance.runtime.telemetry.set_aside import tell
 
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"

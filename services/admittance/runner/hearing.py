@@ -17,7 +17,7 @@ from admittance.runner.decide import NODE_FAILURES
 from admittance.runner.folder import run_key
 from admittance.runner.other_folders import ended
 from admittance.runner.shell import Shell
-from admittance.runner.standing import Standing
+from admittance.runner.world import Standing
 
 log = structlog.get_logger(service="runner")
 

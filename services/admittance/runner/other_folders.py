@@ -19,8 +19,8 @@ import structlog
 
 from admittance.events.subjects import CLAIMS
 from admittance.runner.folder import DataFolder, RunFolder, open_run
-from admittance.runtime.bucket import put_message, read_all
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bus import Bus
 
 PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0

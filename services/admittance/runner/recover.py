@@ -19,9 +19,8 @@ from admittance.runner.folder import run_key
 from admittance.runner.hearing import consider, mourn, settle
 from admittance.runner.shell import Shell
 from admittance.runner.shim import boot_seconds
-from admittance.runner.standing import Standing, standing
-from admittance.runner.world import AT_ONCE
-from admittance.runtime.bucket import Entry
+from admittance.runner.world import AT_ONCE, Standing, standing
+from admittance.runtime.bus.bucket import Entry
 
 log = structlog.get_logger(service="runner")
 

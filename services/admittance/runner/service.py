@@ -17,21 +17,23 @@ from admittance.events.requests import HealthReply
 from admittance.events.subjects import CLAIMS
 from admittance.runner import decide
 from admittance.runner.claims import Claims
-from admittance.runner.executors import executor_of
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.hearing import admit, consider, evict
+from admittance.runner.launcher import executor_of
 from admittance.runner.logs import LogReader
 from admittance.runner.recover import heed_claims, recover
 from admittance.runner.shell import Shell
 from admittance.runner.shim import boot_seconds
 from admittance.runner.world import World
-from admittance.runtime import clock, micro, tracing
-from admittance.runtime.bucket import BucketReader
-from admittance.runtime.bus import Bus
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import BucketReader
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.puller import Delivery, Puller
-from admittance.runtime.seldom import Seldom
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry import tracing
+from admittance.runtime.telemetry.seldom import Seldom
 
 SERVICE: Final = "runner"
 FACTS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")

@@ -25,7 +25,6 @@ from admittance.events.subjects import subject_of
 from admittance.runner import decide
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
-from admittance.runner.executors import Executor
 from admittance.runner.folder import (
     ClosedRuns,
     DataFolder,
@@ -35,16 +34,16 @@ from admittance.runner.folder import (
     StopNote,
     run_key,
 )
-from admittance.runner.launcher import Launcher
+from admittance.runner.launcher import Executor, Launcher
 from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
 from admittance.runner.world import World
-from admittance.runtime import tracing
-from admittance.runtime.bus import Outgoing
+from admittance.runtime.bus.bus import Outgoing
+from admittance.runtime.bus.message_ids import message_id
 from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import Refused, SetupError, Unavailable
-from admittance.runtime.message_ids import message_id
-from admittance.runtime.seldom import Seldom
+from admittance.runtime.telemetry import tracing
+from admittance.runtime.telemetry.seldom import Seldom
 
 AGAIN_SECONDS: Final = 0.5
 """Between two tries of what the bus did not take."""

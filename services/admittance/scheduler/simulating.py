@@ -18,10 +18,10 @@ import structlog
 
 from admittance.events.names import plain
 from admittance.events.whatif import Errand, Simulate
+from admittance.runtime.bus.micro import Parts
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.micro import Parts
-from admittance.runtime.settings import Settings
-from admittance.scheduler.config import Config
+from admittance.runtime.process.settings import Settings
+from admittance.scheduling.config import Config
 from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")

@@ -21,11 +21,11 @@ from admittance.events.reading import Reader, check_times
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.runtime import clock
-from admittance.runtime.bucket import Entry, delete_message, put_message
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import Entry, delete_message, put_message
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.seldom import Seldom
-from admittance.scheduler.picture import Key
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.scheduling.state.workload_info import Key
 from admittance.workload.reading import names_of
 
 PAUSE_SECONDS: Final = 1.0

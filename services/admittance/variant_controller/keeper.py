@@ -18,21 +18,21 @@ from admittance.events.names import plain
 from admittance.events.reading import BROKEN, SetAside, reason_of
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import BUCKET, subject_of
-from admittance.runtime import clock, micro
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.message_ids import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, passes
-from admittance.runtime.message_ids import deployment_secret, message_id
-from admittance.runtime.parts import parts
-from admittance.runtime.seldom import Seldom
-from admittance.runtime.set_aside import tell
-from admittance.runtime.settings import Settings
-from admittance.runtime.tracing import extract, inject, trace_id
-from admittance.runtime.waiting import set_before
-from admittance.variant_controller.decide import Families
-from admittance.variant_controller.known import Name, name_of
-from admittance.variant_controller.said import STUCK
-from admittance.variant_controller.wanted import Act
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.tracing import extract, inject, trace_id
+from admittance.variants.decide import Families
+from admittance.variants.known import Name, name_of
+from admittance.variants.said import STUCK
+from admittance.variants.wanted import Act
 from admittance.workload.reading import names_of, read, read_manifest
 
 SERVICE: Final = "variant-controller"

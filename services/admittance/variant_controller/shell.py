@@ -11,13 +11,13 @@ from typing import Final
 
 from admittance.api.configuration import GATES
 from admittance.lease.domains import VARIANT_CONTROLLER
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
-from admittance.runtime.metrics import Gauge, served
-from admittance.runtime.settings import Settings
-from admittance.variant_controller.decide import Families
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry.metrics import Gauge, served
 from admittance.variant_controller.keeper import SERVICE, Keeper
-from admittance.variant_controller.said import GATHER
+from admittance.variants.decide import Families
+from admittance.variants.said import GATHER
 
 __all__ = ["SERVICE", "run"]
 

@@ -1,6 +1,6 @@
 """Keeps a workload's life: pending, quota reserved, admitted, finished.
 
-Decides: what every fact makes of its workload (`admittance.workload.moves`), and whether a
+Decides: what every fact makes of its workload (`admittance.workload.transitions`), and whether a
 decision of a scheduler still holds.
 Hears: all facts about workloads, verdicts, decisions, due timers, barriers, changed objects.
 Says: ``quota_reserved``, ``admitted``, ``evicted``, ``requeued``, ``rejected``, ``pending``,

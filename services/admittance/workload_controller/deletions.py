@@ -8,18 +8,27 @@ workload holds its quota. Applying it again takes the mark off.
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
-from admittance.runtime.ending import end
-from admittance.runtime.errors import AdmittanceError, Superseded
-from admittance.runtime.waiting import set_within
-from admittance.workload_controller.marks import unneeded
+from admittance.control.manifest_changes import unneeded
+from admittance.events.applying import DeleteReply
+from admittance.events.codec import encode
+from admittance.events.reading import Unreadable
+from admittance.events.subjects import CAPACITY, object_key
+from admittance.provisioning.records import read_record
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, StaleRevision, Superseded
+from admittance.runtime.tasks import end, set_within
 
 if TYPE_CHECKING:
-    from admittance.workload_controller.decide import Controller
-    from admittance.workload_controller.shell import Active
+    from admittance.control.decide import Controller
+    from admittance.workload_controller.service import Active
+
 
 PAUSE_SECONDS: Final = 0.25
 """Between two looks: a ClusterQueue's users are counted over all workloads."""
@@ -82,3 +91,38 @@ class Deletions:
         if self._active.manifests.owes:
             async with self._active.lock:
                 await self._active.manifests.tidy()
+
+
+KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
+"""How the kind of a request is spelled, in small letters."""
+TIMES: Final = 10
+"""The check writes records too."""
+TAKEN_BACK: Final = "provisioning-check takes it back first"
+
+
+async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> DeleteReply:
+    """Marks the request of that name. Raises Unavailable, Refused."""
+    key = object_key(CAPACITY, namespace, name)
+    for _ in range(TIMES):
+        entry = await bucket.get(bus, key)
+        if entry is None or entry.value is None:
+            return DeleteReply(outcome="absent")
+        try:
+            record = read_record(key, entry.value)
+        except Unreadable:
+            # Written by another hand.
+            message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
+        else:
+            if record.metadata.deletion_timestamp is not None:
+                return DeleteReply(outcome="deferred", error=TAKEN_BACK)
+            meta = replace(record.metadata, deletion_timestamp=now)
+            going = replace(record, metadata=meta)
+            message = bucket.put_message(key, encode(going), expected=entry.revision)
+            outcome = "deferred"
+        try:
+            await bus.publish(message)
+        except StaleRevision:
+            continue
+        log.info("request_deleted", namespace=namespace, name=name)
+        return DeleteReply(outcome=outcome, error=TAKEN_BACK if outcome == "deferred" else "")
+    return DeleteReply(error="it changes all the time: delete again")

@@ -17,14 +17,15 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.control.objects import Objects
 from admittance.events.reading import Unreadable
 from admittance.events.subjects import CAPACITY
 from admittance.provisioning.records import read_record
-from admittance.runtime import bucket, clock
-from admittance.runtime.bus import Bus
+from admittance.runtime import clock
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import PeerDurables, check_durables, provider_durables
 from admittance.runtime.errors import Refused
-from admittance.runtime.peer_durables import PeerDurables, check_durables, provider_durables
-from admittance.workload_controller.objects import Objects
 
 Wanted: TypeAlias = tuple[PeerDurables, str]
 

@@ -9,6 +9,8 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import kind_named
+from admittance.control.manifest_changes import cautions, marked, objections, proposal, users
+from admittance.control.objects import plan
 from admittance.events.applying import (
     Apply,
     ApplyReply,
@@ -20,18 +22,16 @@ from admittance.events.applying import (
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry
 from admittance.events.subjects import object_key
-from admittance.runtime import clock, micro
-from admittance.runtime.bus import Bus
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import Past, past
 from admittance.runtime.errors import Refused, StaleRevision
-from admittance.runtime.history import Past, past
-from admittance.workload_controller.capacity import KINDS, delete_request
-from admittance.workload_controller.marks import marked
-from admittance.workload_controller.objects import plan
-from admittance.workload_controller.proposals import cautions, objections, proposal, users
+from admittance.workload_controller.deletions import KINDS, delete_request
 
 if TYPE_CHECKING:
-    from admittance.workload_controller.decide import Controller
-    from admittance.workload_controller.shell import Active
+    from admittance.control.decide import Controller
+    from admittance.workload_controller.service import Active
 
 SERVICE: Final = "workload-controller"
 WORKLOADS_MAX: Final = 200

@@ -16,10 +16,11 @@ from typing import Final
 
 from admittance.events.reading import SetAside, number
 from admittance.events.subjects import BUCKET
-from admittance.runtime import bucket, lease_io
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
-from admittance.runtime.set_aside import tell
+from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry.set_aside import tell
 
 KEY: Final = "_admittance.manifests"
 PAUSE_SECONDS: Final = 0.02
@@ -53,7 +54,7 @@ class Guard:
         entry = await bucket.get(self._bus, KEY)
         value = entry.value if entry is not None else None
         # An epoch is a place on the log: there is none behind its end.
-        epoch = number(value, most=await lease_io.end_of_log(self._bus))
+        epoch = number(value, most=await lease_store.end_of_log(self._bus))
         if epoch is not None and epoch > self._epoch:
             raise Superseded(f"epoch {epoch} writes manifests")
         if value and epoch is None and entry is not None:

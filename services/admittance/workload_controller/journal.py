@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
+from admittance.control.known import Workloads
 from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.runtime import clock
-from admittance.runtime.bucket import Entry
-from admittance.runtime.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, TooBig, Unavailable
-from admittance.runtime.history import last
-from admittance.runtime.seldom import Seldom
-from admittance.runtime.set_aside import tell
-from admittance.workload_controller.known import Workloads
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.set_aside import tell
 
 PREFIX: Final = "workload."
 WORD_MAX: Final = 500_000

@@ -8,17 +8,17 @@ from functools import partial
 import msgspec
 import structlog
 
+from admittance.control.decide import Controller
+from admittance.control.object_messages import learn, statement
+from admittance.control.objects import Kept, Planned
 from admittance.events.applying import Applied
-from admittance.runtime import bucket
-from admittance.runtime.bus import BATCH_MAX, Bus, Outgoing
-from admittance.runtime.consume import persist
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
+from admittance.runtime.bus.consume import persist
 from admittance.runtime.errors import Refused, StaleRevision, Unavailable
-from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.objects import Kept, Planned
-from admittance.workload_controller.statement import learn, statement
-from admittance.workload_controller.stating import state
+from admittance.workload_controller.performing import state
 
 log = structlog.get_logger()
 

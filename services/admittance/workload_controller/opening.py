@@ -9,24 +9,24 @@ from typing import Final
 import structlog
 
 from admittance.api.kinds import KINDS
+from admittance.control.commit import Message
+from admittance.control.decide import Controller
+from admittance.control.object_messages import learn, statements
 from admittance.events.checkpoints import Adopted
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.subjects import BUCKET, STREAM
 from admittance.events.system import ObjectApplied
-from admittance.runtime import lease_io
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import Past, last
+from admittance.runtime.bus.message_ids import deployment_secret
 from admittance.runtime.errors import Refused, TooBig, Unavailable
-from admittance.runtime.history import Past, last
-from admittance.runtime.message_ids import deployment_secret
-from admittance.runtime.set_aside import tell
+from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry.set_aside import tell
 from admittance.workload.limits import Limits
-from admittance.workload_controller.commit import Message
-from admittance.workload_controller.decide import Controller
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.journal import told_so_far, untold
-from admittance.workload_controller.memory import Found
-from admittance.workload_controller.statement import learn, statements
+from admittance.workload_controller.recording import Found
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -52,7 +52,7 @@ async def open_controller(
         if everything.loaded.is_set():
             break
     await everything.close()
-    unsaid = controller.settle_load(floor, await lease_io.end_of_log(bus))
+    unsaid = controller.settle_load(floor, await lease_store.end_of_log(bus))
     tell_unreadable(controller)
     await _restate(bus, controller, everything.last)
     await durables.settle(controller.objects)

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from itertools import chain
+from typing import Final, TypeAlias
 
 import structlog
 
+from admittance.control.commit import Commit, Echo, Heard, Message, Put
+from admittance.control.dead_letters import Letters
+from admittance.control.decide import HEADER_FACT, Controller, echo_put
+from admittance.control.known import Known
+from admittance.control.quota_handover import packed, parted
 from admittance.events.applying import SettledReply
-from admittance.runtime import bucket, clock, lease_io
-from admittance.runtime.bus import Bus
-from admittance.runtime.consume import Bad, bury, persist
-from admittance.runtime.errors import StaleRevision, Unavailable
-from admittance.runtime.puller import Delivery
-from admittance.runtime.tracing import trace_id
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.runtime import clock
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
+from admittance.runtime.bus.consume import Bad, bury, persist
+from admittance.runtime.bus.puller import Delivery
+from admittance.runtime.errors import Refused, StaleRevision, TooBig, Unavailable
+from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry.tracing import follow, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
-from admittance.workload_controller.commit import Commit, Heard, Message, Put
-from admittance.workload_controller.decide import Controller
+from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.known import Known
-from admittance.workload_controller.letters import Letters
-from admittance.workload_controller.memory import Memory
 from admittance.workload_controller.opening import tell_unreadable
-from admittance.workload_controller.puts import Puts
-from admittance.workload_controller.stating import echo, state
+from admittance.workload_controller.recording import Memory
 from admittance.workload_controller.tally import Tally
 
 SERVICE: Final = "workload-controller"
@@ -129,7 +134,7 @@ class Performing:
         controller.load(entry.key, entry.value, entry.revision, entry.headers)
         known = controller.workloads.get(key)
         if known.fact > controller.read:
-            controller.limit_fact(key, await lease_io.end_of_log(self._bus))
+            controller.limit_fact(key, await lease_store.end_of_log(self._bus))
         tell_unreadable(controller)
         if known.unreadable and before.workload is not None:
             await self._mend(key, before, entry.revision)
@@ -174,3 +179,92 @@ def _tell(put: Put, revision: int) -> None:
 
 def _delivery(heard: Heard) -> Delivery:
     return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
+
+
+MARKER_SECONDS: Final = 7 * 86_400.0
+"""A delete marker outlives any pause of a stale writer, but not everything."""
+
+Outcome: TypeAlias = int | Refused | None
+"""The revision of a put, why it was refused, or None: that is unknown."""
+
+
+class Puts:
+    """Writes workloads. ``finished_seconds``: for how long one that has finished is kept."""
+
+    def __init__(self, bus: Bus, *, finished_seconds: float) -> None:
+        self._bus = bus
+        self._finished_seconds = finished_seconds
+
+    async def write(self, puts: Sequence[Put]) -> list[tuple[Put, Outcome]]:
+        """What became of each: first of those that go alone, then group by group."""
+        alone, groups = parted(puts)
+        outcomes = await self._alone(alone)
+        for batch in packed(groups, BATCH_MAX):
+            outcomes += await self.together(batch)
+        return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
+
+    async def _alone(self, puts: list[Put]) -> list[Outcome]:
+        """The revision of each, why it was refused, or None: that is unknown."""
+        try:
+            return list(await self._bus.publish_all([self._message(put) for put in puts]))
+        except Unavailable as error:
+            log.warning("commit_unknown", error=str(error), puts=len(puts))
+            return [None] * len(puts)
+
+    async def together(self, groups: list[list[Put]]) -> list[Outcome]:
+        """Likewise of groups, each of which is written as a whole or not at all. They share a
+        batch; if that is refused each goes alone: the server does not say which key was stale."""
+        puts = list(chain.from_iterable(groups))
+        try:
+            last = await self._bus.atomic([self._message(put) for put in puts])
+        except Unavailable as error:
+            log.warning("commit_unknown", error=str(error), puts=len(puts))
+            return [None] * len(puts)
+        except Refused as refused:
+            if len(groups) == 1:
+                return [refused] * len(puts)
+            return [one for group in groups for one in await self.together([group])]
+        return list(range(last - len(puts) + 1, last + 1))
+
+    def _message(self, put: Put) -> Outgoing:
+        headers = {HEADER_TRACE: put.trace} if put.trace else {}
+        if put.workload is None or put.value is None:
+            headers[HEADER_FACT] = str(put.fact)
+            return bucket.delete_message(
+                put.key, expected=put.expected, headers=headers, ttl_seconds=MARKER_SECONDS
+            )
+        keep = self._finished_seconds if is_true(put.workload, Type.FINISHED) else None
+        return bucket.put_message(
+            put.key, put.value, expected=put.expected, headers=headers, ttl_seconds=keep
+        )
+
+
+async def state(bus: Bus, messages: Iterable[Message]) -> None:
+    """States messages until the log has them, pipelined."""
+    outgoing = [outgoing_of(message) for message in messages]
+    outcomes = await bus.publish_all(outgoing)
+    for one, outcome in zip(outgoing, outcomes, strict=True):
+        if isinstance(outcome, TooBig):
+            # It is so at every try; and everybody else's facts are behind it.
+            log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
+        elif isinstance(outcome, Refused):
+            raise outcome
+
+
+def outgoing_of(message: Message) -> Outgoing:
+    """The message with the headers that every fact of ours carries."""
+    headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
+    if message.trace:
+        headers[HEADER_TRACE] = follow(message.trace)
+    return Outgoing(message.subject, message.data, headers)
+
+
+async def echo(bus: Bus, echoes: Iterable[Echo]) -> None:
+    """Puts the echoes of barriers; one is the same whoever repeats it."""
+    puts = []
+    for one in echoes:
+        key, value = echo_put(one)
+        puts.append(bucket.put_message(key, value, expected=None))
+    for outcome in await bus.publish_all(puts):
+        if isinstance(outcome, Refused):
+            raise outcome

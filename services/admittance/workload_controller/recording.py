@@ -11,24 +11,26 @@ A crash within 1 leaves parts that nobody looks for; they go when their time is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
+from admittance.control.checkpoint import Packer, Snapshot, rows, snapshot, superfluous
+from admittance.control.decide import Controller
 from admittance.events import subjects
-from admittance.events.checkpoints import CheckpointMade, Row
+from admittance.events.checkpoints import Adopted, CheckpointMade, Row
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import PAGE, Past, past
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.history import PAGE, Past, past
-from admittance.runtime.set_aside import tell
-from admittance.workload_controller.checkpoint import Packer, Snapshot, rows, superfluous
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, Told
 
 SLICE: Final = 200
 """Rows packed at a time, in another thread: some milliseconds."""
@@ -172,3 +174,89 @@ def _read(one: Past) -> CheckpointMade:
     if made.time > one.time + AHEAD:
         raise Unreadable(f"it is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made
+
+
+CLOSE_SECONDS: Final = 2.0
+
+
+class Found(NamedTuple):
+    """How the bucket was found by a new leader. ``told``: the newest revision that any leader told
+    of, and where. ``adopted``: what was written since. ``newest``: the newest revision of all."""
+
+    told: Told
+    adopted: list[Adopted]
+    newest: int
+
+
+class Memory:
+    """Journal and checkpoints of one leader. ``lock`` is held while something is committed."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        lock: asyncio.Lock,
+        controller: Controller,
+        found: Found,
+        *,
+        epoch: int,
+        every_seconds: float,
+    ) -> None:
+        self._controller = controller
+        some = bool(len(controller.workloads) or controller.workloads.finished())
+        self.journal = Journal(
+            bus,
+            epoch,
+            controller.manifests_floor,
+            found.newest,
+            begins=not found.told.newest and not some and not controller.read,
+        )
+        self.journal.told = found.told.sequence
+        self.journal.through = controller.read
+        self.recorder = Recorder(bus, lock, lambda: self.journal.through, self._take, every_seconds)
+        # What was written before anybody told of it can be had from a checkpoint only.
+        self._at_once = not found.told.newest and some
+        self._adopted = found.adopted if found.told.newest else []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, now: datetime) -> None:
+        """Tells what a predecessor could not, and goes on from there."""
+        for start in range(0, len(self._adopted), ADOPTED_MAX):
+            part = self._adopted[start : start + ADOPTED_MAX]
+            self.journal.note(self.journal.through, now, (), part, unsure=True)
+        work = {
+            "journal": self.journal.run(),
+            "checkpoints": self.recorder.run(at_once=self._at_once),
+        }
+        self._tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
+        for task in self._tasks:
+            task.add_done_callback(_told)
+
+    def note(
+        self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
+    ) -> None:
+        """A commit went through, but for what is unsure and was read anew."""
+        adopted = []
+        for key in unsure:
+            known = self._controller.workloads.get(key)
+            if known.revision:
+                name = key[len(PREFIX) :]
+                adopted.append(Adopted(key=name, revision=known.revision, fact=known.fact))
+        self.journal.note(through, now, written, adopted, unsure=bool(unsure))
+
+    async def close(self) -> None:
+        """Tells what is left to tell, if the bus takes it at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(Refused, Unavailable, TimeoutError):
+            await asyncio.wait_for(self.journal.flush(), CLOSE_SECONDS)
+
+    def _take(self) -> Snapshot:
+        journal = self.journal
+        return snapshot(self._controller, journal.through, journal.newest, journal.told)
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        # The facts matter more: the leader goes on, without.
+        log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

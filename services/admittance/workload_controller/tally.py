@@ -15,14 +15,14 @@ from typing import Final
 import msgspec
 
 from admittance.api.workload import CheckState, EvictionCount
+from admittance.control.commit import Heard
+from admittance.control.decide import Controller
 from admittance.events.applying import SettledReply
-from admittance.runtime.metrics import Counter, Histogram
+from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migrating import MIGRATION, OF_PARENT
-from admittance.workload.families.roles import VARIANT
+from admittance.workload.roles import VARIANT
 from admittance.workload.stored import StoredWorkload, head, priority_class
-from admittance.workload_controller.commit import Heard
-from admittance.workload_controller.decide import Controller
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""

@@ -18,8 +18,9 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import token
-from admittance.runtime import clock, streams
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime import clock
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.phase import phase

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
 from admittance.cli.program import invoke
-from admittance.runtime import clock, streams
-from admittance.runtime.bucket import read_all
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime import clock
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bucket import read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, SetupError
 
 from processes import ServiceProcess
@@ -146,7 +147,7 @@ async def test_a_connection_that_is_refused_later_goes_on_when_that_is_mended(
         info = warning
 
     # The module's own logger is configured by whichever test comes first.
-    monkeypatch.setattr("admittance.runtime.bus.log", Log())
+    monkeypatch.setattr("admittance.runtime.bus.bus.log", Log())
     guarded.reload(f'"{SECRET}"', '"changed"')
     await until(lambda: any(line.startswith("bus_error") for line in told))
     guarded.reload('"changed"', f'"{SECRET}"')

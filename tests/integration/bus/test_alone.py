@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from admittance.runtime.alone import Alone
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
-from admittance.runtime.settings import Settings
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
 
 from processes import eventually, health
 from servers import until

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runtime import bucket, lease_io
-from admittance.runtime.bucket import BucketReader, Entry
-from admittance.runtime.bus import EXPECTED, Bus
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
+from admittance.runtime.leader import lease_store
 
 from servers import TestServer, until, within
 
@@ -93,9 +94,9 @@ async def test_a_reader_is_back_after_the_server_was_killed_and_misses_nothing(
 
 async def test_a_liveness_key_expires_and_readers_see_it(bus: Bus) -> None:
     following = Following(BucketReader(bus, ("_alive.>",), bucket=CLAIMS))
-    await lease_io.say_alive(bus, "scheduler", "one", ttl_seconds=1)
-    assert await lease_io.is_alive(bus, "scheduler", "one")
+    await lease_store.say_alive(bus, "scheduler", "one", ttl_seconds=1)
+    assert await lease_store.is_alive(bus, "scheduler", "one")
     await until(lambda: len(following.seen) == 2)
     assert following.seen[1].value is None
-    assert not await lease_io.is_alive(bus, "scheduler", "one")
+    assert not await lease_store.is_alive(bus, "scheduler", "one")
     await following.stop()

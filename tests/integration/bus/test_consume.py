@@ -8,10 +8,10 @@ import pytest
 from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
 from admittance.events.system import DeadLetter
-from admittance.runtime import consume, micro
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.message_ids import deployment_secret, message_id
-from admittance.runtime.puller import Delivery, Puller
+from admittance.runtime.bus import consume, micro
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.message_ids import deployment_secret, message_id
+from admittance.runtime.bus.puller import Delivery, Puller
 
 from servers import within
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from admittance.events.subjects import BUCKET, CLAIMS, PROVIDERS
-from admittance.runtime.bucket import delete_message, get, put_message
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import delete_message, get, put_message
+from admittance.runtime.bus.bus import Bus
 
 from servers import TestServer
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from admittance.runtime import bucket, lease_io
-from admittance.runtime.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _Gathering
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _Gathering
 from admittance.runtime.errors import (
     Fenced,
     Refused,
@@ -16,6 +16,7 @@ from admittance.runtime.errors import (
     TooBig,
     Unavailable,
 )
+from admittance.runtime.leader import lease_store
 
 from servers import TestServer, within
 
@@ -120,26 +121,26 @@ async def test_a_batch_of_a_thousand_fits_and_one_more_does_not(bus: Bus) -> Non
 
 
 async def test_a_decision_is_refused_after_a_takeover(bus: Bus) -> None:
-    epoch = await lease_io.take_epoch(bus, "cohort-x", "first", expected=0)
-    fenced = Outgoing(DECISION, b"{}", lease_io.fence("cohort-x", epoch))
+    epoch = await lease_store.take_epoch(bus, "cohort-x", "first", expected=0)
+    fenced = Outgoing(DECISION, b"{}", lease_store.fence("cohort-x", epoch))
     assert await bus.publish(fenced) > epoch
-    newer = await lease_io.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    newer = await lease_store.take_epoch(bus, "cohort-x", "second", expected=epoch)
     with pytest.raises(Fenced):
         await bus.publish(fenced)
     with pytest.raises(Fenced):
         await bus.atomic([fenced, fenced])
     with pytest.raises(StaleRevision):
-        await lease_io.take_epoch(bus, "cohort-x", "first", expected=epoch)
-    assert (await lease_io.read_epoch(bus, "cohort-x"))[0] == newer
+        await lease_store.take_epoch(bus, "cohort-x", "first", expected=epoch)
+    assert (await lease_store.read_epoch(bus, "cohort-x"))[0] == newer
 
 
 async def test_a_batch_begun_before_the_takeover_is_refused_at_its_commit(bus: Bus) -> None:
-    epoch = await lease_io.take_epoch(bus, "cohort-x", "first", expected=0)
-    fence = lease_io.fence("cohort-x", epoch)
+    epoch = await lease_store.take_epoch(bus, "cohort-x", "first", expected=0)
+    fence = lease_store.fence("cohort-x", epoch)
     begun = {**fence, "Nats-Batch-Id": "b1", "Nats-Batch-Sequence": "1"}
     await bus.nc.publish(DECISION, b"{}", headers=begun)
     await bus.nc.flush()
-    await lease_io.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    await lease_store.take_epoch(bus, "cohort-x", "second", expected=epoch)
     commit = {**begun, "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
     with pytest.raises(Fenced):
         await bus.publish(Outgoing(DECISION, b"{}", commit))

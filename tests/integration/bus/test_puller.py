@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from admittance.events.codec import Undecodable, decode
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.consume import Bad, bury
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.consume import Bad, bury
+from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Superseded
-from admittance.runtime.puller import Delivery, Puller
 
 from servers import TestServer, within
 

@@ -8,7 +8,7 @@ import nats.errors
 import psutil
 import pytest
 
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 
 from servers import TestServer, paused, until, within

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from admittance.runtime import server as server_module
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
-from admittance.runtime.server import EmbeddedServer
-from admittance.runtime.server_process import Running, is_running
+from admittance.runtime.nats_server import server as server_module
+from admittance.runtime.nats_server.process import Running, is_running
+from admittance.runtime.nats_server.server import EmbeddedServer
 
 from servers import TestServer, until
 
@@ -172,7 +172,7 @@ async def test_a_server_without_jetstream_says_so(
 async def test_a_server_older_than_2_12_says_so(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.runtime.opening.OLDEST_SERVER", (99, 0))
+    monkeypatch.setattr("admittance.runtime.bus.opening.OLDEST_SERVER", (99, 0))
     with pytest.raises(SetupError, match=r"is nats-server 2\.\d+\.\d+: Admittance needs"):
         await Bus.connect(nats_server.url, name="test")
 

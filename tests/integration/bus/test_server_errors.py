@@ -15,7 +15,7 @@ import nats.errors
 import pytest
 
 from admittance.runtime import server_errors
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     Busy,
     Fenced,
@@ -29,8 +29,8 @@ from admittance.runtime.errors import (
     passes,
     refusal,
 )
-from admittance.runtime.server import EmbeddedServer
-from admittance.runtime.server_cluster import ServerCluster
+from admittance.runtime.nats_server.cluster import ServerCluster
+from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.server_errors import Meaning
 
 from servers import LIMIT, within

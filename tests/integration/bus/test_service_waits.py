@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from admittance.peers import process
-from admittance.runtime import service, supervise
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
-from admittance.runtime.server import EmbeddedServer
-from admittance.runtime.server_cluster import free_ports
-from admittance.runtime.settings import Settings
+from admittance.runtime.nats_server.cluster import free_ports
+from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.process import supervise
+from admittance.runtime.process import supervise as service
+from admittance.runtime.process.settings import Settings
+from admittance.sdk import process
 
 from servers import TestServer, within
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 
 pytestmark = pytest.mark.bus

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from admittance.runtime import clock, timers
-from admittance.runtime.bus import Bus
-from admittance.runtime.puller import Puller
+from admittance.runtime import clock
+from admittance.runtime.bus import timers
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.puller import Puller
 
 from servers import TestServer, within
 

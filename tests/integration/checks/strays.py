@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 
 Said = dict[str, Any]
 DURABLE = "check-example_com=2Fstray"

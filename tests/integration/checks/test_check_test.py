@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from admittance.check_test.report import TITLES, Report
-from admittance.check_test.run import Wanted, try_out
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
 from admittance.cli.program import invoke
-from admittance.runtime.bus import Bus
-from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
+from admittance.conformance.checks.report import TITLES, Report
+from admittance.conformance.checks.run import Wanted, try_out
+from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED
+from admittance.runtime.bus.bus import Bus
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
 from on_trial import assert_named, hurry, on_trial, words

@@ -21,9 +21,9 @@ from admittance.checks import (
 )
 from admittance.events.subjects import STREAM
 from admittance.events.system import CheckAlive
-from admittance.runtime.bus import Bus
-from admittance.runtime.peer_durables import check_durables
-from admittance.runtime.tracing import start, trace_id
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import check_durables
+from admittance.runtime.telemetry.tracing import start, trace_id
 
 from asking import NAME, Asker, requested, running, withdrawn
 from servers import TestServer, until, within
@@ -406,7 +406,7 @@ async def test_of_an_unbegun_cycle_only_the_newest_is_judged_and_never_two_at_on
 async def test_a_judgement_may_take_longer_than_the_server_waits(
     asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.peers.hearing.PROGRESS_SECONDS", 0.4)
+    monkeypatch.setattr("admittance.sdk.requests.PROGRESS_SECONDS", 0.4)
     settings = {**check_durables.settings(NAME), "ack_wait": 1_000_000_000}
     durable = settings["name"]
     # An update would come into force after the first thirty seconds.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState
-from admittance.check_test.run import Wanted, try_out
-from admittance.runtime.bus import Bus
+from admittance.conformance.checks.run import Wanted, try_out
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 from integration.checks.replicas import Replicas
@@ -156,7 +156,7 @@ async def test_a_trial_of_a_controller_disturbs_no_live_system(
     replicas: Replicas,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.trials.cases.BEAT", 0.0)
+    monkeypatch.setattr("admittance.conformance.cases.BEAT", 0.0)
     await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
     await replicas.start("ready")
     await submit(bus, [a_manifest("before", queue="lq-cq")])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from admittance.api.manifest import read
-from admittance.check_test.report import Report
-from admittance.check_test.run import Wanted, try_out
-from admittance.runtime.bus import Bus
+from admittance.api.reading.manifest import read
+from admittance.conformance.checks.report import Report
+from admittance.conformance.checks.run import Wanted, try_out
+from admittance.runtime.bus.bus import Bus
 from on_trial import assert_well, on_trial
 
 from servers import TestServer, within

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from admittance.events.subjects import STREAM
-from admittance.runtime.bus import Bus
-from admittance.runtime.peer_durables import check_durables
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import check_durables
 from integration.checks.replicas import Replicas
 
 from asking import NAME, Asker, requested, withdrawn

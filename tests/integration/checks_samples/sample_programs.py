@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from admittance.bench.system import Child
+from admittance.cli.bench.system import Child
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "deploy" / "samples" / "checks"

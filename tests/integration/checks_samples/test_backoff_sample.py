@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from sample_programs import SAMPLES, Admit, program
 
-from admittance.bench.system import embedded
-from admittance.runtime.bus import Bus
+from admittance.cli.bench.system import embedded
+from admittance.runtime.bus.bus import Bus
 
 pytestmark = pytest.mark.bus
 

@@ -15,7 +15,7 @@ import yaml
 from meters import Meters, exporter, prometheus, stand_in
 from sample_programs import SAMPLES, Admit, Program, program
 
-from admittance.bench.system import embedded
+from admittance.cli.bench.system import embedded
 from admittance.runtime import clock
 
 pytestmark = pytest.mark.bus

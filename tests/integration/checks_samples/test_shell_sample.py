@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sample_programs import SAMPLES, Admit, program
 
-from admittance.bench.system import embedded
-from admittance.runtime.bus import Bus
-from admittance.runtime.server import EmbeddedServer
+from admittance.cli.bench.system import embedded
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats_server.server import EmbeddedServer
 
 pytestmark = [
     pytest.mark.bus,

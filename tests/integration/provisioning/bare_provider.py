@@ -12,7 +12,7 @@ from admittance.events.provisioning import (
     ProvisioningStatus,
 )
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 
 from servers import until
 

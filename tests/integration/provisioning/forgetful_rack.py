@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from admittance.providers import Cancellation, Failed, Provider, Provisioned, Request, Status
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from integration.provisioning.stray_providers import StrayProvider
 
 

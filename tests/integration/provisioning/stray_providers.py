@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from admittance.runtime import clock
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from integration.checks.strays import Said, Stray
 
 STRAY_CLASS = "stray.example.com"

@@ -18,8 +18,8 @@ from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.keeper import Keeper
 from admittance.provider_aws.settings import AwsSettings
 from admittance.providers.store import CANCELLED, Store
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 from ec2_server import ZONE, Ec2Server
 from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
 

@@ -15,9 +15,9 @@ import yaml
 
 from admittance.api.checks import AdmissionCheck
 from admittance.events import provisioning as facts
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 

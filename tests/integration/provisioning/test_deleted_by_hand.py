@@ -9,8 +9,8 @@ from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
 from admittance.provisioning_check.saying import HEADER_TAKEN_BACK
-from admittance.runtime.bucket import delete_message, get
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import delete_message, get
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 

@@ -20,9 +20,9 @@ from admittance.provider_docker.engine import Away, Denied, Engine
 from admittance.provider_docker.keeper import Keeper
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import Found, Room, Worker
-from admittance.runtime.bucket import put_message
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bucket import put_message
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
 
 from servers import until

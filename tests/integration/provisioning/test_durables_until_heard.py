@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.applying import Delete, DeleteReply
-from admittance.runtime.bus import Bus
-from admittance.runtime.peer_durables import provider_durables
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import provider_durables
 from admittance.workload.phase import Phase
 from integration.provisioning.test_pool_live import a_pool, booked, finish
 

@@ -19,7 +19,7 @@ from admittance.provider_kubernetes.objects import Asked, selector
 from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
-from admittance.providers.troubles import Troubles
+from admittance.providers.health import Troubles
 from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
 
 from servers import until

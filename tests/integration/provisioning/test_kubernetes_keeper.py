@@ -19,8 +19,8 @@ from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.keeper import Keeper
 from admittance.provider_kubernetes.objects import digest
 from admittance.provider_kubernetes.settings import KubeSettings
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
 from integration.provisioning.test_providers_obtain import CLASS, Asker
 

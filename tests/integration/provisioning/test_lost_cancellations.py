@@ -9,8 +9,8 @@ import pytest
 
 from admittance.events.subjects import PROVIDERS
 from admittance.providers import Accepted, Cancellation, Provider, Provisioned, Request
-from admittance.runtime.bucket import put_message, read_all
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bus import Bus
 from integration.provisioning.test_providers_obtain import CLASS, Asker, running
 
 from servers import TestServer, until, within

@@ -16,14 +16,14 @@ from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.providing import CONTROLLER
 from admittance.provisioning.records import Record, RecordSpec
-from admittance.provisioning_check.acts import Slot
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning.steps import Slot
 from admittance.provisioning_check.providers import AT_ONCE, Providers
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import monotonic
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
 
 from servers import until
 

@@ -14,9 +14,9 @@ import structlog
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.keeper import Keeper
-from admittance.runtime.bucket import delete_message, put_message, read_all
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus.bucket import delete_message, put_message, read_all
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_capacity_is_shown import admit
 from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
 

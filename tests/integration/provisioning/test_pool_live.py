@@ -11,8 +11,8 @@ from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import PROVIDERS, subject_of
-from admittance.runtime.bucket import read_all
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 
 import capacity

@@ -13,8 +13,8 @@ from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.keeper import Keeper
 from admittance.providers import Cancellation, Provisioned, Request
 from admittance.providers.store import Store
-from admittance.runtime.bucket import put_message
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import put_message
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Fenced, Refused, Superseded
 from integration.provisioning.test_pool_keeper import a_pool, booked, kept
 from integration.provisioning.test_providers_obtain import CLASS, pods

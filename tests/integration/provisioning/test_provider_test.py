@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from admittance.cli.program import invoke
-from admittance.provider_test.report import TITLES, Report
-from admittance.provider_test.run import Wanted, try_out
-from admittance.provider_test.stand import Shape
+from admittance.conformance.providers.report import TITLES, Report
+from admittance.conformance.providers.run import Wanted, try_out
+from admittance.conformance.providers.stand import Shape
+from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
-from admittance.runtime.bus import Bus
-from admittance.trials.report import FAILED, NOT_APPLICABLE, PASSED
+from admittance.runtime.bus.bus import Bus
 from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
@@ -34,7 +34,7 @@ RACK = Path(__file__).with_name("rack_provider.py")
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch, WATCH=0.8)
-    monkeypatch.setattr("admittance.provider_test.watched.CLEAR_SECONDS", 2.0)
+    monkeypatch.setattr("admittance.conformance.providers.watched.CLEAR_SECONDS", 2.0)
 
 
 async def tried(bus: Bus, url: str, shape: Shape | None = None, **more: Any) -> Report:
@@ -267,8 +267,8 @@ def test_a_command_that_does_not_come_back_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.provider_test.mishaps.START_SECONDS", 0.5)
-    monkeypatch.setattr("admittance.provider_test.mishaps.ACK_WAIT", 0.5)
+    monkeypatch.setattr("admittance.conformance.providers.mishaps.START_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.conformance.providers.mishaps.ACK_WAIT", 0.5)
     once = f"import os, sys; os.path.exists({str(tmp_path / 'once')!r}) and sys.exit(3)\n"
     once += f"open({str(tmp_path / 'once')!r}, 'w').close()\n"
     program = f"{once}import runpy; runpy.run_path({str(RACK)!r})"

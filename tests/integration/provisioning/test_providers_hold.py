@@ -23,8 +23,8 @@ from admittance.providers import (
 )
 from admittance.providers.saying import Speaker
 from admittance.providers.store import Said, Store
-from admittance.runtime import bucket
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
 from integration.provisioning.test_providers_obtain import (
     CLASS,
     Asker,

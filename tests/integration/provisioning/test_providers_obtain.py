@@ -32,8 +32,8 @@ from admittance.providers import (
     Request,
 )
 from admittance.providers.store import Store
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.peer_durables import provider_durables
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.durables import provider_durables
 
 from servers import TestServer, until, within
 

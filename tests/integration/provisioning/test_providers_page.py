@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from admittance.api.manifest import read
+from admittance.api.reading.manifest import read
 from admittance.cli.program import invoke
+from admittance.conformance.providers.report import TITLES, Report
+from admittance.conformance.providers.run import Wanted, try_out
+from admittance.conformance.providers.stand import Shape
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
-from admittance.provider_test.report import TITLES, Report
-from admittance.provider_test.run import Wanted, try_out
-from admittance.provider_test.stand import Shape
-from admittance.runtime.bus import Bus
-from admittance.runtime.peer_durables import provider_durables
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import provider_durables
 from integration.checks.test_checks_page import put_tools_on_path
 from on_trial import assert_well, hurry, on_trial
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from integration.provisioning.fake_kubernetes import Kubernetes
 
 from processes import eventually, health

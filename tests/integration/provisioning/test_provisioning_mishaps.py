@@ -22,9 +22,9 @@ from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.answers import NOT_ACTIVE
 from admittance.provisioning.records import Record
-from admittance.runtime import micro
-from admittance.runtime.bucket import delete_message, get
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import delete_message, get
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 

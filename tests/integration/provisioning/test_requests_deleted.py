@@ -11,7 +11,7 @@ import pytest
 
 from admittance.events import provisioning as facts
 from admittance.provisioning.answers import DELETED
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admittance.events import provisioning as facts
-from admittance.runtime.bucket import put_message
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import put_message
+from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_provisioning_mishaps import KEY, kept, says

@@ -12,18 +12,18 @@ from admittance.events.codec import encode
 from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.answers import Answer
+from admittance.provisioning.asking import cancelled, requested
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.picture import slot_of
+from admittance.provisioning.providing import CONTROLLER
 from admittance.provisioning.records import State
-from admittance.provisioning_check.acts import About, Slot, Step, Tell, Write
-from admittance.provisioning_check.asks import cancelled, requested
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning.steps import About, Slot, Step, Tell, Write
 from admittance.provisioning_check.keeper import Keeper
 from admittance.provisioning_check.performing import Performing
-from admittance.provisioning_check.picture import slot_of
 from admittance.provisioning_check.reading import Reading
-from admittance.runtime import bucket
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_many_questions import a_record
 
 pytestmark = pytest.mark.bus

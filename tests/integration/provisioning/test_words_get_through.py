@@ -10,7 +10,7 @@ from admittance.events import provisioning as facts
 from admittance.events.subjects import STREAM
 from admittance.providers import Provider, Provisioned, Request
 from admittance.providers.store import Store
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_providers_obtain import running

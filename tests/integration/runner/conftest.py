@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus
-from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats_server.server import EmbeddedServer
 from integration.runner.harness import World
 
 

@@ -24,11 +24,11 @@ from admittance.events.names import token
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
 from admittance.runner.service import run
-from admittance.runtime.bucket import get, put_message
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused
-from admittance.runtime.server import EmbeddedServer
-from admittance.runtime.settings import Settings
+from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.process.settings import Settings
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
 

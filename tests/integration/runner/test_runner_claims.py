@@ -10,7 +10,7 @@ import pytest
 from admittance.events.subjects import CLAIMS
 from admittance.runner.claims import Claims, State
 from admittance.runner.folder import run_key
-from admittance.runtime.bucket import get, put_message
+from admittance.runtime.bus.bucket import get, put_message
 from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
 
 pytestmark = pytest.mark.bus

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from admittance.runtime.bus import Outgoing
+from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.errors import Unavailable
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, World, until
 

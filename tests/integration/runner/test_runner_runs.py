@@ -14,9 +14,9 @@ from admittance.events.requests import Logs, LogsReply
 from admittance.runner.claims import Claims, State
 from admittance.runner.folder import run_key
 from admittance.runner.service import run
+from admittance.runtime.bus.history import past
 from admittance.runtime.errors import SetupError, Unavailable
-from admittance.runtime.history import past
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, World, until
 
 pytestmark = pytest.mark.bus

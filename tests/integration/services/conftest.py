@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 
 from processes import Fleet
 from servers import TestServer

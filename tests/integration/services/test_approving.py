@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from admittance.events import facts
-from admittance.runtime.bus import Bus
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import past
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import INPUTS, OUTPUTS, subject_of
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

@@ -11,8 +11,8 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.events.system import DeadLetter
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

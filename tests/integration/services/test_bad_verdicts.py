@@ -13,9 +13,9 @@ import pytest
 from admittance.events import facts
 from admittance.events.subjects import STREAM
 from admittance.events.system import DeadLetter
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
-from admittance.runtime.peer_durables import check_durables
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.durables import check_durables
+from admittance.runtime.bus.history import past
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 

@@ -7,10 +7,10 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
-from admittance.runtime.lease_io import fence, read_epoch, take_epoch
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
+from admittance.runtime.leader.lease_store import fence, read_epoch, take_epoch
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest, an_admission

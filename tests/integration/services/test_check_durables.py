@@ -9,8 +9,8 @@ import pytest
 
 from admittance.events.applying import Delete, DeleteReply
 from admittance.events.subjects import STREAM, check_durable
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.peer_durables import check_durables
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.durables import check_durables
 
 from processes import Fleet, apply, ask, eventually
 

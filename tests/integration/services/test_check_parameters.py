@@ -15,8 +15,8 @@ import pytest
 from admittance.events.applying import Delete, DeleteReply
 from admittance.events.facts import CheckRequested
 from admittance.events.subjects import STREAM
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
 from admittance.events import facts
 from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.peer_durables import check_durables
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.durables import check_durables
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota
 

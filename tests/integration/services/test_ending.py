@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 
 from processes import Fleet, apply, eventually, health, queues
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.services import SERVICES
-from admittance.runtime import service
-from admittance.runtime.bus import Bus
-from admittance.runtime.settings import Settings
+from admittance.cli.support.services import SERVICES
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process import supervise
+from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
 
 from processes import apply, eventually, health, queues
@@ -55,7 +55,7 @@ class Town:
                 instance=f"{name}-{number}",
                 data_dir=self._folder / f"{name}-{number}",
             )
-            working = service.serve(settings, import_module(SERVICES[name].module).run, self.stop)
+            working = supervise.serve(settings, import_module(SERVICES[name].module).run, self.stop)
             self.tasks[settings.instance] = asyncio.create_task(working)
 
     async def end(self) -> None:

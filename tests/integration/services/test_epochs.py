@@ -10,14 +10,14 @@ import pytest
 
 from admittance.lease.domains import CONTROLLER
 from admittance.retry_timer.shell import run as run_timer
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.history import past
-from admittance.runtime.leading import Leading
-from admittance.runtime.lease_io import epoch_subject, read_epoch, take_epoch
-from admittance.runtime.settings import Settings
+from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.lease_store import epoch_subject, read_epoch, take_epoch
+from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
-from admittance.workload_controller.shell import run as run_controller
+from admittance.workload_controller.service import run as run_controller
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from test_families_live import Place, objects, role, sleeping
 
-from admittance.runtime.bus import Bus
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import past
 
 from processes import Fleet, apply, eventually, submit, workload, workloads
 

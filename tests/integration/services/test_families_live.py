@@ -16,10 +16,10 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Families, FamiliesReply
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import last
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import last
 from admittance.workload.conditions import is_true
-from admittance.workload.families.roles import owner_of
+from admittance.workload.roles import owner_of
 from admittance.workload.stored import StoredWorkload, head
 from family_table import a_cluster_queue
 

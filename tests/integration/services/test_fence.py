@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus
-from admittance.runtime.leading import Leading
-from admittance.scheduler.shell import Shell
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elector import Leading
+from admittance.scheduler.service import Shell
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

@@ -7,8 +7,8 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli import link
-from admittance.cli.checkup_writes import writes_found
-from admittance.cli.errors import AnswerIsNo
-from admittance.cli.options import Call
-from admittance.cli.server_watch import watch
+from admittance.cli.doctor.writes import writes_found
+from admittance.cli.support import link
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.options import Call
+from admittance.cli.up.server_watch import watch
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.nats_server.server import EmbeddedServer
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload

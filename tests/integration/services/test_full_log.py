@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from admittance.events.subjects import STREAM
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

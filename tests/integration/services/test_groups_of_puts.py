@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.bucket import get, put_message
-from admittance.runtime.bus import Bus
+from admittance.control.commit import Put
+from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit import Put
-from admittance.workload_controller.puts import Puts
+from admittance.workload_controller.performing import Puts
 
 pytestmark = pytest.mark.bus
 VALUE = StoredWorkload(api_version="kueue.x-k8s.io/v1beta2", kind="Workload")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime import bucket, lease_io
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
+from admittance.runtime.leader import lease_store
 from admittance.workload_controller.guard import Guard
 
 pytestmark = pytest.mark.bus
@@ -16,7 +17,7 @@ KEY = "flavor.f"
 
 async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
     # An epoch is a place on the log.
-    epochs = [await lease_io.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
+    epochs = [await lease_store.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
     first, second = (Guard(bus, epoch) for epoch in epochs)
     await first.take()
     assert await first.write([bucket.put_message(KEY, b"1", expected=0)]) == 3

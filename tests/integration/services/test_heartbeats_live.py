@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
 from admittance.events.applying import Delete, DeleteReply
 from admittance.events.requests import Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest

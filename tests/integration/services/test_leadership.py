@@ -11,9 +11,9 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import get, read_all
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bucket import get, read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 

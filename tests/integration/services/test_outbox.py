@@ -10,13 +10,13 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime import lease_io
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused
-from admittance.runtime.history import past
-from admittance.runtime.settings import Settings
-from admittance.workload_controller import shell
+from admittance.runtime.leader import lease_store
+from admittance.runtime.process.settings import Settings
+from admittance.workload_controller import service
 
 from builders import a_manifest, an_admission
 from processes import Fleet, apply, eventually, queues, settled, submit, workload
@@ -71,9 +71,9 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     cut = Cut(other, before)
     settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
     dying = asyncio.create_task(
-        shell.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
+        service.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
     )
-    epoch = await lease_io.take_epoch(bus, DOMAIN, "me", expected=0)
+    epoch = await lease_store.take_epoch(bus, DOMAIN, "me", expected=0)
     decided = facts.Assigned(
         namespace="ns",
         name="w",
@@ -82,9 +82,9 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
         domain=DOMAIN,
         admission=an_admission(),
     )
-    fence = lease_io.fence(DOMAIN, epoch)
+    fence = lease_store.fence(DOMAIN, epoch)
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence))
-    await lease_io.publish_barrier(bus, DOMAIN, "me", epoch)
+    await lease_store.publish_barrier(bus, DOMAIN, "me", epoch)
     await within(cut.died.wait())
     with pytest.raises(Killed):
         await dying
@@ -126,7 +126,7 @@ async def test_a_check_hears_that_its_workload_was_deleted_though_the_deleter_di
     cut = Cut(other, "admit.check.withdrawn")
     settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
     dying = asyncio.create_task(
-        shell.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
+        service.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
     )
     deleted = facts.Deleted(namespace="ns", name="w")
     await bus.publish(Outgoing(subject_of(deleted), encode(deleted)))

@@ -11,7 +11,7 @@ from admittance.events import facts
 from admittance.events.applying import Apply, ApplyReply
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 

@@ -16,10 +16,10 @@ from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.shapes import HandedOn
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import Entry, get
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import Past, past
-from admittance.runtime.lease_io import fence, take_epoch
+from admittance.runtime.bus.bucket import Entry, get
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import Past, past
+from admittance.runtime.leader.lease_store import fence, take_epoch
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 

@@ -10,8 +10,8 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.codec import decode
-from admittance.runtime.bus import Bus
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import past
 from admittance.workload.conditions import Type, find, is_true
 
 from builders import a_manifest

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.errors import BadInput
-from admittance.cli.options import Call, Output, UrlFrom
-from admittance.cli.replaying_log import replay_decision
+from admittance.cli.replay.decision import replay_decision
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events import facts, subjects
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 from admittance.workload_controller.recording import checkpoints
 
 from builders import a_manifest

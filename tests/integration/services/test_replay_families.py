@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from test_replay_with_checks import Others, a_check
 
-from admittance.cli.options import Call, Output, UrlFrom
-from admittance.cli.replaying_log import replay_decision
+from admittance.cli.replay.decision import replay_decision
+from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events.subjects import FENCED
-from admittance.runtime.bus import Bus
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import past
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, submit, workload

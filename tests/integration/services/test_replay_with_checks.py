@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.options import Call, Output, UrlFrom
-from admittance.cli.replaying_log import replay_decision
+from admittance.cli.replay.decision import replay_decision
+from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import FENCED, subject_of
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.history import past
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import past
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues, submit, workload

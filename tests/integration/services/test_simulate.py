@@ -15,12 +15,12 @@ from admittance.events.codec import encode
 from admittance.events.requests import Reply
 from admittance.events.subjects import subject_of
 from admittance.events.whatif import Simulate, SimulateReply
-from admittance.runtime.bucket import get, read_all
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import get, read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.settings import Settings
-from admittance.scheduler.config import Config
+from admittance.runtime.process.settings import Settings
 from admittance.scheduler.simulating import AT_ONCE, WAITING_MAX, Simulations
+from admittance.scheduling.config import Config
 from admittance.whatif.simulate import joined
 from admittance.workload.conditions import Type, find, is_true
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from benchmarks.junk import Junk, Seen, draw
 
-from admittance.bench.junk import Junk, Seen, draw
 from admittance.events.subjects import COMMITS, STREAM
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
 from admittance.workload.conditions import Type, is_true
 from stored_values import VALUES_OF_A_STORY
@@ -121,7 +121,7 @@ async def _publish(bus: Bus, junk: list[Junk]) -> None:
 
 
 def _permitted(junk: Junk) -> bool:
-    """Kept, and of nothing that only permissions prevent: see `admittance.bench.fuzz`."""
+    """Kept, and of nothing that only permissions prevent: see `benchmarks.fuzz`."""
     parts = junk.subject.split(".")
     if parts[0] == "admit" and parts[1] in ("api", "alive"):
         return False

@@ -11,9 +11,10 @@ import pytest
 
 from admittance.events import subjects
 from admittance.events.requests import Timers, TimersReply
-from admittance.runtime import clock, timers
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.puller import Puller
+from admittance.runtime import clock
+from admittance.runtime.bus import timers
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.puller import Puller
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 

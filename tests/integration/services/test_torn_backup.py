@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from admittance.runtime.bucket import put_message
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bucket import put_message
+from admittance.runtime.bus.bus import Bus
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from admittance.runtime.bus import Bus, Outgoing
-from admittance.runtime.tracing import start, trace_id
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.telemetry.tracing import start, trace_id
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.quantity import parse
+from admittance.api.units import parse
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import LocalUsage, Queues, QueuesReply
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import subject_of
-from admittance.runtime.bucket import get
-from admittance.runtime.bus import Bus, Outgoing
+from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true
 
 from builders import a_manifest

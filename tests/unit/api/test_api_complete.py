@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.api.complete import complete
-from admittance.api.manifest import decode_object
+from admittance.api.defaults import complete
+from admittance.api.reading.manifest import decode_object
 
 QUEUE: dict[str, Any] = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import accept
 from admittance.api.problems import ManifestError
+from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
 
 CLASS = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}

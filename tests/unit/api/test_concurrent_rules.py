@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import ManifestError, accept, decode_object, read
 from admittance.api.problems import Problem
-from admittance.api.read_configuration import read_configuration
+from admittance.api.reading.configuration_file import read_configuration
+from admittance.api.reading.manifest import ManifestError, accept, decode_object, read
 from admittance.api.workload import Workload
 from admittance.workload.limits import Limits, differing, limits_from, limits_of
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admittance.api.foreign import Foreign
-from admittance.api.job import Job
+from admittance.api.checks import Foreign
 from admittance.api.kinds import KINDS, kind_named
-from admittance.api.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.names import subdomain
 from admittance.api.queues import ClusterQueue, Cohort
-from admittance.api.workload import Workload
+from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
+from admittance.api.workload import Job, Workload
 
 V1, V2 = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "manifests"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from admittance.api.manifest import ManifestError, accept, decode_object
-from admittance.api.validate import validate, validate_update
+from admittance.api.reading.manifest import ManifestError, accept, decode_object
+from admittance.api.validation.validate import validate, validate_update
 
 V2 = "kueue.x-k8s.io/v1beta2"
 

@@ -13,25 +13,28 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admittance.api.check_lists import conflicts, named_checks, of_flavor, queue_wide
-from admittance.api.durations import BadDuration, seconds
-from admittance.api.from_job import (
+from admittance.api.pod_requests import needs, of_template
+from admittance.api.pods import PodTemplate
+from admittance.api.queues import (
+    ClusterQueue,
+    ClusterQueueSpec,
+    conflicts,
+    named_checks,
+    of_flavor,
+    queue_wide,
+)
+from admittance.api.reading.canonical import spec_of, to_stored
+from admittance.api.reading.from_job import (
     BACKOFF_LIMIT,
     from_command,
     literal,
     resolve_priority,
     workload_of,
 )
-from admittance.api.job import Job
-from admittance.api.manifest import ManifestError, accept, decode_object, encode
-from admittance.api.needs import needs
-from admittance.api.pod_requests import of_template
-from admittance.api.pods import PodTemplate
-from admittance.api.quantity import INT64_MAX, amount
-from admittance.api.queues import ClusterQueue, ClusterQueueSpec
-from admittance.api.stored_form import spec_of, to_stored
-from admittance.api.validate_pods import exceeding
-from admittance.api.workload import COMPLETIONS, CheckState, Workload
+from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode
+from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
+from admittance.api.validation.pods import exceeding
+from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
 from admittance.runner.shim import expand
 
 V2 = "kueue.x-k8s.io/v1beta2"

@@ -7,12 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
-from admittance.bench.answers import Answers
-from admittance.bench.speaker import Speaker
+from admittance.cli.bench.answers import Answers
+from admittance.cli.bench.speaker import Speaker
 from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus import Bus
+from admittance.runtime.bus.bus import Bus
 
 pytestmark = pytest.mark.bus
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from benchmarks import families, upgrade
+from benchmarks.hearing import Jobs
 
-from admittance.api.manifest import decode_object
 from admittance.api.queues import ClusterQueue
+from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import Workload
-from admittance.bench import families, upgrade
-from admittance.bench.generator import Plan
-from admittance.bench.hearing import Jobs
-from admittance.bench.load import submission
-from admittance.bench.queues import manifests_of
+from admittance.cli.bench.generator import Plan
+from admittance.cli.bench.load import submission
+from admittance.cli.bench.queues import manifests_of
 from admittance.family.rules import rules_of
 
 

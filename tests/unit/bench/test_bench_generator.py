@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.bench.generator import plan, read
+from admittance.cli.bench.generator import plan, read
 from admittance.runtime.errors import SetupError
 
 ROOT = Path(__file__).parents[3]

@@ -10,17 +10,17 @@ import msgspec
 import psutil
 import pytest
 
-from admittance.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.bench.load import carry_out, submission
-from admittance.bench.raw import persisted
-from admittance.bench.run import play
+from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.load import carry_out, submission
+from admittance.cli.bench.raw import persisted
+from admittance.cli.bench.run import play
 from admittance.events import facts
 from admittance.events.applying import Applied, Apply, ApplyReply, SettledReply
 from admittance.events.codec import decode
 from admittance.events.requests import QueuesReply, QueueStatus
-from admittance.runtime import streams
-from admittance.runtime.bus import Bus
-from admittance.runtime.server import EmbeddedServer
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats_server.server import EmbeddedServer
 
 pytestmark = pytest.mark.bus
 

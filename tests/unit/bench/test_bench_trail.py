@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.chaos import judged
+from benchmarks.trail import Replay, Trail, read_trail, replay
 
-from admittance.bench.chaos import judged
-from admittance.bench.trail import Replay, Trail, read_trail, replay
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission, PodSetAssignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from admittance.bench.chaos_cluster import Stall, Struck, stalls
+from benchmarks.chaos_cluster import Stall, Struck, stalls
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from admittance.bench.job_traces import JobRun, JobTold, judged
+from benchmarks.job_traces import JobRun, JobTold, judged
 
 TRACE = ["start 0 7", "step 1 7", "saved 1 7", "start 1 9", "step 2 9", "done 2 9"]
 RUNS = [JobRun(4, "stopped"), JobRun(6, "succeeded")]

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.check_test.form import Asked, look, subject_for
+from admittance.conformance.checks.form import Asked, look, subject_for
+from admittance.conformance.faults import heartbeat_faults
 from admittance.events.system import CheckAlive
-from admittance.trials.faults import heartbeat_faults
 
 ASKED = Asked("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)
 RIGHT = {

@@ -24,7 +24,7 @@ from admittance.checks import (
     Verdict,
     Workload,
 )
-from admittance.peers.threads import Threads
+from admittance.sdk.threads import Threads
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.cli.approving import APPROVAL, barred, chosen, said_by, user_of
-from admittance.cli.errors import AnswerIsNo, BadInput
+from admittance.cli.approve import APPROVAL, barred, chosen, said_by, user_of
+from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON

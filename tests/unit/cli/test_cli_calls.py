@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli import program, up
-from admittance.cli.errors import BadInput
-from admittance.cli.options import Call, Output, UrlFrom, outer_call, settle
+from admittance.cli import program
 from admittance.cli.program import ERRORS_MAX, invoke
-from admittance.cli.wishes import stem, suffix
+from admittance.cli.submit.command_workload import stem, suffix
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, settle
+from admittance.cli.up import up
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
 QUEUE = """\
@@ -302,7 +303,7 @@ def test_made_up_names_differ() -> None:
 
 
 def test_lists_are_what_kubernetes_makes_of_them() -> None:
-    from admittance.cli.reading import as_list
+    from admittance.cli.get import as_list
 
     assert json.loads(json.dumps(as_list([{"a": 1}]))) == {
         "apiVersion": "v1",

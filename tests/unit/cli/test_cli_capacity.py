@@ -10,11 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli import kinds, pools, reading, requests_for_capacity, tables
-from admittance.cli.answers_told import Answers
-from admittance.cli.checkup_provisioning import standing
-from admittance.cli.objects import Found
-from admittance.cli.story import told, why
+from admittance.cli import get
+from admittance.cli.doctor.provisioning import standing
+from admittance.cli.events.story import Answers, told, why
+from admittance.cli.show import capacity_requests, pools, tables
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds
 from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
@@ -74,7 +75,7 @@ def test_what_is_no_request_is_a_row_all_the_same() -> None:
 
 def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record(message="soon", details={"rack": "r7"})
-    requests_for_capacity.tell(noted(record, "Provisioned does not count: why", NOON), NOON)
+    capacity_requests.tell(noted(record, "Provisioned does not count: why", NOON), NOON)
     told = capsys.readouterr().out
     for part in (
         *("train-spot-2", "rack", "2 (cycle 1)", "u/spot/1/2", "Requested", "soon", "rack=r7"),
@@ -85,21 +86,21 @@ def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixt
 
 def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_deadline() -> None:
     record = a_record()
-    told = dict(requests_for_capacity.facts_of(record, NOON, {"rack"}))
+    told = dict(capacity_requests.facts_of(record, NOON, {"rack"}))
     assert "is there one?" in told["Provider"]
-    assert not dict(requests_for_capacity.facts_of(record, NOON))["Provider"]
-    ended = dict(requests_for_capacity.facts_of(a_record(cancelled="Preempted"), NOON))
+    assert not dict(capacity_requests.facts_of(record, NOON))["Provider"]
+    ended = dict(capacity_requests.facts_of(a_record(cancelled="Preempted"), NOON))
     assert (ended["State"], ended["Deadline"]) == ("Cancelled (Preempted)", "")
 
 
 def test_who_waits_is_told_for_whom() -> None:
-    (line,) = requests_for_capacity.waits_for([a_record(message="booting")], NOON)
+    (line,) = capacity_requests.waits_for([a_record(message="booting")], NOON)
     assert line.startswith(
         "the provider of rack, asked 1m30s ago (attempt 2 of check spot), which "
     )
     assert line.endswith(": booting")
-    assert not list(requests_for_capacity.waits_for([a_record(state=State.PROVISIONED)], NOON))
-    assert not list(requests_for_capacity.waits_for([a_record(cancelled="Preempted")], NOON))
+    assert not list(capacity_requests.waits_for([a_record(state=State.PROVISIONED)], NOON))
+    assert not list(capacity_requests.waits_for([a_record(cancelled="Preempted")], NOON))
 
 
 COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_class": "rack"}
@@ -262,7 +263,7 @@ def test_a_pool_of_machines_is_a_row_with_what_it_has(
 ) -> None:
     (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(*bookings)], NOON, {}).rows
     assert tuple(row) == ("rack-7", "rack", *counts, "a=4,b=1", "until freed")
-    status = reading.shown(kinds.MACHINE_POOL, a_pool(*bookings), {})["status"]
+    status = get.shown(kinds.MACHINE_POOL, a_pool(*bookings), {})["status"]
     names = ("machines", "booked", "free", "booting")
     assert tuple(str(status[name]) for name in names) == counts
     assert len(status["bookings"]) == len(bookings)
@@ -291,7 +292,7 @@ def test_of_a_pool_that_nobody_can_read_it_is_told_why(spec: dict[str, Any], why
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
     assert row[3:7] == ("?", "?", "?", why)
-    assert reading.shown(kinds.MACHINE_POOL, found, {})["status"] == {"wrong": why}
+    assert get.shown(kinds.MACHINE_POOL, found, {})["status"] == {"wrong": why}
     assert len(pools.booking_table(found, NOON).rows) == 1
 
 
@@ -320,4 +321,4 @@ def test_who_has_the_machines_of_a_pool_is_told() -> None:
 def test_a_request_that_nobody_answers_any_more_says_so() -> None:
     record = a_record()
     late = replace(record, spec=replace(record.spec, deadline=NOON))
-    assert dict(requests_for_capacity.facts_of(late, NOON))["Deadline"].endswith("(over)")
+    assert dict(capacity_requests.facts_of(late, NOON))["Deadline"].endswith("(over)")

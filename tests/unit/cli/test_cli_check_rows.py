@@ -10,7 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState, RequeueState
-from admittance.cli.check_rows import check_table, check_values, next_attempt, pods_ready_evictions
+from admittance.cli.show.check_rows import (
+    check_table,
+    check_values,
+    next_attempt,
+    pods_ready_evictions,
+)
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.cli.checkup import OK, WRONG, _service
+from admittance.cli.doctor.doctor import OK, WRONG, _service
 from admittance.events.requests import HealthReply
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.controllers import standing
+from admittance.cli.doctor.check_controllers import standing
 
 
 def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:

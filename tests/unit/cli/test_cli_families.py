@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from admittance.cli import lanes, policy_words, tables, why
-from admittance.cli.approving import asked_of
-from admittance.cli.arranging import arranged
-from admittance.cli.errors import AnswerIsNo
-from admittance.cli.families import names_of, refuse_variant, tags_of
-from admittance.cli.kinds import WORKLOAD
-from admittance.cli.objects import Found
-from admittance.cli.output import Table
-from admittance.cli.wishes import allowing
+from admittance.cli.approve import asked_of
+from admittance.cli.events import lanes
+from admittance.cli.explain import sections as why
+from admittance.cli.show import policy_words, tables
+from admittance.cli.show.families import names_of, refuse_variant, tags_of
+from admittance.cli.show.objects import Found
+from admittance.cli.show.order import arranged
+from admittance.cli.submit.command_workload import allowing
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.kinds import WORKLOAD
+from admittance.cli.support.output import Table
 from admittance.events.requests import ExplainReply, VariantVerdict
 from kinsfolk import a_family, a_parent, a_queue, as_found, as_stored, its_variants, the_rules
 

@@ -39,15 +39,19 @@ def imported(*arguments: str, **environ: str) -> set[str]:
     [
         pytest.param(
             "get workloads",
-            {"admittance.api.objects", "admittance.family", "admittance.provisioning"},
+            {"admittance.api.reading.objects", "admittance.family", "admittance.provisioning"},
             id="get",
         ),
         pytest.param(
-            "explain workload w", {"admittance.api.objects", "admittance.family"}, id="explain"
+            "explain workload w",
+            {"admittance.api.reading.objects", "admittance.family"},
+            id="explain",
         ),
         pytest.param("submit -q x -- true", {"admittance.family"}, id="submit"),
-        pytest.param("wait workload w --for Finished", {"admittance.api.objects"}, id="wait"),
-        pytest.param("stop workload w", {"admittance.api.objects"}, id="stop"),
+        pytest.param(
+            "wait workload w --for Finished", {"admittance.api.reading.objects"}, id="wait"
+        ),
+        pytest.param("stop workload w", {"admittance.api.reading.objects"}, id="stop"),
     ],
 )
 def test_a_short_command_imports_what_it_needs_alone(words: str, lazy: set[str]) -> None:
@@ -89,7 +93,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "admittance.cli.reading", "nats", "asyncio"])
+@pytest.mark.parametrize("module", ["typer", "admittance.cli.get", "nats", "asyncio"])
 def test_an_interrupt_while_a_module_is_imported_ends_in_silence(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_IMPORT, module],

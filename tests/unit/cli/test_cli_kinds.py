@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli import kinds
-from admittance.cli.commands import words
-from admittance.cli.errors import BadInput
-from admittance.cli.services import SERVICES
-from admittance.cli.up import Options, started_by
+from admittance.cli.commands import arguments as words
+from admittance.cli.support import kinds
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.services import SERVICES
+from admittance.cli.up.up import Options, started_by
 from admittance.workload.phase import Phase
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli import tables
-from admittance.cli.errors import AnswerIsNo
-from admittance.cli.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
-from admittance.cli.objects import Found, check_conditions, shown_queue, shown_workload
-from admittance.cli.sections import usage_of
+from admittance.cli.show import tables
+from admittance.cli.show.objects import Found, check_conditions, shown_queue, shown_workload
+from admittance.cli.show.sections import usage_of
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 

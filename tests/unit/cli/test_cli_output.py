@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli import output
-from admittance.cli.output import Column, Table
-from admittance.cli.pod_logs import Writer
+from admittance.cli.logs import Writer
+from admittance.cli.support import output
+from admittance.cli.support.output import Column, Table
 from admittance.events.requests import PodLog
 
 TABLE = Table(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli import files
-from admittance.cli.errors import BadInput
+from admittance.cli.support import files
+from admittance.cli.support.errors import BadInput
 
 MACHINE = "{name: a, count: 1, resources: {cpu: 4}}"
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli.errors import BadInput
-from admittance.cli.spans import age, moment_of, seconds_of, span
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.times import age, moment_of, seconds_of, span
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 

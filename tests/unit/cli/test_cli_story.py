@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.history import is_of
-from admittance.cli.story import is_nudge, told
+from admittance.cli.events.events import is_of
+from admittance.cli.events.story import is_nudge, told
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode

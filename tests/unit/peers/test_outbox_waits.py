@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from admittance.peers.outbox import Outbox
-from admittance.runtime.bus import Outgoing
+from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.errors import Refused, Unavailable, refusal
+from admittance.sdk.outbox import Outbox
 
 from servers import within
 

@@ -10,10 +10,10 @@ import pytest
 
 from admittance.checks import Pending, Ready, Reference, Rejected
 from admittance.checks.wire import message_of
-from admittance.events.bounds import MESSAGE_MAX, WHOLE_MAX
-from admittance.peers.bounds import sayable
+from admittance.events.base import MESSAGE_MAX, WHOLE_MAX
 from admittance.providers import Accepted, Provisioned
 from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting
+from admittance.sdk.bounds import sayable
 
 LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
 UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request
-from admittance.peers.beating import MESSAGE_MAX, Changes, shortened
-from admittance.peers.threads import from_thread
 from admittance.providers import Provider, Provisioned
+from admittance.sdk.heartbeats import MESSAGE_MAX, Changes, shortened
+from admittance.sdk.threads import from_thread
 
 
 async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> None:

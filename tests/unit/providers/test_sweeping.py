@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from admittance.providers.builtin import is_nobodys
 from admittance.providers.store import Said
-from admittance.providers.sweeping import is_nobodys
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from admittance.providers import Provider
-from admittance.providers.troubles import Troubles
+from admittance.providers.health import Troubles
 
 
 def test_classes_are_inactive_as_long_as_anything_does_not_work() -> None:

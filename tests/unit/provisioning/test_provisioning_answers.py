@@ -20,8 +20,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.provisioning.answers import CLASS, CONSUME, Answer, answer
-from admittance.provisioning.records import Record, RecordSpec, State, take
-from admittance.provisioning.strategy import delay_seconds
+from admittance.provisioning.records import Record, RecordSpec, State, delay_seconds, take
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ME: dict[str, Any] = {"namespace": "ns", "name": "train", "provisioning_class": "class"}

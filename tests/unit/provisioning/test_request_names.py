@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.provisioning.names import NAME_MAX, request_id, request_name, template_name
+from admittance.provisioning.records import NAME_MAX, request_id, request_name, template_name
 
 
 def test_a_request_is_named_after_workload_check_and_attempt() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admittance.api.checks import NodeSelectorUpdate, ProvisioningPodSetUpdates
-from admittance.events.bounds import DEEP_MAX
+from admittance.events.base import DEEP_MAX
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningStatus
-from admittance.provisioning_check.acts import Step
+from admittance.provisioning.steps import Step
 from admittance.provisioning_check.saying import reference_of, stated, verdict_of, written
 from unit.provisioning_check.test_requests_follow import Story
 

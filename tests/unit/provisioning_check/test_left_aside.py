@@ -14,16 +14,16 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.providing import CONTROLLER
 from admittance.provisioning.records import noted
+from admittance.provisioning.steps import Slot, Step
 from admittance.provisioning_check import providers
-from admittance.provisioning_check.acts import Slot, Step
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
 from admittance.provisioning_check.providers import Providers
 from admittance.provisioning_check.reading import _record_of
-from admittance.runtime.bucket import Entry
+from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
 from unit.provisioning_check.test_requests_follow import Story, notes
 
 from builders import NOON

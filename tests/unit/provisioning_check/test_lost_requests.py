@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
-from admittance.provisioning_check.asks import cancelled, requested
-from admittance.provisioning_check.recovering import Recovering
+from admittance.provisioning.asking import cancelled, requested
+from admittance.provisioning.recovering import Recovering
 from unit.provisioning_check.test_requests_follow import Story
 
 from builders import NOON

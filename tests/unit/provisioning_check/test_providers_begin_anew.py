@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from admittance.events.system import ProviderAlive
-from admittance.provisioning_check.providing import INSTANCES_MAX, Providing
+from admittance.provisioning.providing import INSTANCES_MAX, Providing
 
 from builders import NOON
 

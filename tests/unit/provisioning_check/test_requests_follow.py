@@ -24,11 +24,10 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
-from admittance.provisioning.names import ANNOTATION
-from admittance.provisioning.records import NOTES_MAX, Record, State
-from admittance.provisioning_check.acts import Slot, Tell
-from admittance.provisioning_check.configured import CONTROLLER
-from admittance.provisioning_check.decide import Capacity
+from admittance.provisioning.decide import Capacity
+from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
+from admittance.provisioning.steps import Slot, Tell
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.checks import ObjectStatus
-from admittance.api.manifest import decode_object
 from admittance.api.meta import Condition
+from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks

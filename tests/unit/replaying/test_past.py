@@ -11,22 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import decode_object, encode
+from admittance.api.reading.manifest import decode_object, encode
+from admittance.control.checkpoint import Snapshot, rows, snapshot
+from admittance.control.commit import Heard, Put
+from admittance.control.decide import Controller
+from admittance.control.fold import FENCE, FENCE_SUBJECT
+from admittance.control.known import revised
 from admittance.events import facts
 from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs_of
 from admittance.events.names import token
 from admittance.events.subjects import EPOCH, subject_of
 from admittance.events.system import ObjectApplied
-from admittance.replaying.past import Past, Start
-from admittance.replaying.pieces import CannotRebuild, Entry, manifest_of
+from admittance.replay.past import Past, Start
+from admittance.replay.pieces import CannotRebuild, Entry, manifest_of
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
-from admittance.workload_controller.checkpoint import Snapshot, rows, snapshot
-from admittance.workload_controller.commit import Heard, Put
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.fold import FENCE, FENCE_SUBJECT
-from admittance.workload_controller.known import revised
 
 from builders import a_manifest, an_admission
 

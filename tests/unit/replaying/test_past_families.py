@@ -11,17 +11,17 @@ import msgspec
 import pytest
 from test_past import API, DOMAIN, House, known, living, rebuilt
 
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
+from admittance.control.commit import Put
+from admittance.control.known import Known
 from admittance.events import facts
 from admittance.events.shapes import HandedOn
-from admittance.replaying.pieces import Entry
-from admittance.variant_controller.decide import Families
+from admittance.replay.pieces import Entry
+from admittance.variants.decide import Families
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.roles import VARIANT, owner_of
 from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.roles import VARIANT, owner_of
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload_controller.commit import Put
-from admittance.workload_controller.known import Known
 
 from builders import a_manifest, an_admission
 

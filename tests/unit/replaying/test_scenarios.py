@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admittance.replaying.outcome import differences
-from admittance.replaying.play import play
-from admittance.replaying.scenario import BadScenario, read
+from admittance.replay.outcome import differences
+from admittance.replay.play import play
+from admittance.replay.scenario import BadScenario, read
 
 API = "kueue.x-k8s.io/v1beta2"
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from admittance.api.workload import RequeueState
-from admittance.retry_timer.decide import SETTLE
-from admittance.retry_timer.slots import Cancel, SetTimer, Slot, Stands
+from admittance.timers.decide import SETTLE
+from admittance.timers.slots import Cancel, SetTimer, Slot, Stands
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON

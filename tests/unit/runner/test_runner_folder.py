@@ -23,7 +23,7 @@ from admittance.runner.journal import Journal, Outcome
 from admittance.runner.logs import read_logs
 from admittance.runner.other_folders import look
 from admittance.runner.service import expired
-from admittance.runner.standing import Standing, View, standing, view
+from admittance.runner.world import Standing, View, standing, view
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 

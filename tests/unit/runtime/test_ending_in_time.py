@@ -11,9 +11,9 @@ import sys
 import pytest
 from nats.aio.msg import Msg
 
-from admittance.runtime import ending
+from admittance.runtime import tasks
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.health_asked import trouble
+from admittance.runtime.process.health_asked import trouble
 
 from servers import within
 
@@ -37,7 +37,7 @@ async def test_work_that_ends_in_order_is_not_cancelled(asked: asyncio.Event) ->
         await asyncio.sleep(0)
         steps.append("said goodbye")
 
-    await ending.in_time(asked, work())
+    await tasks.in_time(asked, work())
     assert steps == ["said goodbye"]
 
 
@@ -50,14 +50,14 @@ async def test_work_that_does_not_end_in_order_is_cancelled(asked: asyncio.Event
         finally:
             steps.append("cancelled")
 
-    await within(ending.in_time(asked, work(), grace_seconds=0.01))
+    await within(tasks.in_time(asked, work(), grace_seconds=0.01))
     assert steps == ["cancelled"]
 
 
 async def test_work_that_loses_every_cancellation_is_left_behind(
     asked: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "CANCEL_SECONDS", 0.05)
+    monkeypatch.setattr(tasks, "CANCEL_SECONDS", 0.05)
     free = asyncio.Event()
 
     async def work() -> None:
@@ -67,7 +67,7 @@ async def test_work_that_loses_every_cancellation_is_left_behind(
             except asyncio.CancelledError:
                 continue
 
-    await within(ending.in_time(asked, work(), grace_seconds=0.01))
+    await within(tasks.in_time(asked, work(), grace_seconds=0.01))
     free.set()
 
 
@@ -75,7 +75,7 @@ async def test_a_bus_that_is_away_at_the_end_is_no_failure(asked: asyncio.Event)
     async def work() -> None:
         raise Unavailable("no connection to the bus")
 
-    await ending.in_time(asked, work())
+    await tasks.in_time(asked, work())
 
 
 async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
@@ -83,7 +83,7 @@ async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
         raise LookupError("a bug")
 
     with pytest.raises(LookupError):
-        await ending.in_time(asked, work())
+        await tasks.in_time(asked, work())
 
 
 async def test_what_ends_the_work_before_it_is_asked_to_is_raised(stop: asyncio.Event) -> None:
@@ -91,7 +91,7 @@ async def test_what_ends_the_work_before_it_is_asked_to_is_raised(stop: asyncio.
         raise Unavailable("no connection to the bus")
 
     with pytest.raises(Unavailable):
-        await ending.in_time(stop, work())
+        await tasks.in_time(stop, work())
 
 
 class Answers:
@@ -130,7 +130,7 @@ async def test_asking_for_health_ends_when_a_message_comes_with_the_cancellation
 
 STUCK = """
 import asyncio, threading
-from admittance.runtime import ending
+from admittance.runtime import tasks as ending
 
 async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
@@ -144,7 +144,7 @@ async def main():
 asyncio.run(main())
 """
 STARTING = """
-from admittance.runtime import starting
+from admittance.runtime.process import starting
 starting.end_at_once_on_signals()
 print("handled", flush=True)
 import threading

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admittance.runtime.ending import end
+from admittance.runtime.tasks import end
 
 
 async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.environment import choice, listed, named, number, whole
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import choice, listed, named, number, whole
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.runtime.consumers import foreign
+from admittance.runtime.bus.durables import foreign
 
 OURS = {"ack_policy": "all"}
 

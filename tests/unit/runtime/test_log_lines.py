@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.runtime.logs import _json
+from admittance.runtime.telemetry.logs import _json
 
 
 @pytest.mark.parametrize(

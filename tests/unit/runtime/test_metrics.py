@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.metrics import (
+from admittance.runtime.telemetry.metrics import (
     OTHER,
     SERIES_MAX,
     Counter,

@@ -10,15 +10,14 @@ import pytest
 
 from admittance.runtime import clock
 from admittance.runtime.errors import Superseded
-from admittance.runtime.parts import parts
-from admittance.runtime.waiting import set_before, set_within
+from admittance.runtime.tasks import parts, set_before, set_within
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
     "libs/admittance/checks/service.py": "the end of a process",
     "libs/admittance/providers/service.py": "the end of a process",
     "services/admittance/scheduler/usage_keys.py": "the end of a leader",
-    "services/admittance/workload_controller/memory.py": "the end of a leader",
+    "services/admittance/workload_controller/recording.py": "the end of a leader",
 }
 """Where it does no harm that a cancellation is lost which comes with what is waited for, as that is
 waited for once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.runtime import streams
+from admittance.runtime.bus import streams
 
 
 def made(replicas: int) -> dict[str, dict[str, Any] | None]:

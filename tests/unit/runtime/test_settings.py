@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.settings import Settings
+from admittance.runtime.process.settings import Settings
 
 
 def test_arguments_come_before_variables_and_these_before_defaults() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admittance.runtime import consume, supervise
+from admittance.runtime.bus import consume
 from admittance.runtime.errors import (
     AdmittanceError,
     SetupError,
@@ -14,6 +14,7 @@ from admittance.runtime.errors import (
     Unavailable,
     refusal,
 )
+from admittance.runtime.process import supervise
 
 from servers import within
 

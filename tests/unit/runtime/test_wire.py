@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from admittance.runtime import lease_io, timers, tracing
-from admittance.runtime.bus import EXPECTED, FENCE
-from admittance.runtime.connection import Headers, frame, parse_headers, status
+from admittance.runtime.bus import timers
+from admittance.runtime.bus.bus import EXPECTED, FENCE
+from admittance.runtime.bus.connection import Headers, frame, parse_headers, status
+from admittance.runtime.bus.pull_consumer import read_reply
 from admittance.runtime.errors import Busy, Fenced, Full, Refused, StaleRevision, TooBig, refusal
-from admittance.runtime.standing import read_reply
+from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry import tracing
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -106,8 +108,8 @@ def test_a_new_trace_is_well_formed() -> None:
 
 
 def test_a_fence_names_domain_and_epoch() -> None:
-    headers = lease_io.fence("cohort-a.b", 7)
-    assert lease_io.fence_of(headers) == ("admit.lease.epoch.cohort-a_b", 7)
+    headers = lease_store.fence("cohort-a.b", 7)
+    assert lease_store.fence_of(headers) == ("admit.lease.epoch.cohort-a_b", 7)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +117,12 @@ def test_a_fence_names_domain_and_epoch() -> None:
     [
         pytest.param({}, id="none at all"),
         pytest.param({"Nats-Expected-Last-Subject-Sequence": "7"}, id="a revision is no fence"),
-        pytest.param(lease_io.fence("d", 7) | {EXPECTED: "-7"}, id="a negative epoch"),
-        pytest.param(lease_io.fence("d", 7) | {FENCE: "admit.x"}, id="another subject"),
+        pytest.param(lease_store.fence("d", 7) | {EXPECTED: "-7"}, id="a negative epoch"),
+        pytest.param(lease_store.fence("d", 7) | {FENCE: "admit.x"}, id="another subject"),
     ],
 )
 def test_what_is_no_fence_is_none(headers: dict[str, str]) -> None:
-    assert lease_io.fence_of(headers) is None
+    assert lease_store.fence_of(headers) is None
 
 
 def test_a_schedule_is_in_utc_whatever_the_time_was_given_in() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admittance.cli import services
+from admittance.cli.support import services
 
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "deploy" / "samples" / "checks"

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from admittance.api.job import Job
-from admittance.api.manifest import read
 from admittance.api.queues import ClusterQueue
-from admittance.api.workload import QUEUE_LABEL, Workload
+from admittance.api.reading.manifest import read
+from admittance.api.workload import QUEUE_LABEL, Job, Workload
 from admittance.family.rules import rules_of
 
 SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"

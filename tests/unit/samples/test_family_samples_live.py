@@ -9,10 +9,9 @@ import msgspec
 import pytest
 import yaml
 
-from admittance.api.from_job import workload_of
-from admittance.api.job import Job
-from admittance.api.manifest import encode, read
-from admittance.api.workload import Workload
+from admittance.api.reading.from_job import workload_of
+from admittance.api.reading.manifest import encode, read
+from admittance.api.workload import Job, Workload
 from admittance.events import codec, facts
 from admittance.events.subjects import subject_of
 from admittance.workload.conditions import is_true

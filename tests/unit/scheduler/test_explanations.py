@@ -12,8 +12,8 @@ from test_loops import a_pair
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
-from admittance.scheduler import barriers, verdicts
-from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.explain import flavor_report, preemption_blockers
 
 from scheduling import NOON, Story, groups, quota
 
@@ -615,9 +615,9 @@ def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     story.submit("theirs", "other", "1", age=7)
     story.settle()
     story.submit("w", "cq", "4", priority=1)
-    monkeypatch.setattr(barriers, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(preemption_blockers, "LOOKED_AT_MAX", 1)
     assert rules(story.why("w")) == [("PriorityNotLower", "cq"), ("WithinNominal", "other")]
-    monkeypatch.setattr(barriers, "LOOKED_AT_MAX", 0)
+    monkeypatch.setattr(preemption_blockers, "LOOKED_AT_MAX", 0)
     assert rules(story.why("w")) == [("NotLookedAt", "cq"), ("NotLookedAt", "")]
 
 
@@ -632,7 +632,7 @@ def test_flavors_are_not_searched_for_victims_without_end(monkeypatch: pytest.Mo
     story.submit("w", "cq", "2", priority=1)
     assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
     # What the nomination itself asked is known, and costs nothing.
-    monkeypatch.setattr(verdicts, "CANDIDATES_MAX", 0)
+    monkeypatch.setattr(flavor_report, "CANDIDATES_MAX", 0)
     assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
     story.queue(
         "cq",

@@ -9,10 +9,10 @@ import pytest
 
 from admittance.events.requests import Queues
 from admittance.quota.shares import share_of
-from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
-from admittance.scheduler.outcomes import named
-from admittance.scheduler.recheck import is_too_much
-from admittance.scheduler.victims import Victim
+from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.cycle.outcomes import named
+from admittance.scheduling.cycle.recheck import is_too_much
+from admittance.scheduling.preemption.victims import Victim
 from kin import Kin, both, explicit
 
 from scheduling import groups

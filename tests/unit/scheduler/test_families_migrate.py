@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduler.picture import Member, Say
+from admittance.scheduling.state.workload_info import Member, Say
 from family_scheduling import FamilyStory, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}

@@ -276,7 +276,7 @@ def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_
 
 
 def test_without_the_gate_of_the_feature_nobody_of_a_family_is_tried() -> None:
-    from admittance.scheduler.config import Config
+    from admittance.scheduling.config import Config
 
     story = FamilyStory(Config(concurrent_admission=False))
     story.follows = False

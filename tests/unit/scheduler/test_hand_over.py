@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduler.config import Config
-from admittance.scheduler.picture import Say
+from admittance.scheduling.config import Config
+from admittance.scheduling.state.workload_info import Say
 
 from scheduling import Story, groups
 

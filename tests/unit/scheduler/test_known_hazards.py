@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.nominate import Nomination, Nominator
-from admittance.scheduler.turn import Turn
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.cycle.nominate import Nomination, Nominator
+from admittance.scheduling.cycle.process import Turn
 from living import Life
 
 from scheduling import Story, groups

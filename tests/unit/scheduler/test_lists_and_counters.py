@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 
 from scheduling import NOON, Story, groups, quota
 

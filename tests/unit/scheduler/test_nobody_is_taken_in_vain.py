@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from admittance.scheduler import candidates, preempt
-from admittance.scheduler.config import Config
-from admittance.scheduler.room import Taken
+from admittance.scheduling.config import Config
+from admittance.scheduling.preemption import candidates, classical
+from admittance.scheduling.preemption.room import Taken
 
 from scheduling import Story, groups
 
@@ -48,19 +48,19 @@ def test_the_victims_are_those_of_a_search_that_takes_everybody_first(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = told(a_crowd(seed))
-    monkeypatch.setattr(preempt._Hunt, "come_within", nobody)
+    monkeypatch.setattr(classical._Hunt, "come_within", nobody)
     assert told(a_crowd(seed)) == short
 
 
 def test_those_that_would_be_spared_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    fill_back = preempt.fill_back
+    fill_back = classical.fill_back
 
     def counted(out: list[Taken], *rest: object, **more: bool) -> object:
         taken.append(len(out))
         return fill_back(out, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(preempt, "fill_back", counted)
+    monkeypatch.setattr(classical, "fill_back", counted)
     story = Story(Config(preemption=True))
     for n in range(2):
         story.queue(f"q{n}", "all", resourceGroups=groups(default="20"), preemption=POLICIES)
@@ -81,7 +81,7 @@ def test_nobody_else_is_looked_for_where_only_the_own_queue_could_help(
     looked: list[str] = []
     of = candidates.candidates_of
 
-    def noted(queue: preempt.Queue, *rest: object) -> object:
+    def noted(queue: classical.Queue, *rest: object) -> object:
         looked.append(queue.name)
         return of(queue, *rest)  # type: ignore[arg-type]
 

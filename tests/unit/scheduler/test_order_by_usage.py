@@ -11,9 +11,9 @@ from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduler.again import Again, turns_of, usages_of
-from admittance.scheduler.config import AdmissionFairSharing, Config, FairSharing
-from admittance.scheduler.usage import NANO, Account, gained, left, penalty_of, weighed
+from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.explain.decision_replay import Again, turns_of, usages_of
+from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
 
 from scheduling import NOON, Story, groups
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 
 from scheduling import Story, groups
 

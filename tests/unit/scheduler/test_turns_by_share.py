@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.scheduler.config import Config, FairSharing
+from admittance.scheduling.config import Config, FairSharing
 
 from scheduling import Story, groups
 

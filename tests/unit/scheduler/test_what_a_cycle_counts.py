@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.scheduler.config import Config
+from admittance.scheduling.config import Config
 
 from scheduling import Story, groups
 

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from admittance.scheduler import cycle
-from admittance.scheduler.assign import Cursor
-from admittance.scheduler.config import Config, FairSharing
-from admittance.scheduler.memo import nominated
-from admittance.scheduler.nominate import Nomination, Nominator, Search
-from admittance.scheduler.picture import Member
-from admittance.scheduler.queue import Queue
+from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.cycle import cycle
+from admittance.scheduling.cycle.flavor_assigner import Cursor
+from admittance.scheduling.cycle.nominate import Nomination, Nominator, Search
+from admittance.scheduling.state.equivalence import nominated
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member
 
 from scheduling import Story, groups, quota
 

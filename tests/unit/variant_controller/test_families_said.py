@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variant_controller.decide import Families
-from admittance.variant_controller.said import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
+from admittance.variants.decide import Families
+from admittance.variants.said import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
 from admittance.workload.stored import LogPosition
 from family_table import NS, FamilyTable, a_family, condition
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from admittance.api.stored_form import spec_of
+from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.variant_controller.said import GATHER
+from admittance.variants.said import GATHER
 from admittance.workload.stored import head
 from family_table import NS, FamilyTable, a_family, condition
 

@@ -7,7 +7,7 @@ import pytest
 from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
-from admittance.workload.families.gating import gate_of, others_go, sibling
+from admittance.workload.family_info import gate_of, others_go, sibling
 from families_at_work import Household
 
 from builders import an_admission

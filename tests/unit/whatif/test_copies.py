@@ -13,7 +13,7 @@ from admittance.events.facts import Finished
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait
-from admittance.scheduler.config import AdmissionFairSharing, Config
+from admittance.scheduling.config import AdmissionFairSharing, Config
 from admittance.whatif import copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.change import change_of, perform

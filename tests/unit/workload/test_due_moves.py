@@ -11,11 +11,11 @@ from admittance.api.workload import EvictionCount
 from admittance.events import facts
 from admittance.workload.change import Outcome
 from admittance.workload.due import Kind, due_times
-from admittance.workload.execution import total_seconds
 from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.moves.eviction import total_seconds
+from admittance.workload.moves.timeouts import backoff_seconds
 from admittance.workload.phase import Phase
-from admittance.workload.surroundings import CheckRules
-from admittance.workload.times import backoff_seconds
+from admittance.workload.transition_context import CheckRules
 
 from builders import Around
 from lives import ME, Life

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admittance.events.facts import CheckRequested
-from admittance.workload.rows import row_of
+from admittance.workload.check_rows import row_of
 from living import Life
 
 

@@ -7,10 +7,10 @@ import pytest
 from admittance.events import facts
 from admittance.events.shapes import Grounds, Refusal
 from admittance.workload.change import Outcome
-from admittance.workload.moves import MOVES
-from admittance.workload.occasion import QueueChanged
 from admittance.workload.phase import Phase, holds_quota
 from admittance.workload.stored import head
+from admittance.workload.transition_context import QueueChanged
+from admittance.workload.transitions import MOVES
 
 from builders import Around, an_arrival
 from lives import HOLD, ME, STOP, Life

@@ -11,7 +11,7 @@ from admittance.api.workload import GATED_BY
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
-from admittance.workload.surroundings import Hindrance
+from admittance.workload.transition_context import Hindrance
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life

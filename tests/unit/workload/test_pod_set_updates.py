@@ -10,8 +10,8 @@ from admittance.api.meta import Toleration
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.phase import Phase
-from admittance.workload.surroundings import FlavorParts
-from admittance.workload.updates import merged
+from admittance.workload.pod_set_updates import merged
+from admittance.workload.transition_context import FlavorParts
 
 from builders import Around
 from lives import ME, Life

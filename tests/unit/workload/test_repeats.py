@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Preempted
-from admittance.workload.repeats import KEPT_FOR, KEPT_MAX, counted
+from admittance.workload.moves.eviction import KEPT_FOR, KEPT_MAX, counted
 
 from builders import NOON
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from admittance.workload.diagram import PAGE, edges, page
-from admittance.workload.moves import MOVES
 from admittance.workload.phase import Phase
-from admittance.workload.ways import TRANSITIONS
+from admittance.workload.transitions import MOVES, TRANSITIONS
 
 
 def test_the_page_is_what_the_table_makes_of_it() -> None:

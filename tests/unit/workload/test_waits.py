@@ -12,10 +12,15 @@ from admittance.api.checks import RetryStrategy
 from admittance.api.workload import CheckState, RequeueState
 from admittance.workload.change import with_status
 from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.moves.backoff import (
+    chance,
+    check_deadline,
+    computed,
+    pods_ready_part,
+    recomputed,
+)
 from admittance.workload.phase import Phase
-from admittance.workload.retries import chance, computed
-from admittance.workload.surroundings import CheckRules
-from admittance.workload.waits import check_deadline, pods_ready_part, recomputed
+from admittance.workload.transition_context import CheckRules
 
 from builders import NOON, Around
 from lives import HOLD, Life

@@ -7,11 +7,10 @@ from datetime import timedelta
 import msgspec
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.manifest import decode_object
+from admittance.api.reading.manifest import decode_object
+from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
+from admittance.control.objects import Kept, Objects, key_of
 from admittance.events.system import CheckAlive
-from admittance.workload_controller.check_activity import changed, tells_of_parameters
-from admittance.workload_controller.heartbeats import Heartbeats, active_of
-from admittance.workload_controller.objects import Kept, Objects, key_of
 
 from builders import NOON
 

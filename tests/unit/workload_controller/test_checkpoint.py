@@ -8,14 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from admittance.control.checkpoint import PART_SIZE, BadCheckpoint, Packer, superfluous, unpack
 from admittance.events.checkpoints import CheckpointMade, Committed, Row, RowKind, runs_of
-from admittance.workload_controller.checkpoint import (
-    PART_SIZE,
-    BadCheckpoint,
-    Packer,
-    superfluous,
-    unpack,
-)
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from admittance.control import fold
 from admittance.events import facts
-from admittance.workload_controller import fold
 from families_at_work import Household, key_of_workload
 
 J = {"namespace": "ns", "name": "j"}

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.shapes import PendingPreemption, PlannedVictim
-from admittance.workload.families.gating import gate_of
+from admittance.workload.family_info import gate_of
 from families_at_work import Household
 
 A, B = "j-variant-a", "j-variant-b"

@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload.families.reading import allowed_flavors
+from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head
 from families_at_work import UPGRADE, Household

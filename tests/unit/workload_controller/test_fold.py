@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import accept
+from admittance.api.reading.manifest import accept
+from admittance.control.commit import Commit, Echo, Heard, Message
+from admittance.control.decide import Controller
+from admittance.control.objects import key_of, plan
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
-from admittance.workload_controller.commit import Commit, Echo, Heard, Message
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.objects import key_of, plan
 
 from builders import NOON, a_manifest, an_admission
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
-from admittance.events.system import CheckActive, CheckAlive
-from admittance.workload_controller.heartbeats import (
+from admittance.control.heartbeats import (
     INSTANCES_MAX,
     LOST,
     RIVALS,
@@ -18,6 +17,7 @@ from admittance.workload_controller.heartbeats import (
     active_of,
     with_condition,
 )
+from admittance.events.system import CheckActive, CheckAlive
 
 from builders import NOON
 

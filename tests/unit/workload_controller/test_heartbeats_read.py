@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.workload_controller.alive import BEAT_MAX, beat_of
+from admittance.workload_controller.check_heartbeats import BEAT_MAX, beat_of
 
 NO_HEARTBEAT = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (BEAT_MAX + 1)]
 

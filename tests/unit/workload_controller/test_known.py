@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from admittance.control.known import Known, Workloads
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.known import Known, Workloads
 
 from builders import NOON
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from admittance.workload_controller.commit import Dead, Heard
-from admittance.workload_controller.letters import BURST, PER_SECOND, Letters
+from admittance.control.commit import Dead, Heard
+from admittance.control.dead_letters import BURST, PER_SECOND, Letters
 
 from builders import NOON
 

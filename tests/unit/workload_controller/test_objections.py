@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.manifest import encode
+from admittance.api.reading.manifest import encode
+from admittance.control.manifest_changes import cautions, objections, proposal
+from admittance.control.objects import Kept, Objects, plan
 from admittance.workload.limits import Limits
-from admittance.workload_controller.objects import Kept, Objects, plan
-from admittance.workload_controller.proposals import cautions, objections, proposal
 
 from builders import NOON
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.events.facts import CheckRequested, TimerDue
-from admittance.workload.rows import row_of
+from admittance.workload.check_rows import row_of
 from family_living import a_family_life
 from living import Life
 

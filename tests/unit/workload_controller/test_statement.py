@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from admittance.control.decide import Controller
+from admittance.control.object_messages import learn, statements
 from admittance.events.system import ObjectApplied
-from admittance.workload_controller.decide import Controller
-from admittance.workload_controller.statement import learn, statements
 
 KEY = "localqueue.ns.lq"
 LOCAL = msgspec.json.encode(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.workload_controller.decide import Controller
+from admittance.control.decide import Controller
 
 
 @pytest.mark.parametrize(

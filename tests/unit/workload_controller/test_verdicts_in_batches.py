@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.control.commit import Heard
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.workload_controller.commit import Heard
 from living import NS, Life
 
 from builders import NOON

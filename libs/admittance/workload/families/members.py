@@ -12,17 +12,23 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import holder_of
 from admittance.family.policy import STOPPED, Why
-from admittance.workload.activity import deactivate, turn_on
 from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, is_false, is_true, put
-from admittance.workload.families.gating import competes, gate_of, shut, sibling
+from admittance.workload.families.family_change import Together
 from admittance.workload.families.migrating import begin, promise
-from admittance.workload.families.reading import allowed_flavors, parent_state
-from admittance.workload.families.together import Together
-from admittance.workload.leave import DEACTIVATED
-from admittance.workload.moves import transition
-from admittance.workload.reserve import break_promise
+from admittance.workload.family_info import (
+    allowed_flavors,
+    competes,
+    gate_of,
+    parent_state,
+    shut,
+    sibling,
+)
+from admittance.workload.moves.activation import deactivate, turn_on
+from admittance.workload.moves.eviction import DEACTIVATED
+from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.transitions import transition
 
 OF_THE_JOB: Final = (
     facts.Started,

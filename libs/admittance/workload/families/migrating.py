@@ -10,15 +10,15 @@ from admittance.events import facts
 from admittance.events.shapes import Admission
 from admittance.family.policy import Why
 from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.check_rows import all_ready
 from admittance.workload.conditions import Type, is_true, put
-from admittance.workload.families.reading import allowed_flavors
-from admittance.workload.families.together import Together
-from admittance.workload.leave import evict
+from admittance.workload.families.family_change import Together
+from admittance.workload.family_info import allowed_flavors
+from admittance.workload.moves.check_verdicts import contradiction
+from admittance.workload.moves.eviction import evict
+from admittance.workload.moves.reservation import admit, assign
 from admittance.workload.phase import Phase, is_reserved, phase
-from admittance.workload.reserve import admit, assign
-from admittance.workload.rows import all_ready
 from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.verdicts import contradiction
 
 MIGRATION: Final = "FlavorMigration"
 """Why the worse variant is evicted."""

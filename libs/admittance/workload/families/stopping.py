@@ -10,15 +10,22 @@ from typing import Any, Final
 from admittance.family.policy import Why
 from admittance.workload.change import applied, with_status
 from admittance.workload.conditions import Type, find, is_true, put, revoke, without
+from admittance.workload.families.family_change import Together
 from admittance.workload.families.migrating import OF_PARENT, taken_over
-from admittance.workload.families.together import Together
-from admittance.workload.holding import waits_for_checks
-from admittance.workload.leave import closed, evict, freed_of, fresh_rows, release, withdrawals
+from admittance.workload.moves.backoff import no_wait, wake_if_over
+from admittance.workload.moves.check_verdicts import waits_for_checks
+from admittance.workload.moves.eviction import (
+    closed,
+    evict,
+    freed_of,
+    fresh_rows,
+    release,
+    withdrawals,
+)
+from admittance.workload.moves.reservation import admit
 from admittance.workload.phase import REJECTION, holds_quota, is_reserved
-from admittance.workload.reserve import admit
-from admittance.workload.standing import hindered
+from admittance.workload.reasons import hindered
 from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.waits import no_wait, wake_if_over
 
 FROM_OUTSIDE: Final = frozenset(
     {

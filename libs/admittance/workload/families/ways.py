@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from admittance.workload.families.roles import PARENT, VARIANT
 from admittance.workload.phase import Phase
+from admittance.workload.roles import PARENT, VARIANT
 
 Edge = tuple[Phase, Phase | None]
 

@@ -1,0 +1,289 @@
+"""Real jobs while services are killed: is anything lost, started twice, or over quota?
+
+``python -m benchmarks.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as
+a process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
+started again; the server is killed twice. Afterwards the jobs' own lines and the log are judged.
+With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.cli.bench import queues
+from admittance.cli.bench.generator import Plan, PlannedQueue
+from admittance.cli.bench.run import loop_factory, main_of
+from admittance.cli.bench.system import Child, start
+from admittance.cli.support import services
+from admittance.events import codec
+from admittance.events.base import Fact
+from admittance.events.requests import Events, EventsReply
+from admittance.runtime import clock
+from admittance.runtime.bus import bucket, streams
+from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
+from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.workload import stored
+from admittance.workload.phase import phase
+from benchmarks.trail import Replay, Trail, read_trail, replay
+
+SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
+STREAMS: Final = tuple(stream.name for stream in streams.wanted())
+QUEUES: Final = 4
+QUOTA_MILLI: Final = 4000
+PATIENCE: Final = 600.0
+SERVER_KILLS: Final = 2
+SCRIPT: Final = 'echo "start $JOB $$" >>"$TRAIL"; sleep 0.5; echo "end $JOB $$" >>"$TRAIL"'
+
+_events = msgspec.json.Decoder(EventsReply)
+_encode = msgspec.json.Encoder().encode
+
+
+class Deployment:
+    """A server and the services, killed and started again at will. Instances keep their names over
+    a restart, as containers of a compose file may."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._server = EmbeddedServer(folder / "server")
+        self._children: dict[str, Child] = {}
+        self.url = ""
+        self.kills = 0
+        self.server_kills = 0
+
+    async def begin(self) -> None:
+        self.url = await self._server.start()
+        bus = await Bus.connect(self.url, name="chaos")
+        await streams.ensure(bus)
+        await bus.close()
+        for name in SERVICES:
+            await self._start(name)
+
+    async def _start(self, name: str) -> None:
+        settings = {
+            "ADMIT_INSTANCE": f"chaos-{name}",
+            "ADMIT_DATA_DIR": str(self._folder / name),
+            "ADMIT_LOG_LEVEL": "warning",
+        }
+        arguments = ["--nats", self.url, "serve", name]
+        self._children[name] = await start(arguments, self._folder / f"{name}.log", settings)
+
+    async def kill(self, name: str) -> None:
+        """Kills a service and starts it again."""
+        child = self._children[name]
+        child.kill()
+        await child.process.wait()
+        self.kills += 1
+        await self._start(name)
+
+    async def kill_server(self) -> None:
+        """Kills the nats-server and starts it again on the same port."""
+        port = int(self.url.rpartition(":")[2])
+        os.kill(self._server.pid, signal.SIGKILL)
+        while self._server.alive():  # noqa: ASYNC110  (a process has no event)
+            # It holds its port until it is gone.
+            await asyncio.sleep(0.005)
+        self._server.leave()
+        self.server_kills += 1
+        self._server = EmbeddedServer(self._folder / "server", port=port)
+        await self._server.start()
+
+    async def end(self) -> None:
+        for name in reversed(SERVICES):
+            if name in self._children:
+                await self._children[name].stop()
+        await self._server.stop()
+
+
+def job(name: str, queue: str, trail: Path) -> bytes:
+    """The submission of one job that writes its beginning and its end to trail."""
+    container = {
+        "name": "main",
+        "image": "none",
+        "command": ["sh", "-c", SCRIPT],
+        "env": [{"name": "JOB", "value": name}, {"name": "TRAIL", "value": str(trail)}],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    manifest = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "queueName": queue,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+    }
+    return _encode({"namespace": "default", "name": name, "workload": manifest})
+
+
+async def survived(jobs: int, seed: int) -> list[str]:
+    """Runs jobs through the storm and judges; raises SetupError with the first broken promise."""
+    with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
+        folder = Path(name)
+        trail = folder / "trail"
+        trail.touch()
+        deployment = Deployment(folder)
+        started = clock.monotonic()
+        try:
+            await deployment.begin()
+            bus = await Bus.connect(deployment.url, name="chaos")
+            try:
+                await create_queues(bus)
+                await _submit(bus, jobs, trail)
+                await _storm(bus, deployment, jobs, seed, trail)
+                seconds = clock.monotonic() - started
+                unfinished = await unfinished_of(bus)
+                told = await read_log(bus)
+            finally:
+                await bus.close()
+        finally:
+            await deployment.end()
+        found = read_trail(_lines(trail))
+    booked = replay(told, {f"chaos-{n}": QUOTA_MILLI for n in range(QUEUES)})
+    broken = judged(jobs, unfinished, found, booked)
+    story = (
+        f"{jobs} jobs in {seconds:.0f} s through {deployment.kills} kills of services and "
+        f"{deployment.server_kills} of the server: {len(found.ended)} ended, {found.started} runs "
+        f"started, {found.peak} at once at the most of {QUEUES * QUOTA_MILLI // 1000} allowed, "
+        f"{booked.admissions} admissions"
+    )
+    if broken:
+        raise SetupError("; ".join([story, *broken]))
+    return [story, "all finished, none lost, none twice at once, quota never exceeded"]
+
+
+def judged(jobs: int, unfinished: Sequence[str], found: Trail, booked: Replay) -> list[str]:
+    """Every broken promise, a sentence each."""
+    broken: list[str] = []
+    if unfinished:
+        broken.append(f"{len(unfinished)} jobs are not finished, such as {unfinished[0]}")
+    if len(found.ended) != jobs:
+        broken.append(f"{jobs - len(found.ended)} jobs never came to their end")
+    if found.overlapping:
+        broken.append(f"{len(found.overlapping)} jobs ran twice at once: {found.overlapping[0]}")
+    if found.peak > QUEUES * QUOTA_MILLI // 1000:
+        broken.append(f"{found.peak} jobs ran at once")
+    if booked.over:
+        broken.append(f"over quota: {booked.over[0]}")
+    return broken
+
+
+async def create_queues(bus: Bus, *, timeout: float = 60.0) -> None:
+    """Makes the queues of the jobs, as soon as services answer."""
+    made = tuple(
+        PlannedQueue(
+            f"chaos-{n}", "cq", f"c-{n % 2}", "default", QUOTA_MILLI, 0, None, "Never", "Never"
+        )
+        for n in range(QUEUES)
+    )
+    await queues.create(bus, Plan(made, ()), timeout=timeout)
+
+
+async def _submit(bus: Bus, jobs: int, trail: Path) -> None:
+    messages = [
+        Outgoing(
+            f"admit.workload.submitted.default.job-{n}",
+            job(f"job-{n}", f"chaos-{n % QUEUES}", trail),
+            {MESSAGE_ID: f"chaos-{n}"},
+        )
+        for n in range(jobs)
+    ]
+    outcomes = await bus.publish_all(messages, timeout=60.0)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+    if refused:
+        raise SetupError(f"a submission was refused: {refused[0]}")
+
+
+async def _storm(bus: Bus, deployment: Deployment, jobs: int, seed: int, trail: Path) -> None:
+    """Kills until every job's end is in the trail, then waits until all of them are finished."""
+    chance = random.Random(seed)
+    deadline = clock.monotonic() + PATIENCE
+    while clock.monotonic() < deadline:
+        await asyncio.sleep(1.0)
+        ended = len(read_trail(_lines(trail)).ended)
+        if ended >= jobs:
+            break
+        await deployment.kill(chance.choice(SERVICES))
+        share = (deployment.server_kills + 1) / (SERVER_KILLS + 1)
+        if deployment.server_kills < SERVER_KILLS and ended >= share * jobs * 0.9:
+            await deployment.kill_server()
+    while clock.monotonic() < deadline:
+        with suppress(AdmittanceError):
+            if not await unfinished_of(bus):
+                return
+        await asyncio.sleep(0.5)
+
+
+def _lines(trail: Path) -> list[str]:
+    return trail.read_text().splitlines()
+
+
+async def unfinished_of(bus: Bus) -> list[str]:
+    """Keys of the jobs that are not finished."""
+    entries = await bucket.read_all(bus, "workload.>")
+    now = clock.now()
+    return [
+        entry.key
+        for entry in entries
+        if entry.value is not None and phase(stored.decode(entry.value), now=now) != "Finished"
+    ]
+
+
+async def read_log(bus: Bus) -> list[Fact]:
+    """All facts about workloads that the log has, oldest first."""
+    told: list[Fact] = []
+    after = 0
+    deadline = clock.monotonic() + 60.0
+    while True:
+        data = _encode(Events(after=after, limit=500))
+        reply = _events.decode(await queues.ask(bus, "admit.api.events", data, deadline))
+        if reply.error:
+            raise Unavailable(reply.error)
+        for entry in reply.entries:
+            with suppress(codec.Undecodable):
+                told.append(codec.decode(entry.subject, bytes(entry.data)))
+            after = entry.sequence
+        if reply.complete:
+            return told
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def command() -> list[str]:
+    """The answer, a line each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1, help="which service dies when")
+    parser.add_argument("--servers", type=int, default=1, help="more than one: a cluster of them")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of faults, on a cluster")
+    found = parser.parse_args()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if found.servers > 1:
+            # Only now: it builds on this module.
+            from benchmarks import chaos_cluster
+
+            return runner.run(
+                chaos_cluster.survived(
+                    servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell
+                )
+            )
+        return runner.run(survived(found.jobs, found.seed))
+
+
+if __name__ == "__main__":
+    main_of(command)

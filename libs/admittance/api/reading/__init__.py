@@ -1,0 +1,1 @@
+"""Text and plain values to typed manifests, and back: YAML, defaults, older spellings, Jobs."""

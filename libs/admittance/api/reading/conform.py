@@ -1,0 +1,250 @@
+"""Plain values against the shape of a Struct: everything that does not fit, with its path.
+
+msgspec stops at the first thing that is wrong. A person who wrote a manifest wants all of it, with
+the field that was probably meant; so what msgspec refuses is gone through here. Nulls count as
+absent, as in Kubernetes. Scalars that YAML left open (`Plain`) become what the field wants.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
+from admittance.api.reading.scalars import Plain, resolve, scalar
+
+PROBLEMS_MAX: Final = 50
+"""Of one object; whoever has that many has another problem."""
+
+RENAMED: Final[dict[str, str]] = {
+    "cohort": "cohortName",
+    "parent": "parentName",
+    "priorityClassName": "priorityClassRef",
+    "priorityClassSource": "priorityClassRef",
+}
+"""Fields of older versions, to the ones that took their place."""
+
+_ABSENT: Final[Any] = object()
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
+_TRUTH: Final = {
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_INT64: Final = 2**63
+
+
+class _Shape(NamedTuple):
+    """``fields``: name in a manifest to type. ``required``: names that must be there."""
+
+    fields: dict[str, inspect.Type]
+    required: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _shape(kind: type) -> _Shape:
+    found = inspect.type_info(kind)
+    if not isinstance(found, inspect.StructType):
+        raise TypeError(f"{kind} is no Struct")
+    return _Shape(
+        {field.encode_name: _bare(field.type) for field in found.fields},
+        tuple(field.encode_name for field in found.fields if field.required),
+    )
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """kind without what is only for schemas, and without the null that counts as absent."""
+    if isinstance(kind, inspect.Metadata):
+        return _bare(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        return _bare(kinds[0]) if len(kinds) == 1 else kind
+    return kind
+
+
+def join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def conform(value: Any, kind: type, problems: list[Problem], path: str = "") -> dict[str, Any]:
+    """value as plain builtins that fit kind, with what does not fit left out and told."""
+    fitted = _fields(value, _shape(kind), path, problems)
+    return fitted if isinstance(fitted, dict) else {}
+
+
+def _name_of(value: Any) -> str:
+    if isinstance(value, Plain):
+        value = scalar(value)
+    for kinds, name in (
+        (bool, "true or false"),
+        (int, "a number"),
+        (float, "a number"),
+        (str, "a string"),
+        (dict, "a mapping"),
+        (list, "a list"),
+    ):
+        if isinstance(value, kinds):
+            return f"{name} ({shown(value)})" if not isinstance(value, dict | list) else name
+    return "null"
+
+
+def _wrong(path: str, wanted: str, value: Any, problems: list[Problem]) -> Any:
+    problems.append(Problem(path, f"must be {wanted}, not {_name_of(value)}", TYPE))
+    return _ABSENT
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or (type(value) is Plain and value in _NULLS)
+
+
+def _unknown(name: str, shape: _Shape) -> str:
+    known = list(shape.fields)
+    if RENAMED.get(name) in known:
+        return f'unknown field; this version calls it "{RENAMED[name]}"'
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    folded = [one for one in known if one.lower() == name.lower().replace("_", "")]
+    for one in folded or near:
+        return f'unknown field; did you mean "{one}"?'
+    return "unknown field"
+
+
+def _fields(value: Any, shape: _Shape, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(value, dict):
+        return _wrong(path, "a mapping", value, problems)
+    if len(problems) >= PROBLEMS_MAX:
+        return _ABSENT
+    fitted: dict[str, Any] = {}
+    for name, given in value.items():
+        kind = shape.fields.get(name)
+        field = f"{path}.{name}" if path else str(name)
+        if kind is None:
+            problems.append(Problem(field, _unknown(str(name), shape), UNKNOWN))
+        elif not _is_null(given):
+            item = _fit(given, kind, field, problems)
+            if item is not _ABSENT:
+                fitted[str(name)] = item
+        if len(problems) >= PROBLEMS_MAX:
+            return fitted
+    for name in shape.required:
+        if _is_null(value.get(name)):
+            problems.append(Problem(join(path, name), "must be set", REQUIRED))
+    return fitted
+
+
+def _fit(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) -> Any:
+    fitter = _FITTERS.get(type(kind))
+    return resolve(value) if fitter is None else fitter(value, kind, path, problems)
+
+
+def _struct(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    return _fields(value, _shape(kind.cls), path, problems)
+
+
+def _str(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    return str(value) if isinstance(value, str) else _wrong(path, "a string", value, problems)
+
+
+def _quantity(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    """The one union of more than one type."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _wrong(path, "a quantity", value, problems)
+    return value
+
+
+def _list(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(value, list | tuple):
+        return _wrong(path, "a list", value, problems)
+    fitted = []
+    of = _bare(kind.item_type)
+    for index, one in enumerate(value):
+        item = _fit(one, of, f"{path}[{index}]", problems)
+        if item is not _ABSENT:
+            fitted.append(item)
+        if len(problems) >= PROBLEMS_MAX:
+            break
+    return fitted
+
+
+def _dict(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(value, dict):
+        return _wrong(path, "a mapping", value, problems)
+    fitted = {}
+    of = _bare(kind.value_type)
+    texts = isinstance(of, inspect.StrType)
+    for key, given in value.items():
+        # Kubernetes reads a null in a map of strings as the empty string.
+        item = _fit("" if texts and _is_null(given) else given, of, f"{path}[{key}]", problems)
+        if item is not _ABSENT:
+            fitted[str(key)] = item
+    return fitted
+
+
+def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    given = str(value) if type(value) is Plain else value
+    if type(value) is Plain:
+        if _INT.fullmatch(value):
+            value = int(value) if len(value) <= 20 else _INT64  # Digits cost their square.
+        elif _INT.fullmatch(value.lstrip("+-").lstrip("0") or "0"):
+            told = f"must be a whole number without leading zeros, not {shown(str(value))}"
+            problems.append(Problem(path, told, TYPE))
+            return _ABSENT
+    if isinstance(value, bool) or not isinstance(value, int):
+        return _wrong(path, "a whole number", value, problems)
+    if not -_INT64 <= value < _INT64:
+        problems.append(Problem(path, f"{shown(given)} does not fit 64 bits", TYPE))
+        return _ABSENT
+    return value
+
+
+def _bool(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    if type(value) is Plain and value in _TRUTH:
+        return _TRUTH[value]
+    if isinstance(value, bool):
+        return value
+    return _wrong(path, "true or false", value, problems)
+
+
+def _float(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    if type(value) is Plain:
+        value = scalar(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _wrong(path, "a number", value, problems)
+    return value
+
+
+def _time(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
+    try:
+        moment = msgspec.convert(str(value), datetime)
+    except (msgspec.ValidationError, ValueError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        problems.append(
+            Problem(
+                path, f"must be a time like 2026-01-01T00:00:00Z, not {shown(str(value))}", TYPE
+            )
+        )
+        return _ABSENT
+    return str(value)
+
+
+_FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
+    inspect.StructType: _struct,
+    inspect.VarTupleType: _list,
+    inspect.DictType: _dict,
+    inspect.UnionType: _quantity,
+    inspect.StrType: _str,
+    inspect.IntType: _int,
+    inspect.BoolType: _bool,
+    inspect.FloatType: _float,
+    inspect.DateTimeType: _time,
+}
+"""What is not here takes anything."""

@@ -1,0 +1,252 @@
+"""One object, bytes or plain values, to a typed manifest and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.checks import Foreign
+from admittance.api.defaults import defaulted
+from admittance.api.kinds import KINDS, Kind, Manifest, refuse
+from admittance.api.limits import VARIANTS_MAX
+from admittance.api.meta import ObjectMeta
+from admittance.api.problems import (
+    REQUIRED,
+    TYPE,
+    ManifestError,
+    Problem,
+)
+from admittance.api.reading import canonical
+from admittance.api.reading.conform import conform
+from admittance.api.reading.from_job import resolve_priority
+from admittance.api.reading.scalars import resolve
+from admittance.api.reading.upgrade import upgrade
+from admittance.api.validation.validate import validate
+from admittance.api.workload import Workload
+
+OBJECT_MAX: Final = 900_000
+"""Bytes of one object: a message of the bus has a mebibyte, and a fact carries more than this."""
+
+
+class Accepted(NamedTuple):
+    """``warnings``: what was read but has no effect, or is spelled in an old way."""
+
+    manifest: Manifest
+    warnings: tuple[str, ...]
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+_any: Final = msgspec.json.Decoder()
+
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+_decoders: Final[dict[tuple[str, str], msgspec.json.Decoder[Any]]] = {
+    (kind.versions[0], kind.name): msgspec.json.Decoder(kind.struct) for kind in KINDS.values()
+}
+
+
+_BROKEN: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """manifest as compact JSON, beginning with its apiVersion and kind."""
+    if isinstance(manifest, Foreign):
+        return _encoder.encode(manifest.object)
+    # Defaults are left out of a Struct's JSON, and these two are always at theirs.
+    head = f'{{"apiVersion":"{manifest.api_version}","kind":"{manifest.kind}"'.encode()
+    rest = canonical.encode(manifest)
+    return head + b"}" if rest == b"{}" else head + b"," + rest[1:]
+
+
+def name_of(manifest: Manifest) -> str:
+    """``ClusterQueue team-a`` or ``Workload team-a/train-7``."""
+    metadata = manifest.metadata
+    name = metadata.name or metadata.generate_name
+    return f"{manifest.kind} {metadata.namespace + '/' if metadata.namespace else ''}{name}"
+
+
+def decode_object(
+    raw: bytes | msgspec.Raw | Mapping[str, Any],
+    *,
+    namespace: str = "",
+    source: str = "",
+    document: str = "",
+) -> Accepted:
+    """One object, typed and with its defaults, not validated. Raises ManifestError.
+
+    ``namespace`` is for an object that needs one and names none.
+    """
+    if isinstance(raw, Mapping):
+        value: Any = raw
+    else:
+        try:
+            if len(bytes(raw)) > OBJECT_MAX:
+                raise ManifestError(
+                    [Problem("", f"{len(bytes(raw)):,} bytes; an object may have {OBJECT_MAX:,}")],
+                    source=source,
+                    document=document,
+                )
+            head = _head.decode(raw)
+            decoder = _decoders.get((head.api_version, head.kind))
+            if decoder is not None:
+                return Accepted(defaulted(decoder.decode(raw), namespace), ())
+        except ManifestError:
+            raise
+        except _BROKEN:
+            pass  # Gone through below, for everything that is wrong with it.
+        try:
+            value = _any.decode(raw)
+        except _BROKEN as error:
+            raise ManifestError(
+                [Problem("", f"no JSON: {error}")], source=source, document=document
+            ) from error
+    return Reading(source, document).decode(value, namespace)
+
+
+def accept(
+    raw: bytes | msgspec.Raw | Mapping[str, Any],
+    *,
+    namespace: str = "",
+    source: str = "",
+    document: str = "",
+    priority_of: Callable[[str], int | None] | None = None,
+    flavors_max: int = VARIANTS_MAX,
+) -> Accepted:
+    """One object as it may be stored: decoded, with defaults, valid. Raises ManifestError.
+
+    ``priority_of`` answers the value of a WorkloadPriorityClass, which a workload that names one
+    gets before it is validated. ``flavors_max``: see `validate`.
+    """
+    accepted = decode_object(raw, namespace=namespace, source=source, document=document)
+    if priority_of is not None and isinstance(accepted.manifest, Workload):
+        priced = resolve_priority(accepted.manifest, priority_of)
+        accepted = accepted._replace(manifest=priced)
+    problems = validate(accepted.manifest, flavors_max=flavors_max)
+    if problems:
+        value = raw if isinstance(raw, Mapping) else _any.decode(raw)
+        raise ManifestError(
+            _as_written(problems, value, accepted.manifest),
+            source=source,
+            document=document,
+            about=name_of(accepted.manifest),
+        )
+    return accepted
+
+
+def _as_written(problems: list[Problem], value: Any, manifest: Manifest) -> list[Problem]:
+    """problems with the fields as value spells them."""
+    written = upgrade(dict(value), str(value["apiVersion"]), manifest.kind)
+    return [written.as_written(problem) for problem in problems]
+
+
+class Reading:
+    """One object on its way from plain values to a Struct."""
+
+    def __init__(self, source: str, document: str) -> None:
+        self.source = source
+        self.document = document
+        self.about = ""
+
+    def error(self, problems: list[Problem]) -> ManifestError:
+        return ManifestError(problems, source=self.source, document=self.document, about=self.about)
+
+    def decode(self, value: Any, namespace: str) -> Accepted:
+        """value as a manifest, all problems of its shape at once."""
+        try:
+            return self._decode(value, namespace)
+        except RecursionError:
+            raise self.error([Problem("", "nested too deep")]) from None
+
+    def _decode(self, value: Any, namespace: str) -> Accepted:
+        api_version, kind = self._kind(value)
+        if kind is None:
+            return self._foreign(value, api_version)
+        upgraded = upgrade(value, api_version, kind.name)
+        problems = list(upgraded.problems)
+        shaped: list[Problem] = []
+        fitted = conform(upgraded.value, kind.struct, shaped)
+        problems += [upgraded.as_written(problem) for problem in shaped]
+        if problems:
+            raise self.error(problems)
+        manifest = self._whole(fitted, kind.struct)
+        return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
+
+    def shaped(self, value: Any, struct: type[Any]) -> Any:
+        """value as a struct, all problems of its shape at once."""
+        problems: list[Problem] = []
+        try:
+            fitted = conform(value, struct, problems)
+        except RecursionError:
+            raise self.error([Problem("", "nested too deep")]) from None
+        if problems:
+            raise self.error(problems)
+        return self._whole(fitted, struct)
+
+    def _whole(self, fitted: dict[str, Any], struct: type[Any]) -> Any:
+        """fitted as a Struct that can be said in JSON: no half characters, no endless numbers."""
+        try:
+            _encoder.encode(fitted)
+            return msgspec.convert(fitted, struct)
+        except (*_BROKEN, OverflowError, TypeError) as error:
+            raise self.error([Problem("", f"cannot be stored: {error}")]) from error
+
+    def validated(self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX) -> Accepted:
+        """value as a manifest that is valid, problems named as they were spelled."""
+        accepted = self.decode(value, namespace)
+        problems = validate(accepted.manifest, flavors_max=flavors_max)
+        if problems:
+            raise self.error(_as_written(problems, value, accepted.manifest))
+        return accepted
+
+    def _kind(self, value: Any) -> tuple[str, Kind | None]:
+        if not isinstance(value, dict):
+            raise self.error([Problem("", "must be a mapping with apiVersion and kind", TYPE)])
+        head = []
+        for field in ("apiVersion", "kind"):
+            given = value.get(field)
+            if not isinstance(given, str) or not given:
+                raise self.error([Problem(field, "must be set to a string", REQUIRED)])
+            head.append(str(given))
+        self.about = _about(head[1], value.get("metadata"))
+        if complaint := refuse(*head):
+            known = head[1] in KINDS
+            raise self.error([Problem("apiVersion" if known else "kind", complaint, TYPE)])
+        kind = KINDS.get(head[1])
+        return head[0], kind if kind is not None and head[0] in kind.versions else None
+
+    def _foreign(self, value: dict[str, Any], api_version: str) -> Accepted:
+        problems: list[Problem] = []
+        given = value.get("metadata")
+        names = {"name", "namespace", "labels", "annotations", "uid"}
+        known = {k: v for k, v in given.items() if k in names} if isinstance(given, dict) else {}
+        metadata = conform(known, ObjectMeta, problems, "metadata")
+        if problems:
+            raise self.error(problems)
+        plain = self._whole(resolve(value), dict)
+        # A foreign kind has the namespace that it names; whether it needs one, nobody knows.
+        foreign = Foreign(
+            api_version=api_version,
+            kind=str(value["kind"]),
+            metadata=msgspec.convert(metadata, ObjectMeta),
+            object=plain,
+        )
+        return Accepted(foreign, ())
+
+
+def _about(kind: str, metadata: Any) -> str:
+    name = ""
+    if isinstance(metadata, dict):
+        found = metadata.get("name") or metadata.get("generateName")
+        name = found[:80] if isinstance(found, str) else ""
+    return f"{kind} {name}".rstrip()

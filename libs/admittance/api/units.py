@@ -1,0 +1,182 @@
+"""Quantities as Kubernetes writes them, and the integers that quota is counted in.
+
+A quantity is a decimal number with a suffix: ``500m``, ``1.5Gi``, ``2e3``, or a bare number. It is
+never finer than a billionth and never larger than 2**63-1; what is finer is rounded away from zero,
+what is larger stops there. Accounting counts cpu in thousandths and everything else in whole units,
+rounded up: a job that asks for half a byte gets one.
+Source: Kubernetes, apimachinery's ``resource.Quantity``.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+"""Where accounting saturates. A quota of this size is without limit."""
+
+_FORM = re.compile(
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?",
+    re.ASCII,
+)
+_NANO: Final = 10**9
+_SCALE: Final[dict[str, Fraction]] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_LENGTH_MAX: Final = 128
+_DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+class BadQuantity(ValueError):
+    """What was written is no quantity."""
+
+
+def _away_from_zero(number: Fraction) -> int:
+    if number >= 0:
+        return -(-number.numerator // number.denominator)
+    return number.numerator // number.denominator
+
+
+def parse(quantity: str | int | float) -> Fraction:
+    """The exact value of quantity, in whole units. Raises BadQuantity.
+
+    A number that came without quotes is read by its shortest decimal spelling, as it was written.
+    """
+    return _parse(quantity)
+
+
+# typed: True is no quantity, even when 1 was read before it.
+@lru_cache(maxsize=16_384, typed=True)
+def _parse(quantity: str | int | float) -> Fraction:
+    if isinstance(quantity, bool):
+        raise BadQuantity(f"{quantity!r} is no quantity")
+    text = quantity if isinstance(quantity, str) else repr(quantity)
+    match = _FORM.fullmatch(text) if len(text) <= _LENGTH_MAX else None
+    if match is None:
+        shown = text if len(text) <= _LENGTH_MAX else f"{text[:20]}…"
+        raise BadQuantity(
+            f"{shown!r} is no quantity: a number with at most one of the suffixes "
+            "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent like e3"
+        )
+    sign, digits, suffix, exponent = match.groups()
+    number = Fraction(digits if digits[0] != "." else f"0{digits}")
+    if suffix is not None:
+        number *= _SCALE[suffix]
+    elif exponent is not None and number:
+        power = int(exponent)
+        if power > 2 * _LENGTH_MAX:
+            number = Fraction(INT64_MAX)
+        elif power < -2 * _LENGTH_MAX:
+            number = Fraction(1, _NANO)
+        else:
+            number *= Fraction(10) ** power
+    if number > INT64_MAX:
+        number = Fraction(INT64_MAX)
+    elif _NANO % number.denominator:
+        number = Fraction(_away_from_zero(number * _NANO), _NANO)
+    return -number if sign == "-" else number
+
+
+@lru_cache(maxsize=16_384, typed=True)
+def units(resource: str, quantity: str | int | float) -> int | Fraction:
+    """quantity in accounting units, exact: to be added up first and rounded at the end."""
+    number = _parse(quantity)
+    if resource == "cpu":
+        number *= 1000
+    return number.numerator if number.denominator == 1 else number
+
+
+def whole(exact: int | Fraction) -> int:
+    """Exact accounting units as an int64: rounded up (away from zero) and saturating."""
+    number = exact if isinstance(exact, int) else _away_from_zero(exact)
+    if number > INT64_MAX:
+        return INT64_MAX
+    return max(number, -INT64_MAX)
+
+
+@lru_cache(maxsize=16_384, typed=True)
+def amount(resource: str, quantity: str | int | float) -> int:
+    """quantity in accounting units: cpu in thousandths, everything else whole; rounded up.
+
+    Saturates at `INT64_MAX`. Raises BadQuantity.
+    """
+    return whole(units(resource, quantity))
+
+
+def _is_binary(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
+def _largest(number: int, base: int, suffixes: tuple[str, ...]) -> str:
+    step = 0
+    while number and step < len(suffixes) - 1 and number % base == 0:
+        number //= base
+        step += 1
+    return f"{number}{suffixes[step]}"
+
+
+@lru_cache(maxsize=16_384)
+def render(resource: str, amount: int) -> str:
+    """The canonical quantity of so many accounting units: the largest suffix without a fraction.
+
+    ``("cpu", 1500)`` is ``1500m``, ``("cpu", 2000)`` is ``2``, ``("memory", 2**30)`` is ``1Gi``.
+    """
+    if resource == "cpu":
+        if amount % 1000:
+            return f"{amount}m"
+        amount //= 1000
+    if _is_binary(resource) and not -1024 < amount < 1024:
+        return _largest(amount, 1024, _BINARY)
+    return _largest(amount, 1000, _DECIMAL)
+
+
+_UNITS: Final = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+_PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|ms|s|m|h)", re.ASCII)
+
+
+class BadDuration(ValueError):
+    """What was written is no duration."""
+
+
+def seconds(text: str) -> Fraction:
+    """How long text is, in seconds, exact. Raises BadDuration."""
+    negative = text.startswith("-")
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return Fraction(0)
+    total, at = Fraction(0), 0
+    while at < len(rest) <= 100:
+        part = _PART.match(rest, at)
+        if part is None:
+            break
+        number = part.group(1)
+        total += Fraction(f"0{number}" if number[0] == "." else number) * _UNITS[part.group(2)]
+        at = part.end()
+    if not rest or at != len(rest):
+        raise BadDuration(f"{text[:40]!r} is no duration like 60s or 1h30m")
+    return -total if negative else total

@@ -1,0 +1,180 @@
+"""Rules of a workload's status: what check controllers and runners report must fit the spec.
+
+Nobody but the workload-controller writes a status, and it builds one that obeys these. They guard
+what comes from outside: updates of pod sets by checks, reclaimable pods, and imported objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from admittance.api.limits import Quantity
+from admittance.api.meta import Condition, Toleration
+from admittance.api.names import check_annotations, check_labels, qualified
+from admittance.api.problems import NOT_FOUND, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.units import BadQuantity, amount
+from admittance.api.workload import Kept, PodSet, ReclaimablePod, Workload
+
+
+class UpdateOf(Kept, frozen=True, kw_only=True):
+    """What a check adds to one pod set."""
+
+    name: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class CheckRow(Kept, frozen=True, kw_only=True):
+    name: str = ""
+    state: str = ""
+    pod_set_updates: tuple[UpdateOf, ...] = ()
+
+
+class Assignment(Kept, frozen=True, kw_only=True):
+    name: str = "main"
+    flavors: dict[str, str] = msgspec.field(default_factory=dict)
+    resource_usage: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    count: int = 0
+
+
+class AdmissionRow(Kept, frozen=True, kw_only=True):
+    cluster_queue: str = ""
+    pod_set_assignments: tuple[Assignment, ...] = ()
+
+
+class Status(Kept, frozen=True, kw_only=True):
+    """The part of a status that has rules."""
+
+    conditions: tuple[Condition, ...] = ()
+    admission: AdmissionRow | None = None
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    admission_checks: tuple[CheckRow, ...] = ()
+
+    def is_true(self, condition: str) -> bool:
+        return any(one.type == condition and one.status == "True" for one in self.conditions)
+
+
+def status_of(workload: Workload) -> Status:
+    """The status as a manifest has it. Raises msgspec.ValidationError."""
+    return msgspec.convert(workload.status or {}, Status)
+
+
+def check_updates(
+    updates: Sequence[UpdateOf], pod_sets: Sequence[str], field: str
+) -> list[Problem]:
+    """The podSetUpdates of a verdict: pod sets that exist, labels and keys that are valid."""
+    found: list[Problem] = []
+    for i, update in enumerate(updates):
+        path = f"{field}[{i}]"
+        if update.name not in pod_sets:
+            message = f"{shown(update.name)} is none of the pod sets {', '.join(pod_sets)}"
+            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
+        for j, one in enumerate(update.tolerations):
+            if one.key and (complaint := qualified(one.key)):
+                found.append(Problem(f"{path}.tolerations[{j}].key", complaint))
+        found += check_annotations(update.annotations, f"{path}.annotations")
+        found += check_labels(update.node_selector, f"{path}.nodeSelector")
+        found += check_labels(update.labels, f"{path}.labels")
+    return found
+
+
+def check_reclaimable(
+    pods: Sequence[ReclaimablePod], pod_sets: Sequence[PodSet], field: str
+) -> list[Problem]:
+    """Reclaimable pods belong to a pod set and are no more than it has."""
+    sizes = {one.name: one.count for one in pod_sets}
+    found: list[Problem] = []
+    for pod in pods:
+        path = f"{field}[{pod.name}]"
+        if pod.name not in sizes:
+            message = f"{shown(pod.name)} is none of the pod sets {', '.join(sizes)}"
+            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
+        elif pod.count > sizes[pod.name]:
+            message = f"must not exceed the {sizes[pod.name]} pods of the set"
+            found.append(Problem(f"{path}.count", message))
+    return found
+
+
+def check_reclaimable_update(
+    old: Sequence[ReclaimablePod], new: Sequence[ReclaimablePod], field: str
+) -> list[Problem]:
+    """While quota is reserved, reclaimable pods only become more."""
+    counts: Mapping[str, int] = {one.name: one.count for one in new}
+    found: list[Problem] = []
+    for pod in old:
+        path = f"{field}[{pod.name}]"
+        if pod.name not in counts:
+            found.append(Problem(path, "may not be removed", REQUIRED))
+        elif counts[pod.name] < pod.count:
+            found.append(Problem(f"{path}.count", f"may not become less than {pod.count}"))
+    return found
+
+
+def check_status(workload: Workload, old: Workload | None = None) -> list[Problem]:
+    """What is wrong with the status of workload; old is the same workload before."""
+    status = status_of(workload)
+    was = status_of(old) if old is not None else Status()
+    found: list[Problem] = []
+    reserved = status.is_true("QuotaReserved")
+    if reserved and status.admission is None:
+        # One that was like this already may pass, or it could never be repaired or removed.
+        if not (was.is_true("QuotaReserved") and was.admission is None):
+            message = "must be set while quota is reserved"
+            found.append(Problem("status.admission", message, REQUIRED))
+    elif reserved and status.admission is not None:
+        found += _admission(status.admission, workload)
+    pod_sets = workload.spec.pod_sets
+    field = "status.reclaimablePods"
+    found += check_reclaimable(status.reclaimable_pods, pod_sets, field)
+    names = [one.name for one in pod_sets]
+    for i, row in enumerate(status.admission_checks):
+        path = f"status.admissionChecks[{i}].podSetUpdates"
+        found += check_updates(row.pod_set_updates, names, path)
+    if old is None:
+        return found
+    if reserved and was.is_true("QuotaReserved"):
+        found += check_reclaimable_update(was.reclaimable_pods, status.reclaimable_pods, field)
+    if None not in (was.admission, status.admission) and was.admission != status.admission:
+        message = "is set and cleared as a whole, never changed"
+        found.append(Problem("status.admission", message))
+    return found + _updates_kept(was, status)
+
+
+def _updates_kept(was: Status, status: Status) -> list[Problem]:
+    rows: dict[str, Any] = {row.name: row for row in status.admission_checks}
+    found = []
+    for i, row in enumerate(was.admission_checks):
+        now = rows.get(row.name)
+        if now is None or row.state != "Ready" or now.state != "Ready":
+            continue
+        if row.pod_set_updates != now.pod_set_updates:
+            path = f"status.admissionChecks[{i}].podSetUpdates"
+            found.append(Problem(path, "may not be changed while the check is Ready"))
+    return found
+
+
+def _admission(admission: AdmissionRow, workload: Workload) -> list[Problem]:
+    names = {one.name for one in workload.spec.pod_sets}
+    found: list[Problem] = []
+    for i, one in enumerate(admission.pod_set_assignments):
+        path = f"status.admission.podSetAssignments[{i}]"
+        if one.name not in names:
+            message = f"{shown(one.name)} is none of the pod sets"
+            found.append(Problem(f"{path}.name", message, NOT_FOUND))
+        if one.count <= 0:
+            continue
+        for resource, usage in one.resource_usage.items():
+            try:
+                rest = amount(resource, usage) % one.count
+            except BadQuantity as error:
+                found.append(Problem(f"{path}.resourceUsage[{resource}]", str(error)))
+                continue
+            if rest:
+                message = f"{usage} is no multiple of the count {one.count}"
+                found.append(Problem(f"{path}.resourceUsage[{resource}]", message))
+    return found

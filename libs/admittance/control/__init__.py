@@ -1,0 +1,1 @@
+"""The core of the workload-controller: a batch of facts in, a commit out. Pure."""

@@ -1,0 +1,184 @@
+"""A checkpoint: all that the workload-controller holds, as rows, and as bytes cut into parts. Pure.
+
+Rows are MessagePack, each behind its length (four bytes, big-endian), all of them one zlib stream.
+Which checkpoints are kept: the newest few, and behind them one a week, as far back as the log goes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.control.decide import Controller
+from admittance.control.known import Known
+from admittance.control.objects import Kept
+from admittance.events.checkpoints import CheckpointMade, Row, RowKind
+from admittance.events.reading import BROKEN, reason_of
+from admittance.workload import stored
+
+PART_SIZE: Final = 512 * 1024
+"""Bytes of one part: well below the server's message of 1 MiB."""
+NEWEST: Final = 6
+WEEKS: Final = 6
+_LENGTH: Final = 4
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Row).decode
+
+
+class BadCheckpoint(ValueError):
+    """Parts that are missing or broken; the text says which."""
+
+
+class Snapshot(NamedTuple):
+    """What was held at one moment, between two commits. The lists are copies of what the values,
+    which never change, are in, so that taking one costs next to nothing."""
+
+    through: int
+    revision: int
+    floor: int
+    workloads: list[tuple[str, Known]]
+    finished: list[tuple[str, int]]
+    objects: list[tuple[str, Kept]]
+    markers: list[tuple[str, int]]
+    told: int = 0
+
+    def __len__(self) -> int:
+        kept = len(self.workloads) + len(self.finished)
+        return kept + len(self.objects) + len(self.markers)
+
+
+def snapshot(controller: Controller, through: int, revision: int, told: int = 0) -> Snapshot:
+    """All that the controller holds. ``through``: every fact up to it is in; ``revision``: nothing
+    is in that is newer; ``told``: all commits told of up to there are in."""
+    objects = list(controller.objects)
+    markers = list(controller.objects.markers())
+    newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)
+    return Snapshot(
+        through,
+        max(revision, newest),
+        controller.manifests_floor,
+        list(controller.workloads.items()),
+        controller.workloads.finished(),
+        objects,
+        markers,
+        told,
+    )
+
+
+def rows(taken: Snapshot) -> Iterator[Row]:
+    """The snapshot row by row."""
+    for key, kept in taken.objects:
+        yield Row(key, kept.revision, 0, RowKind.VALUE, kept.value)
+    for key, revision in taken.markers:
+        yield Row(key, revision, 0, RowKind.GONE)
+    held = set()
+    for key, known in taken.workloads:
+        held.add(key)
+        if known.workload is None:
+            yield Row(key, known.revision, known.fact, RowKind.GONE)
+        else:
+            value = stored.encode(known.workload)
+            yield Row(key, known.revision, known.fact, RowKind.VALUE, value)
+    for key, fact in taken.finished:
+        if key not in held:
+            yield Row(key, 0, fact, RowKind.FINISHED)
+
+
+class Packer:
+    """Makes bytes of rows, some at a time, so that nobody has to wait for all of it."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.compressobj(level=1)
+        self._packed = bytearray()
+        self._digest = blake2b(digest_size=16)
+        self.rows = 0
+        self.size = 0
+
+    def add(self, several: Sequence[Row]) -> list[bytes]:
+        """Takes rows in; the parts that are full."""
+        made = bytearray()
+        for row in several:
+            data = _encode(row)
+            made += len(data).to_bytes(_LENGTH, "big")
+            made += data
+        self.rows += len(several)
+        self._packed += self._zlib.compress(bytes(made))
+        return self._cut(PART_SIZE)
+
+    def end(self) -> list[bytes]:
+        """The parts that are left."""
+        self._packed += self._zlib.flush()
+        return self._cut(1)
+
+    def digest(self) -> str:
+        """Of all parts so far."""
+        return self._digest.hexdigest()
+
+    def _cut(self, least: int) -> list[bytes]:
+        parts = []
+        while len(self._packed) >= least:
+            part = bytes(self._packed[:PART_SIZE])
+            del self._packed[:PART_SIZE]
+            self._digest.update(part)
+            self.size += len(part)
+            parts.append(part)
+        return parts
+
+
+def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[Row]:
+    """The rows of a checkpoint. Raises BadCheckpoint before the first one when it is not all
+    there, or not what was written."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    if len(parts) != made.parts or digest.hexdigest() != made.digest:
+        raise BadCheckpoint(
+            f"checkpoint {made.id} has {len(parts)} of {made.parts} parts, or other ones"
+        )
+    return _rows(made, parts)
+
+
+def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[Row]:
+    unpacking = zlib.decompressobj()
+    left = b""
+    count = 0
+    for part in parts:
+        try:
+            left += unpacking.decompress(part)
+        except zlib.error as error:
+            raise BadCheckpoint(f"checkpoint {made.id} cannot be unpacked: {error}") from None
+        at = 0
+        while len(left) >= at + _LENGTH:
+            end = at + _LENGTH + int.from_bytes(left[at : at + _LENGTH], "big")
+            if len(left) < end:
+                break
+            try:
+                yield _decode(left[at + _LENGTH : end])
+            except BROKEN as error:
+                raise BadCheckpoint(f"checkpoint {made.id}: {reason_of(error)}") from None
+            count += 1
+            at = end
+        left = left[at:]
+    if count != made.rows or left:
+        raise BadCheckpoint(f"checkpoint {made.id} has {count} of {made.rows} rows")
+
+
+def superfluous(made: Sequence[tuple[str, datetime]], now: datetime) -> list[str]:
+    """Which checkpoints, by id and time, oldest first, are not kept any more."""
+    older = made[:-NEWEST] if len(made) > NEWEST else []
+    gone: list[str] = []
+    weeks: set[int] = set()
+    for identity, time in older:
+        week = (now - time).days // 7
+        # The oldest of its week stays the oldest as the weeks go by, so nothing is ever missing.
+        stamp = int(time.timestamp()) // (7 * 86_400)
+        if week >= WEEKS or stamp in weeks:
+            gone.append(identity)
+        weeks.add(stamp)
+    return gone

@@ -1,0 +1,278 @@
+"""Which check controllers live and can evaluate their checks, as far as they tell. Pure.
+
+A controller that ever sent a heartbeat counts as lost when three in a row are missing; one that
+never did counts as active, and nothing is written of it. Replicas are told apart by their
+``instance``: a check is active as long as any of those that live says so.
+
+Times are monotonic seconds. What was heard before a takeover stands in the conditions; so whoever
+takes over gives every controller that has one the same time that a heartbeat would.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.api.checks import AdmissionCheck, ObjectStatus
+from admittance.api.meta import Condition
+from admittance.control.objects import Objects, absence
+from admittance.events.system import CheckAlive
+
+ACTIVE: Final = "Active"
+"""Type of the condition, and its reason while it is True."""
+LOST: Final = "ControllerLost"
+RIVALS: Final = "Different programs go by this controller's name and take each other's requests:"
+"""Begins the message that names them."""
+MISSING: Final = 3
+"""So many heartbeats in a row are missing: whoever sent them counts as lost."""
+INSTANCES_MAX: Final = 100
+"""Replicas of one controller that are told apart; of more, those heard last."""
+MESSAGE_MAX: Final = 1024
+MESSAGE_SECONDS: Final = 60.0
+"""Where only the message differs, it is written this seldom: a write moves the AdmissionCheck, and
+decisions made from the one before are made anew."""
+
+_REASON: Final = re.compile(r"\A[A-Za-z](?:[A-Za-z0-9_,:]{0,62}[A-Za-z0-9_])?\Z")
+
+
+class _Heard(NamedTuple):
+    beat: CheckAlive
+    at: float
+
+
+class _Controller:
+    """``last``: when any replica was heard, or counts as heard."""
+
+    __slots__ = ("last", "replicas")
+
+    def __init__(self, last: float) -> None:
+        self.last = last
+        self.replicas: dict[str, _Heard] = {}
+
+
+class Heartbeats:
+    """What was heard of each controller. ``every_seconds``: how often they are expected."""
+
+    def __init__(self, every_seconds: float) -> None:
+        self._patience = MISSING * every_seconds
+        self._controllers: dict[str, _Controller] = {}
+
+    def knows(self, controller: str) -> bool:
+        """The controller has sent heartbeats, to this leader or to one before."""
+        return controller in self._controllers
+
+    def hear(self, controller: str, beat: CheckAlive, now: float) -> bool:
+        """Notes a heartbeat; whether it tells something that the one before did not."""
+        found = self._controllers.get(controller)
+        if found is None:
+            found = self._controllers[controller] = _Controller(now)
+        told = replace(beat, time=None)
+        before = found.replicas.pop(beat.instance, None)
+        # Popped and put back: the first of the dict is the one that was heard longest ago.
+        found.replicas[beat.instance] = _Heard(told, now)
+        silent = now - found.last >= self._patience
+        found.last = now
+        if len(found.replicas) > INSTANCES_MAX:
+            del found.replicas[next(iter(found.replicas))]
+        return before is None or silent or before.beat != told
+
+    def expect(self, controllers: Iterable[str], now: float) -> None:
+        """These count as heard just now: nobody listened before, or time stood still for us."""
+        for controller in controllers:
+            self._controllers.setdefault(controller, _Controller(now)).last = now
+
+    def expect_all(self, now: float) -> None:
+        """As `expect`, of everybody that was ever heard."""
+        for found in self._controllers.values():
+            found.last = now
+            found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
+
+    def forget(self, but: set[str]) -> None:
+        """Forgets every controller that no AdmissionCheck names any more."""
+        for controller in self._controllers.keys() - but:
+            del self._controllers[controller]
+
+    def next_loss(self, now: float) -> float | None:
+        """When the next replica or controller will count as lost if it stays silent."""
+        times = [
+            time + self._patience
+            for found in self._controllers.values()
+            for time in (found.last, *(one.at for one in found.replicas.values()))
+        ]
+        return min((time for time in times if time > now), default=None)
+
+    def condition(
+        self, check: AdmissionCheck, now: float, clock: datetime, written: float | None
+    ) -> Condition | None:
+        """What the Active condition of check must become; None: it is right as it is.
+
+        ``written``: when it was written last by whoever asks.
+        """
+        found = self._controllers.get(check.spec.controller_name)
+        if found is None:
+            return None
+        live = self._live(found, now)
+        if not live and now - found.last < self._patience:
+            return None
+        told = _told(check.metadata.name, live) if live else _LOST
+        before = active_of(check)
+        if before is not None:
+            if (before.status, before.reason, before.message) == told:
+                return None
+            lately = written is not None and now - written < MESSAGE_SECONDS
+            if (before.status, before.reason) == told[:2] and lately and not _other(before, told):
+                return None
+        status, reason, message = told
+        unmoved = before is not None and before.status == status
+        return Condition(
+            type=ACTIVE,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=before.last_transition_time if before and unmoved else clock,
+            observed_generation=check.metadata.generation,
+        )
+
+    def rivals(self, controller: str, now: float) -> tuple[str, ...]:
+        """The programs that live under that name, where there are several: each takes away
+        requests that the other should judge."""
+        found = self._controllers.get(controller)
+        return _programs(self._live(found, now)) if found is not None else ()
+
+    def _live(self, found: _Controller, now: float) -> list[CheckAlive]:
+        gone = [n for n, one in found.replicas.items() if now - one.at >= self._patience]
+        for name in gone:
+            del found.replicas[name]
+        return [one.beat for one in found.replicas.values()]
+
+
+_LOST: Final = ("False", LOST, "The controller sends no heartbeats any more")
+
+
+def _told(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
+    """Status, reason and message, from all that live; of those that agree the newest speaks."""
+    words = [beat.checks.get(check, beat) for beat in live]
+    active = [word for word in words if word.active]
+    if not active:
+        reason = words[-1].reason if _REASON.match(words[-1].reason) else "Inactive"
+        message = words[-1].message or "The controller says that it cannot evaluate the check"
+        return "False", reason, _cut(message)
+    rivals = _programs(live)
+    if rivals:
+        return "True", ACTIVE, _cut(f"{RIVALS} {', '.join(rivals)}")
+    return "True", ACTIVE, _cut(active[-1].message or "The admission check is active")
+
+
+def _other(before: Condition, told: tuple[str, str, str]) -> bool:
+    """Whether rivals came or went."""
+    return before.message.startswith(RIVALS) != told[2].startswith(RIVALS)
+
+
+def _programs(live: list[CheckAlive]) -> tuple[str, ...]:
+    named = {beat.program[:100] for beat in live if beat.program}
+    return tuple(sorted(named))[:5] if len(named) > 1 else ()
+
+
+def _cut(message: str) -> str:
+    return message.encode("utf-8", "replace").decode()[:MESSAGE_MAX]
+
+
+def active_of(check: AdmissionCheck) -> Condition | None:
+    """The Active condition; None: its controller was never heard."""
+    if check.status is None:
+        return None
+    return next((one for one in check.status.conditions if one.type == ACTIVE), None)
+
+
+def with_condition(check: AdmissionCheck, condition: Condition) -> AdmissionCheck:
+    """The check with that condition in the place of the one of its type."""
+    others = check.status.conditions if check.status is not None else ()
+    kept = tuple(one for one in others if one.type != condition.type)
+    return replace(check, status=ObjectStatus(conditions=(*kept, condition)))
+
+
+BAD_PARAMETERS: Final = "BadParametersRef"
+"""Reason of Active=False: the object that the check names in ``parameters`` is not there."""
+
+
+def changed(
+    check: AdmissionCheck,
+    objects: Objects,
+    beats: Heartbeats,
+    now: float,
+    clock: datetime,
+    written: float | None = None,
+    coming: Container[str] = (),
+) -> AdmissionCheck | None:
+    """The check with the Active condition that it must have; None: it has it. ``now``, ``written``:
+    as of `Heartbeats.condition`. ``coming``: keys of objects that are written together with it."""
+    new = _changed(check, objects, beats, now, clock, written, coming)
+    return None if new is None or active_of(new) == active_of(check) else new
+
+
+def _changed(
+    check: AdmissionCheck,
+    objects: Objects,
+    beats: Heartbeats,
+    now: float,
+    clock: datetime,
+    written: float | None,
+    coming: Container[str],
+) -> AdmissionCheck | None:
+    missing = objects.missing_parameters(check, coming)
+    if missing:
+        return with_condition(check, _inactive(check, missing, clock))
+    if not tells_of_parameters(check):
+        condition = beats.condition(check, now, clock, written)
+        return None if condition is None else with_condition(check, condition)
+    # The parameters have come: only its controller may know something else against it.
+    condition = beats.condition(_untold(check), now, clock, None)
+    return _untold(check) if condition is None else with_condition(check, condition)
+
+
+def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
+    """The checks whose Active condition must change since their parameters have come or gone, each
+    as it must become."""
+    silence = Heartbeats(0.0)
+    new = (
+        changed(check, objects, silence, 0.0, clock) for check in objects.of_kind("admissioncheck")
+    )
+    return [check for check in new if check is not None]
+
+
+def tells_of_parameters(check: AdmissionCheck) -> bool:
+    """Its Active condition only tells that its parameters are missing, and nothing of its
+    controller."""
+    found = active_of(check)
+    return (
+        found is not None
+        and found.reason == BAD_PARAMETERS
+        and found.message == absence(check) != ""
+    )
+
+
+def _inactive(check: AdmissionCheck, missing: str, clock: datetime) -> Condition:
+    before = active_of(check)
+    unmoved = before is not None and before.status == "False"
+    if before is not None and unmoved and before.message == missing:
+        return before
+    return Condition(
+        type=ACTIVE,
+        status="False",
+        reason=BAD_PARAMETERS,
+        message=missing,
+        last_transition_time=before.last_transition_time if before and unmoved else clock,
+        observed_generation=check.metadata.generation,
+    )
+
+
+def _untold(check: AdmissionCheck) -> AdmissionCheck:
+    """The check as if nothing had been heard of it."""
+    status = check.status
+    assert status is not None, "it has a condition"
+    kept = tuple(one for one in status.conditions if one.type != ACTIVE)
+    return replace(check, status=replace(status, conditions=kept))

@@ -1,0 +1,210 @@
+"""The workloads as the controller holds them, with their revisions. Pure.
+
+Finished ones are not held: they are many, and hardly ever spoken of again. Only their keys stay,
+so that a fact about one of them is known to need a look into the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.events.subjects import workload_key
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.roles import PARENT, VARIANT, owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+
+class Known(NamedTuple):
+    """A workload and the revision it was written at. ``workload`` None: there is none; then
+    ``fact`` is the deletion's. ``trace``: traceparent of what last moved it. ``unreadable``: there
+    is a value, which counts as none."""
+
+    workload: StoredWorkload | None
+    revision: int
+    fact: int
+    trace: str = ""
+    unreadable: bool = False
+
+
+NOTHING = Known(None, 0, 0)
+
+
+class Ref(NamedTuple):
+    """Of which family a workload is: the key of the parent, and the parent's uid."""
+
+    parent: str
+    uid: str
+
+
+def ref_of(key: str, workload: StoredWorkload) -> Ref | None:
+    """The family of the workload at that key; None: it is regular."""
+    role = head(workload).role
+    if role == PARENT:
+        return Ref(key, workload.metadata.uid)
+    if role == VARIANT:
+        return ref_to(workload.metadata.namespace, *owner_of(workload))
+    return None
+
+
+def ref_to(namespace: str, parent: str, uid: str) -> Ref:
+    """The family of a parent that somebody names, or does not: then it is nobody's."""
+    return Ref(workload_key(namespace, parent) if parent else "", uid)
+
+
+def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
+    """The workload as written at revision: it could not know its own number beforehand.
+
+    0 in ``admittedRevision`` or ``evictedRevision`` stands for the revision of the write in which
+    the condition turned True.
+    """
+    status = workload.status
+    fields = {}
+    if status.admitted_revision == 0 and is_true(workload, Type.ADMITTED):
+        fields["admitted_revision"] = revision
+    evicted = find(workload, Type.EVICTED)
+    if status.evicted_revision == 0 and evicted is not None and evicted.status == "True":
+        fields["evicted_revision"] = revision
+    if not fields:
+        return workload
+    return replace(workload, status=replace(status, **fields))
+
+
+class Workloads:
+    """Workloads by bucket key, by the LocalQueue they name, and by family."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._finished: dict[str, int] = {}
+        self._by_queue: dict[tuple[str, str], set[str]] = {}
+        self._family: dict[str, Ref] = {}
+        self._variants: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: str) -> Known:
+        """What is held of that key; NOTHING when no such workload ever was."""
+        return self._known.get(key, NOTHING)
+
+    def must_load(self, key: str) -> bool:
+        """The workload is in the bucket, but not held."""
+        return key in self._finished and key not in self._known
+
+    def keep(self, key: str, known: Known) -> None:
+        """The workload at that key from now on."""
+        self._forget(key)
+        workload = known.workload
+        if workload is None:
+            self._finished.pop(key, None)
+            self._known[key] = known
+            return
+        known = Known(revised(workload, known.revision), known.revision, known.fact, known.trace)
+        if is_true(workload, Type.FINISHED):
+            self._finished[key] = known.fact
+            if not workload.status.log.says:
+                self._known.pop(key, None)
+                return
+        self._known[key] = known
+        spec = head(workload)
+        queue = (workload.metadata.namespace, spec.queue_name)
+        self._by_queue.setdefault(queue, set()).add(key)
+        if spec.role != "regular":
+            self._relate(key, workload)
+
+    def load(self, key: str, known: Known) -> None:
+        """Like keep, of a workload that is about to be asked for, finished or not."""
+        self.keep(key, known)
+        if known.workload is not None:
+            self._known[key] = known._replace(workload=revised(known.workload, known.revision))
+
+    def limit_fact(self, key: str, most: int) -> None:
+        """No fact later than ``most`` counts as applied to the held workload at that key."""
+        self._known[key] = self._known[key]._replace(fact=most)
+        if key in self._finished:
+            self._finished[key] = most
+
+    def let_go(self, key: str) -> None:
+        """All that the workload had to say is said: a finished one need not be held."""
+        known = self._known.get(key)
+        if known is None or known.workload is None:
+            return
+        if is_true(known.workload, Type.FINISHED):
+            self._forget(key)
+            del self._known[key]
+
+    def gone(self, key: str) -> None:
+        """The bucket has nothing at that key, not even a marker: its time was over."""
+        self._forget(key)
+        self._finished.pop(key, None)
+        self._known.pop(key, None)
+
+    def drop_tombstones(self, before: int) -> None:
+        """Forget deletions whose facts lie before a sequence that is acknowledged."""
+        gone = [
+            key
+            for key, known in self._known.items()
+            if known.workload is None and known.fact < before
+        ]
+        for key in gone:
+            del self._known[key]
+
+    def drop_finished(self, before: int) -> None:
+        """Forget the keys of those whose last fact lies before a sequence so old that the bucket
+        has dropped them. Should one still be there, a put over it is refused, and it is loaded."""
+        for key in [key for key, fact in self._finished.items() if fact < before]:
+            del self._finished[key]
+
+    def family_of(self, key: str) -> Ref | None:
+        """The family of a held workload; None: it is regular, or not held."""
+        return self._family.get(key)
+
+    def variants_of(self, uid: str) -> set[str]:
+        """The keys of the held variants of the parent with that uid."""
+        return self._variants.get(uid, set())
+
+    def of_queue(self, namespace: str, queue: str) -> list[str]:
+        """The held workloads that name a LocalQueue, in the order of their keys."""
+        return sorted(self._by_queue.get((namespace, queue), ()))
+
+    def finished(self) -> list[tuple[str, int]]:
+        """The keys of those that have ended, with the last fact of each."""
+        return list(self._finished.items())
+
+    def ended_by(self, key: str) -> int:
+        """The last fact of a workload that has ended; 0: nothing is known of one."""
+        return self._finished.get(key, 0)
+
+    def items(self) -> Iterator[tuple[str, Known]]:
+        """All that is held."""
+        return iter(self._known.items())
+
+    def _relate(self, key: str, workload: StoredWorkload) -> None:
+        ref = ref_of(key, workload)
+        if ref is None:
+            return
+        parents = self._family.get(ref.parent)
+        if parents == ref:
+            ref = parents  # One and the same for all of a family: there are many.
+        self._family[key] = ref
+        if ref.parent != key:
+            self._variants.setdefault(ref.uid, set()).add(key)
+
+    def _forget(self, key: str) -> None:
+        ref = self._family.pop(key, None)
+        if ref is not None and ref.parent != key:
+            siblings = self._variants[ref.uid]
+            siblings.discard(key)
+            if not siblings:
+                del self._variants[ref.uid]
+        known = self._known.get(key)
+        if known is None or known.workload is None:
+            return
+        queue = (known.workload.metadata.namespace, head(known.workload).queue_name)
+        held = self._by_queue.get(queue)
+        if held is not None:
+            held.discard(key)
+            if not held:
+                del self._by_queue[queue]

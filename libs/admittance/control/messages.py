@@ -1,0 +1,194 @@
+"""What an object has to say, made from the object: the payloads of the controller's facts.
+
+An object does not change before all of it is said, so the same payload comes out whoever says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from admittance.api.workload import Kept, noted_completions
+from admittance.control.commit import Message
+from admittance.control.objects import Objects
+from admittance.control.queue_view import parts_of
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.shapes import Admission, PodSetToRun
+from admittance.events.subjects import subject_of
+from admittance.workload.change import with_status
+from admittance.workload.pod_set_updates import merged
+from admittance.workload.stored import Say, StoredWorkload, head
+
+
+class _TemplateMeta(Kept, frozen=True, kw_only=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Template(Kept, frozen=True, kw_only=True):
+    metadata: _TemplateMeta = _TemplateMeta()
+
+
+class _PodSet(Kept, frozen=True, kw_only=True):
+    name: str = "main"
+    count: int = 1
+    template: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _PodSets(Kept, frozen=True, kw_only=True):
+    pod_sets: tuple[_PodSet, ...] = ()
+
+
+_pod_sets = msgspec.json.Decoder(_PodSets)
+_template = msgspec.json.Decoder(_Template)
+
+
+class Speaker:
+    """Turns what an object has to say into messages.
+
+    ``secret`` keys the message ids: they are shared by the whole stream, and a guessed one would
+    silence what it names. ``workload``: one by namespace and name, as it was last written.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        secret: bytes,
+        workload: Callable[[str, str], StoredWorkload | None],
+    ) -> None:
+        self._objects = objects
+        self._secret = secret[:64]
+        self._workload = workload
+
+    def messages(
+        self, workload: StoredWorkload, revision: int, now: datetime, trace: str
+    ) -> Iterator[Message]:
+        """Everything that the commit of ``revision`` had to say, in order."""
+        uid = workload.metadata.uid
+        for say in workload.status.log.says:
+            what = f"{uid}/{revision}/{say.what}/{say.detail}"
+            identity = self.identity(what)
+            fact = self._fact(workload, say, revision, now)
+            if fact is not None:
+                yield Message(subject_of(fact), encode(fact), identity, trace)
+
+    def identity(self, what: str) -> str:
+        """The message id of something said."""
+        return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
+
+    def _fact(
+        self, workload: StoredWorkload, say: Say, revision: int, now: datetime
+    ) -> Fact | None:
+        meta = workload.metadata
+        common: dict[str, Any] = {
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+            "time": now,
+        }
+        said: dict[str, Any] = {"revision": revision, "reason": say.reason, "message": say.message}
+        match say.what:
+            case "quota_reserved":
+                return facts.QuotaReserved(**common, **said, admission=workload.status.admission)
+            case "admitted":
+                return self._admitted(workload, common, said)
+            case "evicted":
+                preempted = "Preempted" in (say.reason, say.detail)
+                by = workload.status.preempted_by if preempted else None
+                return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
+            case "requeued":
+                return facts.Requeued(**common, **said)
+            case "rejected":
+                return facts.Rejected(**common, **said)
+            case "pending":
+                return facts.Pending(**common, **said)
+            case "noted":
+                return facts.Noted(**common, **said)
+            case "check_requested":
+                return self._check_requested(workload, say, revision, common)
+            case "check_withdrawn":
+                check = self._objects.check(say.detail)
+                if check is None:
+                    return None
+                return facts.CheckWithdrawn(
+                    **common,
+                    controller=check.spec.controller_name,
+                    check=say.detail,
+                    cycle=say.cycle,
+                    reason=say.reason,
+                )
+        # Written by a newer version, or by another hand: not known how to say it.
+        return None
+
+    def _admitted(
+        self, workload: StoredWorkload, common: dict[str, Any], said: dict[str, Any]
+    ) -> Fact | None:
+        admission = workload.status.admission
+        if admission is None:
+            return None
+        return facts.Admitted(
+            **common,
+            **said,
+            cluster_queue=admission.cluster_queue,
+            queue=head(workload).queue_name,
+            pod_sets=tuple(self._to_run(workload, admission)),
+        )
+
+    def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:
+        assigned = {row.name: row for row in admission.pod_set_assignments}
+        judged = self._judged(workload)
+        added, _ = merged(judged, lambda name: parts_of(self._objects, name))
+        for pod_set in _pod_sets.decode(workload.spec).pod_sets:
+            got = assigned.get(pod_set.name)
+            if got is None:
+                continue
+            more = added[pod_set.name]
+            yield PodSetToRun(
+                name=pod_set.name,
+                count=got.count,
+                completions=noted_completions(
+                    _template.decode(pod_set.template).metadata.annotations
+                ),
+                flavors=got.flavors,
+                labels=dict(more.labels),
+                annotations=dict(more.annotations),
+                node_selector=dict(more.node_selector),
+                tolerations=more.tolerations,
+                template=pod_set.template,
+            )
+
+    def _judged(self, workload: StoredWorkload) -> StoredWorkload:
+        """The workload with the rows of the checks that judged it: those of a parent are its
+        variant's, which was written in the same batch."""
+        name = workload.status.admitted_variant
+        variant = self._workload(workload.metadata.namespace, name) if name else None
+        if variant is None:
+            return workload
+        return with_status(workload, admission_checks=variant.status.admission_checks)
+
+    def _check_requested(
+        self, workload: StoredWorkload, say: Say, revision: int, common: dict[str, Any]
+    ) -> Fact | None:
+        check = self._objects.check(say.detail)
+        if check is None or self._objects.missing_parameters(check):
+            return None  # It is asked when they come.
+        row = next(
+            (row for row in workload.status.admission_checks if row.name == say.detail), None
+        )
+        shown = {"metadata": {"labels": workload.metadata.labels}, "spec": workload.spec}
+        return facts.CheckRequested(
+            **common,
+            controller=check.spec.controller_name,
+            check=say.detail,
+            cycle=workload.status.admission_cycle,
+            retry_count=row.retry_count if row is not None else 0,
+            revision=revision,
+            parameters=msgspec.Raw(self._objects.parameters(check)),
+            admission=workload.status.admission,
+            workload=msgspec.Raw(encode(shown)),
+        )

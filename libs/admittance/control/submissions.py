@@ -1,0 +1,155 @@
+"""The door: a submission is decoded, filled in, validated once, and after that never again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.limits import Role
+from admittance.api.problems import ManifestError
+from admittance.api.reading.canonical import to_stored
+from admittance.api.reading.manifest import accept
+from admittance.api.validation.pods import exceeding
+from admittance.api.workload import PARENT_VARIANT, Workload
+from admittance.control.commit import Heard, Message
+from admittance.control.messages import Speaker
+from admittance.control.objects import Objects
+from admittance.events import facts
+from admittance.events.base import HEADER_MSG_ID, HEADER_TRACE, Fact
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
+from admittance.workload.moves.arrival import Arrived
+from admittance.workload.transition_context import Surroundings
+
+WORKLOAD_MAX: Final = 512 * 1024
+"""Bytes of metadata and spec. Status, what checks add and what is said of it need room, too, in the
+server's message of 1 MiB."""
+
+
+class Unfit(ValueError):
+    """A submission that is no valid workload; the text says why, in one line."""
+
+
+def open_door(fact: facts.Submitted, objects: Objects, around: Surroundings) -> Arrived:
+    """The submission as a fact that the moves take. Raises Unfit.
+
+    Where only a priority class is named, its value is looked up here: the number is what counts
+    from then on. Who is a parent is decided here, too, whatever the submission says of it.
+    """
+
+    def value_of(name: str) -> int:
+        found = objects.priority_class(name)
+        if found is None:
+            raise Unfit(f"WorkloadPriorityClass {name} doesn't exist")
+        return found.value
+
+    try:
+        manifest, _ = accept(fact.workload, namespace=fact.namespace, priority_of=value_of)
+    except ManifestError as error:
+        raise Unfit(str(error)) from error
+    if not isinstance(manifest, Workload):
+        raise Unfit(f"a {manifest.kind} was submitted, a Workload is wanted")
+    above = exceeding(manifest.spec)
+    if above:
+        # It would wait for ever: better told at once.
+        raise Unfit("; ".join(str(problem) for problem in above))
+    meta = manifest.metadata
+    if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
+        raise Unfit(
+            f"the manifest is of {meta.namespace}/{meta.name}, "
+            f"the message of {fact.namespace}/{fact.name}"
+        )
+    manifest, remark = in_role(manifest, fact.namespace, around)
+    meta = manifest.metadata
+    spec = to_stored(manifest)
+    if len(fact.workload) > WORKLOAD_MAX // 4:
+        length = len(spec) + len(msgspec.json.encode(meta))
+        if length > WORKLOAD_MAX:
+            raise Unfit(f"the workload is {length} bytes long, {WORKLOAD_MAX} are allowed")
+    return Arrived(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        api_version=manifest.api_version,
+        metadata=meta,
+        spec=msgspec.Raw(spec),
+        remark=remark,
+    )
+
+
+def in_role(manifest: Workload, namespace: str, around: Surroundings) -> tuple[Workload, str]:
+    """The workload as its queue makes it, regular or a parent, and what is to be said of that."""
+    spec, meta = manifest.spec, manifest.metadata
+    role: Role = "regular"
+    remark = ""
+    if around.family_rules(namespace, spec.queue_name) is not None:
+        if any(one.min_count is not None for one in spec.pod_sets):
+            remark = "No variants are made of a workload with minCount: it is a regular one"
+        else:
+            role = "parent"
+    notes = meta.annotations
+    if (PARENT_VARIANT in notes) != (role == "parent"):
+        notes = {k: v for k, v in notes.items() if k != PARENT_VARIANT}
+        if role == "parent":
+            notes[PARENT_VARIANT] = "true"
+    if spec.role == role and notes is meta.annotations:
+        return manifest, remark
+    return (
+        replace(
+            manifest,
+            metadata=replace(meta, annotations=notes),
+            spec=replace(spec, role=role),
+        ),
+        remark,
+    )
+
+
+class About(NamedTuple):
+    """A submission as it was heard, and when."""
+
+    heard: Heard
+    fact: Fact
+    now: datetime
+    speaker: Speaker
+
+
+def rejected(about: About, reason: str, message: str) -> Message:
+    """It cannot be: it is no valid workload, or its name is another workload's."""
+    fact = facts.Rejected(**_common(about), reason=reason, message=message)
+    return _message(about, fact, "rejected")
+
+
+def unchanged(about: About, message: str) -> Message:
+    """The workload is there already, and is the same."""
+    said = f"A second submission changes nothing: {message}"
+    fact = facts.Noted(**_common(about), reason="AlreadyExists", message=said)
+    return _message(about, fact, "noted")
+
+
+def digest(heard: Heard) -> str:
+    """What a workload keeps of the message id of its submission; "" where that had none."""
+    message_id = heard.headers.get(HEADER_MSG_ID, "")
+    if not message_id:
+        return ""
+    return blake2b(message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def _common(about: About) -> dict[str, Any]:
+    fact = about.fact
+    return {
+        "namespace": fact.namespace,
+        "name": fact.name,
+        "uid": fact.uid,
+        "time": about.now,
+        "revision": 0,
+    }
+
+
+def _message(about: About, fact: Fact, what: str) -> Message:
+    identity = about.speaker.identity(f"{about.heard.sequence}/{what}")
+    trace = about.heard.headers.get(HEADER_TRACE, "")
+    return Message(subject_of(fact), encode(fact), identity, trace)

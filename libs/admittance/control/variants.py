@@ -1,0 +1,204 @@
+"""The door for variants: what is stored is what the parent makes of them, whatever was submitted.
+
+Source: LIFECYCLE 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.meta import ObjectMeta
+from admittance.api.workload import Kept
+from admittance.control.known import Known, Ref, Workloads, ref_of
+from admittance.events import facts
+from admittance.family.rules import FamilyRules
+from admittance.family.states import VariantState, judged
+from admittance.workload.change import Change, ignored, refused, with_spec
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.families.family_change import Kin
+from admittance.workload.families.shaping import made, metadata_of, name_of
+from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.moves.arrival import Arrived
+from admittance.workload.roles import PARENT, VARIANT, owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+MADE_MAX: Final = 256
+"""So many parents' variants are kept as they were made, since siblings come one after another."""
+_MARK: Final = b'"variant"'
+
+
+class _Reference(Kept, frozen=True, kw_only=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Meta(Kept, frozen=True, kw_only=True):
+    owner_references: tuple[_Reference, ...] = ()
+
+
+class _Spec(Kept, frozen=True, kw_only=True):
+    role: str = ""
+    variant: str = ""
+
+
+class Claim(Kept, frozen=True, kw_only=True):
+    """What a submission says of whose variant it is, and which."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Name and uid of the parent; empty where it names none."""
+        for one in self.metadata.owner_references:
+            if one.kind == "Workload":
+                return one.name, one.uid
+        return "", ""
+
+
+_claim = msgspec.json.Decoder(Claim)
+
+
+def claim_of(fact: facts.Submitted) -> Claim | None:
+    """What a submission claims that is to be a variant; None: it is to be none."""
+    written = bytes(fact.workload)
+    if _MARK not in written:
+        return None
+    try:
+        claim = _claim.decode(written)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None  # Whoever opens the door says what is wrong with it.
+    return claim if claim.spec.role == VARIANT else None
+
+
+class Cradle:
+    """Makes variants as they are stored. What was made of a parent is kept for its next ones."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[msgspec.Raw, FamilyRules, dict[str, bytes]]] = {}
+
+    def spec_of(self, parent: StoredWorkload, rules: FamilyRules, tag: str) -> bytes | None:
+        """The spec of one of the parent's variants, turned on; None: it is to have no such one."""
+        uid = parent.metadata.uid
+        kept = self._made.get(uid)
+        if kept is None or kept[0] is not parent.spec or kept[1] is not rules:
+            if len(self._made) >= MADE_MAX:
+                self._made.clear()
+            specs = {one.tag.name: one.spec for one in made(parent, rules)}
+            kept = self._made[uid] = parent.spec, rules, specs
+        return kept[2].get(tag)
+
+    def enter(
+        self,
+        fact: facts.Submitted,
+        claim: Claim,
+        present: StoredWorkload | None,
+        kin: Kin,
+        rules: FamilyRules | None,
+        now: datetime,
+    ) -> Arrived | Change:
+        """The variant as it arrives, or why not. ``present``: who has the name."""
+        parent = kin.parent
+        tag = claim.spec.variant
+        if present is not None:
+            same = head(present).variant == tag and owner_of(present) == claim.owner
+            if same and present.metadata.deletion_timestamp is None:
+                return ignored(present, "Unchanged", "the variant exists")
+            return refused(
+                present, "AlreadyExists", f"a workload {fact.namespace}/{fact.name} exists"
+            )
+        if (
+            parent is None
+            or is_true(parent, Type.FINISHED)
+            or parent.metadata.deletion_timestamp is not None
+        ):
+            name, uid = claim.owner
+            return refused(None, "NoParent", f"there is no parent {name!r} with the uid {uid!r}")
+        spec = self.spec_of(parent, rules, tag) if rules is not None else None
+        if spec is None or rules is None:
+            return refused(None, "NoSuchVariant", f"its parent is to have no variant {tag!r}")
+        if fact.name not in (name_of(parent, tag), name_of(parent, tag, taken=True)):
+            return refused(None, "OtherName", f"the variant {tag!r} has another name")
+        twin = next((one for one in kin.variants.values() if head(one).variant == tag), None)
+        if twin is not None:
+            return refused(None, "AlreadyExists", f"that variant is {twin.metadata.name!r}")
+        states = [variant_state(one) for one in kin.variants.values()]
+        states.append(VariantState(fact.name, tag, *claim.owner))
+        wish = judged(parent_state(parent), states, rules, now).get(fact.name)
+        stored = msgspec.Raw(spec)
+        if wish is not None and not wish.active:
+            plain = StoredWorkload(api_version=parent.api_version, kind="Workload", spec=stored)
+            stored = with_spec(plain, active=False).spec
+        metadata = msgspec.convert(metadata_of(parent, fact.name), ObjectMeta)
+        return Arrived(
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            api_version=parent.api_version,
+            metadata=replace(metadata, namespace=fact.namespace),
+            spec=stored,
+        )
+
+
+class Relations:
+    """Over the index of what is written lies what the batch changes. ``known``: a workload as the
+    batch has it by now."""
+
+    def __init__(self, workloads: Workloads, known: Callable[[str], Known]) -> None:
+        self._workloads = workloads
+        self._known = known
+        self._refs: dict[str, Ref | None] = {}
+        self._new: dict[str, set[str]] = {}
+
+    def ref(self, key: str) -> Ref | None:
+        """The family of the workload at that key; None: it is regular, or not there."""
+        if key in self._refs:
+            return self._refs[key]
+        return self._workloads.family_of(key)
+
+    def note(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        """What the batch made of a workload."""
+        if after is None:
+            if before is not None:
+                self._refs[key] = None
+            return
+        if before is not None and before.spec is after.spec:
+            return
+        ref = ref_of(key, after)
+        if ref is None and self.ref(key) is None:
+            return
+        self._refs[key] = ref
+        if ref is not None:
+            self._new.setdefault(ref.uid, set()).add(key)
+
+    def has_parent(self, ref: Ref) -> bool:
+        """The family is not one of orphans."""
+        return self._parent(ref) is not None
+
+    def _parent(self, ref: Ref) -> StoredWorkload | None:
+        parent = self._known(ref.parent).workload
+        if parent is None or parent.metadata.uid != ref.uid or head(parent).role != PARENT:
+            return None
+        return parent
+
+    def kin(self, ref: Ref) -> Kin:
+        """The family, without those of it that have finished or are gone."""
+        parent = self._parent(ref)
+        keys = self._workloads.variants_of(ref.uid)
+        new = self._new.get(ref.uid)
+        if new:
+            keys = keys | new
+        variants = {}
+        for key in sorted(keys):
+            variant = self._known(key).workload
+            if key == ref.parent or variant is None or self.ref(key) != ref:
+                continue
+            if not is_true(variant, Type.FINISHED):
+                variants[variant.metadata.name] = variant
+        return Kin(parent, variants)

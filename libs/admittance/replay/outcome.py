@@ -1,0 +1,91 @@
+"""What a settle step came to, in the shape of ``expected``; and how two of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from admittance.api.units import amount
+from admittance.replay.standin import StandIn
+from admittance.workload.stored import WorkloadStatus
+
+Settled: TypeAlias = dict[str, Any]
+"""``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``, as ``differential/README.md``
+tells."""
+
+_Usage: TypeAlias = dict[str, dict[str, dict[str, int]]]
+
+
+def outcome(world: StandIn, step: int, cycles: int) -> Settled:
+    """How everything stands after the step; evictions and the trace begin anew."""
+    usage: _Usage = {}
+    workloads: dict[str, Any] = {}
+    for name in sorted(world.stored):
+        found = _workload(world, name, world.stored[name].status, usage)
+        evictions = world.evictions.pop(name, None)
+        if evictions:
+            found["evictions"] = evictions
+        workloads[name] = found
+    world.evictions.clear()
+    trace, world.trace = world.trace, []
+    world.cycle = 0
+    return {
+        "step": step,
+        "cycles": cycles,
+        "workloads": workloads,
+        "usage": usage,
+        "trace": trace,
+    }
+
+
+def _workload(world: StandIn, name: str, status: WorkloadStatus, usage: _Usage) -> dict[str, Any]:
+    if world.is_true(name, "Finished"):
+        return {"state": "Finished"}
+    if name in world.inactive:
+        return {"state": "Inactive"}
+    admission = status.admission
+    if admission is None:
+        return {"state": "Pending"}
+    of_queue = usage.setdefault(admission.cluster_queue, {})
+    for ps in admission.pod_set_assignments:
+        for resource, flavor in ps.flavors.items():
+            of_flavor = of_queue.setdefault(flavor, {})
+            much = amount(resource, ps.resource_usage[resource])
+            of_flavor[resource] = of_flavor.get(resource, 0) + much
+    return {
+        "state": "Admitted" if world.is_true(name, "Admitted") else "QuotaReserved",
+        "clusterQueue": admission.cluster_queue,
+        "podSets": [
+            {"name": ps.name, "count": ps.count, "flavors": dict(ps.flavors)}
+            for ps in admission.pod_set_assignments
+        ],
+    }
+
+
+def differences(expected: Sequence[Settled], found: Sequence[Settled]) -> Iterator[str]:
+    """What is otherwise than expected, a sentence each. What informs only (``step``, ``cycles``,
+    ``trace``) is not looked at, and a zero means the same as an absent amount."""
+    if len(expected) != len(found):
+        yield f"{len(expected)} settle steps are expected, there are {len(found)}"
+    for want, got in zip(expected, found, strict=False):
+        step = got["step"]
+        for name in sorted({*want["workloads"], *got["workloads"]}):
+            left, right = want["workloads"].get(name), got["workloads"].get(name)
+            if left != right:
+                yield f"step {step}, workload {name}: expected {left}, got {right}"
+        left_usage, right_usage = _flat(want["usage"]), _flat(got["usage"])
+        for key in sorted({*left_usage, *right_usage}):
+            if left_usage.get(key, 0) != right_usage.get(key, 0):
+                yield (
+                    f"step {step}, usage of {'/'.join(key)}: "
+                    f"expected {left_usage.get(key, 0)}, got {right_usage.get(key, 0)}"
+                )
+
+
+def _flat(usage: Mapping[str, Any]) -> dict[tuple[str, str, str], int]:
+    return {
+        (queue, flavor, resource): much
+        for queue, flavors in usage.items()
+        for flavor, resources in flavors.items()
+        for resource, much in resources.items()
+    }

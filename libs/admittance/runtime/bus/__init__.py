@@ -1,0 +1,1 @@
+"""NATS: connections, publishing, the bucket, consumers, streams, timers and micro endpoints."""

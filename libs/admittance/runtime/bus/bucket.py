@@ -1,0 +1,235 @@
+"""The bucket: current objects by key, written by expected revision, read by a consumer of our own.
+
+nats-py's `KeyValue` is avoided: its ``put`` checks no revision, ``update(last=None)`` creates, its
+``get`` may be stale on replicas, and its ``watch`` comes back 17 s after a server restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from admittance.events import subjects
+from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
+from admittance.runtime.bus.connection import Headers, parse_headers, text_of
+from admittance.runtime.bus.pull_consumer import Raw, StandingPull
+from admittance.runtime.errors import AdmittanceError, Refused
+
+NO_MESSAGE: Final = 10037
+OPERATION: Final = "KV-Operation"
+MARKER: Final = "Nats-Marker-Reason"
+TTL: Final = "Nats-TTL"
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Entry(NamedTuple):
+    """What a key holds since ``revision``. ``value`` None: deleted, purged or expired."""
+
+    key: str
+    value: bytes | None
+    revision: int
+    headers: Mapping[str, str] = _NO_HEADERS
+
+
+def put_message(
+    key: str,
+    value: bytes,
+    *,
+    expected: int | None,
+    headers: Mapping[str, str] | None = None,
+    ttl_seconds: float | None = None,
+    bucket: str = subjects.BUCKET,
+) -> Outgoing:
+    """The put of key, refused unless its last revision is ``expected``; 0: never written.
+
+    A key that was deleted keeps the revision of its marker. ``expected`` None puts whatever is
+    there, for keys with one writer. ``ttl_seconds`` must be said again at every put.
+    """
+    return Outgoing(
+        f"$KV.{bucket}.{key}", value, _put_headers(expected, headers, ttl_seconds) or None
+    )
+
+
+def delete_message(
+    key: str,
+    *,
+    expected: int | None,
+    headers: Mapping[str, str] | None = None,
+    ttl_seconds: float | None = None,
+    bucket: str = subjects.BUCKET,
+) -> Outgoing:
+    """The deletion of key: a marker takes its place, so a stale writer is refused afterwards."""
+    made = _put_headers(expected, headers, ttl_seconds)
+    made[OPERATION] = "DEL"
+    return Outgoing(f"$KV.{bucket}.{key}", b"", made)
+
+
+def _put_headers(
+    expected: int | None, headers: Mapping[str, str] | None, ttl_seconds: float | None
+) -> dict[str, str]:
+    made = dict(headers) if headers else {}
+    if expected is not None:
+        made[EXPECTED] = str(expected)
+    if ttl_seconds is not None:
+        # Whole seconds, one at least: the server refuses less.
+        made[TTL] = f"{max(1, round(ttl_seconds))}s"
+    return made
+
+
+async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | None:
+    """What key holds now, as its stream's leader knows it; None: never written.
+
+    A deleted key answers an Entry without value: its revision is what the next put must expect.
+    """
+    subject = f"$KV.{bucket}.{key}"
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": subject})
+    except Refused as error:
+        if error.code == NO_MESSAGE:
+            return None
+        raise
+    message: dict[str, Any] = answer["message"]
+    headers = parse_headers(base64.b64decode(message.get("hdrs", "")))
+    data = base64.b64decode(message.get("data", ""))
+    return Entry(key, None if _is_gone(headers) else data, message["seq"], headers)
+
+
+async def read_all(
+    bus: Bus, pattern: str = "workload.>", *, bucket: str = subjects.BUCKET
+) -> list[Entry]:
+    """Every entry under pattern, deleted ones left out, as of one moment."""
+    found: dict[str, Entry] = {}
+    reader = BucketReader(bus, (pattern,), bucket=bucket)
+    try:
+        async for batch in reader.batches():
+            for entry in batch:
+                found[entry.key] = entry
+            if reader.loaded.is_set():
+                break
+    finally:
+        await reader.close()
+    return [entry for entry in found.values() if entry.value is not None]
+
+
+class BucketReader:
+    """The current entries under some patterns, then every change, in the order of revisions.
+
+    After a restart of the server it goes on behind the last revision that it read. ``loaded`` is
+    set just before the batch is yielded that completes the entries that there were at the start, so
+    it can be asked in the loop's body. ``last`` is the newest revision handed out.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        patterns: Sequence[str] = (">",),
+        *,
+        bucket: str = subjects.BUCKET,
+        batch: int = 2000,
+    ) -> None:
+        self._bus = bus
+        self._stream = f"KV_{bucket}"
+        self._prefix = f"$KV.{bucket}."
+        self._patterns = [self._prefix + pattern for pattern in patterns]
+        self._batch = batch
+        self.loaded = asyncio.Event()
+        self.last = 0
+        self._read = 0
+        self._complete = False
+        self._buffer: list[Raw] = []
+        self._ready = asyncio.Event()
+        self._pull: StandingPull | None = None
+
+    async def batches(self) -> AsyncIterator[list[Entry]]:
+        """Entries as they come, many at once when there are many. The first batch may be empty: it
+        is, when there is nothing under the patterns. Raises BucketReplaced when the bucket ends
+        before what was read: then everything must be read anew."""
+        pull = self._pull = StandingPull(
+            self._bus, self._stream, self._make, self._on_raw, batch=self._batch
+        )
+        await pull.start()
+        pull.failed.add_done_callback(lambda _: self._ready.set())
+        try:
+            while True:
+                await self._ready.wait()
+                self._ready.clear()
+                if pull.failed.done():
+                    pull.failed.result()
+                raws, self._buffer = self._buffer, []
+                pull.taken(len(raws))
+                entries = [self._entry(raw) for raw in raws]
+                if entries:
+                    self.last = entries[-1].revision
+                first = self._complete and not self.loaded.is_set()
+                if first:
+                    self.loaded.set()
+                if entries or first:
+                    yield entries
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stops reading; the server forgets the consumer by itself."""
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            await pull.stop()
+
+    async def _make(self) -> str:
+        config: dict[str, Any] = {
+            "ack_policy": "none",
+            "filter_subjects": self._patterns,
+            "inactive_threshold": 30_000_000_000,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "max_waiting": 512,
+        }
+        if self._read:
+            await self._check_not_older()
+            config["deliver_policy"] = "by_start_sequence"
+            config["opt_start_seq"] = self._read + 1
+        else:
+            config["deliver_policy"] = "last_per_subject"
+        info = await self._bus.api(
+            f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
+        )
+        if not info.get("num_pending"):
+            self._complete = True
+            self._ready.set()
+        return str(info["name"])
+
+    async def _check_not_older(self) -> None:
+        info = await self._bus.api(f"STREAM.INFO.{self._stream}")
+        last = info["state"]["last_seq"]
+        if last < self._read:
+            raise BucketReplaced(
+                f"{self._stream} ends at revision {last}, but {self._read} was read already"
+            )
+
+    def _on_raw(self, raw: Raw) -> None:
+        if raw.sequence <= self._read:
+            return
+        self._read = raw.sequence
+        self._buffer.append(raw)
+        if not raw.pending:
+            # At the moment the server sent this, nothing else was left: a whole picture. (Counting
+            # would not do: a key overwritten meanwhile comes later, after keys that are new.)
+            self._complete = True
+        self._ready.set()
+
+    def _entry(self, raw: Raw) -> Entry:
+        key = text_of(raw.subject)[len(self._prefix) :]
+        if not raw.headers:
+            return Entry(key, raw.data, raw.sequence)
+        headers = Headers(raw.headers)
+        gone = not raw.data and _is_gone(headers)
+        return Entry(key, None if gone else raw.data, raw.sequence, headers)
+
+
+class BucketReplaced(AdmittanceError):
+    """The bucket has lost what was read from it: read it anew."""
+
+
+def _is_gone(headers: Mapping[str, str]) -> bool:
+    return headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in headers

@@ -1,0 +1,112 @@
+"""The past, from the log: messages under some subjects, many at one request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.events import subjects
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import NO_MESSAGE
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.connection import parse_headers
+from admittance.runtime.errors import Refused, Unavailable
+
+_encode = msgspec.json.Encoder().encode
+PAGE: Final = 500
+"""Messages asked for at once."""
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Past(NamedTuple):
+    """A message of the log."""
+
+    sequence: int
+    time: datetime
+    subject: str
+    data: bytes
+    headers: Mapping[str, str] = _NO_HEADERS
+
+
+async def past(
+    bus: Bus,
+    filters: Sequence[str],
+    *,
+    after: int = 0,
+    since: datetime | None = None,
+    limit: int = PAGE,
+    stream: str = subjects.STREAM,
+) -> list[Past]:
+    """The oldest ``limit`` messages behind ``after`` under any of the filters, in their order.
+
+    ``since`` is used where ``after`` is 0. Raises Unavailable.
+    """
+    pages = await asyncio.gather(
+        *(_page(bus, stream, subject, after, since, limit) for subject in filters)
+    )
+    merged = {found.sequence: found for page in pages for found in page}
+    return [merged[sequence] for sequence in sorted(merged)[:limit]]
+
+
+async def _page(
+    bus: Bus, stream: str, subject: str, after: int, since: datetime | None, limit: int
+) -> list[Past]:
+    request: dict[str, Any] = {"batch": limit, "next_by_subj": subject}
+    if after or since is None:
+        request["seq"] = after + 1
+    else:
+        request["start_time"] = since.astimezone(UTC).isoformat()
+    inbox = bus.nc.new_inbox()
+    subscription = await bus.nc.subscribe(inbox)
+    found: list[Past] = []
+    try:
+        await bus.nc.publish(f"$JS.API.DIRECT.GET.{stream}", _encode(request), reply=inbox)
+        while True:
+            message = await subscription.next_msg(timeout=5.0)
+            headers = message.headers or {}
+            sequence = headers.get("Nats-Sequence")
+            if sequence is None:
+                return found
+            found.append(
+                Past(
+                    int(sequence),
+                    time_of(headers["Nats-Time-Stamp"]),
+                    headers["Nats-Subject"],
+                    message.data,
+                    headers,
+                )
+            )
+    except TimeoutError:
+        raise Unavailable(bus.nc.denied or "the log does not answer") from None
+    finally:
+        await subscription.unsubscribe()
+
+
+def time_of(stamp: str) -> datetime:
+    """The time of a message, rounded as everywhere: a uid is made from it."""
+    whole, _, fraction = stamp.removesuffix("Z").partition(".")
+    seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+    return clock.from_nanoseconds(seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0))
+
+
+async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past | None:
+    """The newest message on subject; None: there is none."""
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+    except Refused as error:
+        if error.code == NO_MESSAGE:
+            return None
+        raise
+    message: dict[str, Any] = answer["message"]
+    return Past(
+        message["seq"],
+        time_of(message["time"]),
+        message["subject"],
+        base64.b64decode(message.get("data", "")),
+        parse_headers(base64.b64decode(message.get("hdrs", ""))),
+    )

@@ -1,0 +1,37 @@
+"""Message ids keyed with a secret of the deployment.
+
+Ids are shared by the whole stream: who guesses one and says it first silences the real message. The
+secret is kept in the bucket, where users have no right to read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Final
+
+from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import StaleRevision
+
+KEY: Final = "_admittance.secret"
+
+
+async def deployment_secret(bus: Bus) -> bytes:
+    """The secret of this deployment, made by whoever asks first."""
+    while True:
+        entry = await get(bus, KEY)
+        if entry is not None and entry.value:
+            return entry.value
+        made = secrets.token_hex(32).encode()
+        try:
+            await bus.publish(put_message(KEY, made, expected=entry.revision if entry else 0))
+        except StaleRevision:
+            continue
+        return made
+
+
+def message_id(secret: bytes, *parts: str | int) -> str:
+    """The id of what parts name: the same parts the same id, and nobody else can tell it."""
+    said = "\x00".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(said, key=secret[:64], digest_size=16).hexdigest()

@@ -1,0 +1,268 @@
+"""A standing request to a pull consumer: messages come as soon as they are there.
+
+One request is always open at the server, topped up when half of it is used, so that neither a timer
+nor a round trip stands between a fact and its reader. Pull subscriptions can go quiet after a
+restart of the server; so the server sends a heartbeat, and on silence, on reconnect, and when the
+consumer is gone, everything is made anew: inbox, consumer, request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+import nats.errors
+from nats.aio.subscription import Subscription
+
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.connection import description, status
+from admittance.runtime.errors import passes
+from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry.logger import logger
+
+HEARTBEAT: Final = 0.3
+"""Seconds. Twice this without a word means silence."""
+EXPIRES: Final = 30.0
+"""Seconds that one request stays open."""
+
+log = logger()
+_encode = msgspec.json.Encoder().encode
+
+
+class Raw(NamedTuple):
+    """A message of a consumer. ``consumed``: its number among the consumer's deliveries."""
+
+    subject: bytes
+    reply: bytes
+    data: bytes
+    headers: bytes
+    sequence: int
+    consumed: int
+    deliveries: int
+    nanoseconds: int
+    pending: int
+
+
+def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
+    """Deliveries, sequence, consumer sequence, nanoseconds, pending of ``$JS.ACK.…``.
+
+    The older form has 9 tokens; the newer one has domain and account before the stream.
+    """
+    parts = reply.split(b".")
+    at = 4 if len(parts) == 9 else 6
+    return (
+        int(parts[at]),
+        int(parts[at + 1]),
+        int(parts[at + 2]),
+        int(parts[at + 3]),
+        int(parts[at + 4]),
+    )
+
+
+class StandingPull:
+    """Keeps up to ``batch`` messages of a consumer on their way.
+
+    ``make`` makes (or finds) the consumer and answers its name; it is called again whenever
+    everything is made anew. ``receive`` gets each message, in order, and must not block.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        stream: str,
+        make: Callable[[], Awaitable[str]],
+        receive: Callable[[Raw], None],
+        *,
+        batch: int,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._make = make
+        self._receive = receive
+        self._batch = batch
+        self.consumer = ""
+        self.nobody = 0
+        """Requests in a row that the server answered with: there is no such consumer."""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done with the error when the consumer cannot be made anew."""
+        self._inbox: Subscription | None = None
+        self._subject = ""
+        self._open = 0
+        self._held = 0
+        self._heard = clock.monotonic()
+        self._wake = asyncio.Event()
+        self._renew = False
+        self._stopped = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Makes the consumer and asks. Raises what ``make`` raises."""
+        await self._make_anew()
+        self._bus.reconnected.append(self.renew)
+        self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
+
+    def renew(self) -> None:
+        """Everything is to be made anew, soon."""
+        self._renew = True
+        self._wake.set()
+
+    def taken(self, count: int) -> None:
+        """The reader took count messages out of what it holds: more may come."""
+        self._held -= count
+        if self._open + self._held <= self._batch // 2:
+            self._wake.set()
+
+    async def drain(self) -> None:
+        """Ends the request; what is on its way is still received. `stop` comes after it."""
+        await self._end()
+        if self._inbox is not None and self._bus.nc.is_connected:
+            with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
+                # The server stops sending when it has read this, and answers the ping behind it.
+                await self._inbox.unsubscribe()
+                await self._bus.nc.flush(timeout=2)
+
+    async def stop(self) -> None:
+        """Ends the request; the consumer stays."""
+        await self._end()
+        if self._inbox is not None:
+            with suppress(nats.errors.Error):
+                await self._bus.nc.deafen(self._inbox)
+        if not self.failed.done():
+            self.failed.cancel()
+
+    async def _end(self) -> None:
+        self._stopped = True
+        with suppress(ValueError):
+            self._bus.reconnected.remove(self.renew)
+        if self._task is not None:
+            # nats-py swallows a cancellation while it flushes, so the flag has the last word.
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while not self._stopped:
+            await set_within(self._wake, HEARTBEAT)
+            self._wake.clear()
+            try:
+                if self._renew or await self._silent():
+                    await self._make_anew()
+                else:
+                    await self._ask()
+            except Exception as error:
+                if passes(error) or isinstance(error, nats.errors.Error):
+                    # The server is away or still reading its store; it is asked again soon.
+                    self._renew = True
+                    await asyncio.sleep(0.05)
+                    self._wake.set()
+                    continue
+                # Also a bug: else the reader would wait for ever, and seem to be well.
+                if not self.failed.done():
+                    self.failed.set_exception(error)
+                    # Marked as read: a reader that has ended does not ask any more.
+                    self.failed.exception()
+                return
+
+    async def _silent(self) -> bool:
+        if clock.monotonic() - self._heard < 2.5 * HEARTBEAT or not self._open:
+            return False
+        if not self._bus.nc.is_connected:
+            return False
+        # Perhaps it was this process that did not listen: read what has piled up first.
+        try:
+            await self._bus.nc.flush(timeout=1)
+        except (nats.errors.Error, TimeoutError):
+            # The server answers nothing at all. What is open there stays open, and goes on with it;
+            # if the connection is lost, the client's pings find that out.
+            return False
+        return clock.monotonic() - self._heard >= 2.5 * HEARTBEAT
+
+    async def _make_anew(self) -> None:
+        self._renew = False
+        await self._bus.connected(timeout=3600.0)
+        if self._inbox is not None:
+            old, self._inbox = self._inbox, None
+            await self._bus.nc.deafen(old)
+        self._open = 0
+        self.consumer = await self._make()
+        subject = self._bus.nc.new_inbox()
+        self._inbox = await self._bus.nc.listen(subject, self._on_message)
+        self._subject = subject
+        self._heard = clock.monotonic()
+        await self._ask()
+
+    async def _ask(self) -> None:
+        count = self._batch - self._open - self._held
+        if count < max(1, self._batch // 2) and self._open:
+            return
+        if count <= 0:
+            return
+        if not self._bus.nc.is_connected:
+            # It would be kept and sent later, to an inbox that is then no longer ours.
+            self._renew = True
+            return
+        request = {
+            "batch": count,
+            "expires": int(EXPIRES * 1e9),
+            "idle_heartbeat": int(HEARTBEAT * 1e9),
+        }
+        self._open += count
+        self._heard = clock.monotonic()
+        await self._bus.nc.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self.consumer}",
+            _encode(request),
+            reply=self._subject,
+        )
+
+    def _on_message(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        self._heard = clock.monotonic()
+        if not reply.startswith(b"$JS.ACK."):
+            self._on_status(headers)
+            return
+        deliveries, sequence, consumed, nanoseconds, pending = read_reply(reply)
+        self.nobody = 0
+        self._open -= 1
+        self._held += 1
+        self._receive(
+            Raw(
+                subject,
+                reply,
+                data,
+                headers,
+                sequence,
+                consumed,
+                deliveries,
+                nanoseconds,
+                pending,
+            )
+        )
+        if self._open + self._held <= self._batch // 2:
+            self._wake.set()
+
+    def _on_status(self, headers: bytes) -> None:
+        match status(headers):
+            case "100" | "":
+                self.nobody = 0
+                return
+            case "408" | "404":
+                # A request ended by its time: what of it was not delivered is not coming.
+                self._open = max(0, self._open - _undelivered(headers))
+            case "409" if "complet" in description(headers).lower():
+                self._open = max(0, self._open - _undelivered(headers))
+            case "409" if "exceed" in description(headers).lower():
+                self._open = 0
+            case found:
+                # Consumer deleted, leader changed, server shutting down, nobody there.
+                self.nobody += found == "503"
+                self._renew = True
+        self._wake.set()
+
+
+def _undelivered(headers: bytes) -> int:
+    at = headers.find(b"Nats-Pending-Messages:")
+    if at < 0:
+        return 1 << 30
+    return int(headers[at + 22 : headers.find(b"\r\n", at)])

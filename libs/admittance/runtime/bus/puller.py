@@ -1,0 +1,289 @@
+"""Reading the log: deliveries in batches, in the order of the stream, across restarts.
+
+Two ways to acknowledge.
+
+``ack="all"`` (services that apply facts in order): one acknowledgement covers everything before it.
+Redelivery does not keep the order, and what was on its way to a broken connection would come only
+after ``ack_wait``, behind newer facts. So nothing is left to redelivery: whenever everything is
+made anew, a new consumer starts behind the last fact that was acknowledged, what was handed out
+before is skipped, and only then the old consumer is deleted. A crash after any of these steps
+leaves at least one consumer whose acknowledged floor is right, and the next one starts from the
+newest of those.
+
+``ack="explicit"`` (workers that share work): one lasting consumer; each delivery is acknowledged
+for itself, and comes again, to anybody, after ``ack_wait``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
+
+from admittance.events import subjects
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.connection import Headers, text_of
+from admittance.runtime.bus.durables import Consumers
+from admittance.runtime.bus.pull_consumer import Raw, StandingPull
+from admittance.runtime.errors import Refused, Superseded
+from admittance.runtime.pace import Pace
+
+NOTE_SECONDS: Final = 0.05
+"""How long an acknowledgement that nobody waits for may be on its way to being sent."""
+
+
+class Delivery(NamedTuple):
+    """One message of the log. ``sequence``: its place there. ``deliveries``: 1 the first time."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
+    sequence: int
+    nanoseconds: int = 0
+    reply: str = ""
+    deliveries: int = 1
+
+    @property
+    def time(self) -> datetime:
+        """When the server stored it."""
+        return clock.from_nanoseconds(self.nanoseconds)
+
+
+class Puller:
+    """Deliveries of the facts under ``filters``; see the module for the two ways.
+
+    ``name``: the durable, or its stem with ``generation`` (the epoch of the lease) for "all": then
+    the consumer is ``<name>-<generation>-<n>``, goes on where the newest before it stood, and a
+    reader of an older generation gets Superseded. ``start_at``: where to begin when there is no
+    predecessor; 0: at the first fact that the log still has.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        name: str,
+        filters: Sequence[str],
+        *,
+        stream: str = subjects.STREAM,
+        ack: Literal["all", "explicit"] = "all",
+        generation: int = 0,
+        batch: int = 1000,
+        ack_wait: float = 30.0,
+        start_at: int = 0,
+    ) -> None:
+        self._bus = bus
+        self._name = name
+        self._stream = stream
+        self._consumers = Consumers(bus, stream, name, filters, ack_wait=ack_wait)
+        self._ack_all = ack == "all"
+        self._generation = generation
+        self._start_at = start_at
+        self._batch = batch
+        self.floor = start_at - 1 if start_at else 0
+        """Everything up to this sequence is acknowledged."""
+        self.last = 0
+        """The newest sequence handed out."""
+        self.pending = 0
+        """Facts still behind the newest one received: the lag."""
+        self._round = 0
+        self._consumed = 0
+        self._newest = 0
+        self._late: list[tuple[int, bytes]] = []
+        self._buffer: list[Raw] = []
+        self._ready = asyncio.Event()
+        self._pull: StandingPull | None = None
+        self._pace = Pace()
+        self._noted = ""
+        self._noting: asyncio.TimerHandle | None = None
+
+    @property
+    def consumer(self) -> str:
+        """The name of the present consumer."""
+        return self._pull.consumer if self._pull is not None else ""
+
+    @property
+    def idle(self) -> bool:
+        """Everything that the log had for us, as far as we know, is handed out."""
+        return not self.pending and not self._buffer
+
+    async def start(self) -> None:
+        """Makes the consumer; `batch` does so when it was not called. Raises Superseded."""
+        if self._pull is not None:
+            return
+        make = self._make_behind if self._ack_all else self._make_lasting
+        pull = StandingPull(self._bus, self._stream, make, self._on_raw, batch=self._batch)
+        self._pull = pull
+        try:
+            await pull.start()
+        except BaseException:
+            self._pull = None
+            raise
+        pull.failed.add_done_callback(lambda _: self._ready.set())
+
+    async def batch(self) -> list[Delivery]:
+        """What has come, at least one, at most a batch. Waits as long as it takes, and a little
+        longer for more while they come in crowds.
+
+        Raises Superseded when a newer generation reads in our place.
+        """
+        await self.start()
+        pull = self._pull
+        assert pull is not None
+        while True:
+            if pull.failed.done():
+                pull.failed.result()
+            if self._buffer:
+                break
+            self._ready.clear()
+            await self._ready.wait()
+        pause = self._pace.pause(clock.monotonic())
+        if pause and len(self._buffer) < self._batch:
+            await asyncio.sleep(pause)
+        raws, self._buffer = self._buffer[: self._batch], self._buffer[self._batch :]
+        pull.taken(len(raws))
+        self._pace.came(len(raws), clock.monotonic())
+        deliveries = [_delivery(raw) for raw in raws]
+        self.last = deliveries[-1].sequence
+        return deliveries
+
+    async def ack(self, delivery: Delivery) -> None:
+        """Acknowledges delivery (with "all", everything before it too), and waits until the server
+        has noted it. Raises Unavailable: then it comes again, to us or to a successor."""
+        if self._ack_all:
+            self.floor = max(self.floor, delivery.sequence)
+            if not self._is_present(delivery.reply):
+                # Made anew since: the same fact comes once more, is skipped, and is acknowledged
+                # there (`_on_raw`); the next acknowledgement covers it at the latest.
+                self._ack_late()
+                return
+        await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
+
+    def note(self, delivery: Delivery) -> None:
+        """Only "all": everything up to delivery is dealt with; the server is told within
+        `NOTE_SECONDS`, together with what is noted until then. Nobody waits for it: where it gets
+        lost, whoever goes on reads some facts again, and finds them applied."""
+        self.floor = max(self.floor, delivery.sequence)
+        self._noted = delivery.reply
+        if self._noting is None:
+            loop = asyncio.get_running_loop()
+            self._noting = loop.call_later(NOTE_SECONDS, self._tell_noted)
+
+    def _tell_noted(self) -> None:
+        self._noting = None
+        if self._is_present(self._noted):
+            self._say_done(self._noted)
+        self._ack_late()
+
+    async def again(self, delivery: Delivery, delay_seconds: float) -> None:
+        """Only "explicit": delivery comes again after a delay of seconds, not of minutes."""
+        if self._ack_all:
+            raise ValueError("with ack all there is no coming again: it would lose the order")
+        nak = b'-NAK {"delay": %d}' % int(delay_seconds * 1e9)
+        await self._bus.nc.publish(delivery.reply, nak)
+
+    async def working(self, delivery: Delivery) -> None:
+        """Only "explicit": not done yet; the ``ack_wait`` of delivery starts again."""
+        await self._bus.nc.publish(delivery.reply, b"+WPI")
+
+    async def close(self) -> None:
+        """Stops reading. The consumer stays, for whoever goes on."""
+        if self._noting is not None:
+            self._noting.cancel()
+            self._tell_noted()
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            await pull.stop()
+
+    # What comes in. ---------------------------------------------------------------------
+
+    def _on_raw(self, raw: Raw) -> None:
+        self.pending = raw.pending
+        pull = self._pull
+        if self._ack_all:
+            if raw.consumed != self._consumed + 1 and pull is not None:
+                # Something was delivered to nobody; nothing behind it may be handed out.
+                pull.renew()
+                pull.taken(1)
+                return
+            self._consumed = raw.consumed
+            if raw.sequence <= self._newest:
+                self._late.append((raw.sequence, raw.reply))
+                if raw.sequence <= self.floor:
+                    self._ack_late()
+                if pull is not None:
+                    pull.taken(1)
+                return
+            self._newest = raw.sequence
+        self._buffer.append(raw)
+        self._ready.set()
+
+    def _is_present(self, reply: str) -> bool:
+        return f".{self.consumer}." in reply
+
+    def _ack_late(self) -> None:
+        done = [reply for sequence, reply in self._late if sequence <= self.floor]
+        if done:
+            self._late = [late for late in self._late if late[0] > self.floor]
+            self._say_done(done[-1].decode())
+
+    def _say_done(self, reply: str) -> None:
+        said = asyncio.ensure_future(self._bus.nc.publish(reply, b"+ACK"))
+        said.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    # Consumers. -------------------------------------------------------------------------
+
+    async def _make_behind(self) -> str:
+        """A new consumer behind the acknowledged floor, in place of all older ones."""
+        found = await self._consumers.family()
+        newer = [name for generation, _, name, _ in found if generation > self._generation]
+        if newer:
+            raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
+        if found and not self._round:
+            # The newest one's floor: an older one that a paused predecessor made has an older one.
+            generation, number, _, floor = max(found)
+            self.floor = max(self.floor, floor)
+            if generation == self._generation:
+                self._round = number
+        name = ""
+        while not name or name in self._consumers.foreign:
+            self._round += 1
+            name = f"{self._name}-{self._generation}-{self._round}"
+        # Messages received but not handed out stay: they are in order, and what comes again of
+        # them is skipped.
+        self._consumed = 0
+        self._late = []
+        start = self.floor + 1
+        self.pending = await self._consumers.create(
+            name,
+            {
+                "ack_policy": "all",
+                "deliver_policy": "by_start_sequence" if start > 1 else "all",
+                **({"opt_start_seq": start} if start > 1 else {}),
+            },
+        )
+        for _, _, old, _ in found:
+            with suppress(Refused):
+                await self._consumers.delete(old)
+        return name
+
+    async def _make_lasting(self) -> str:
+        self.pending = await self._consumers.last(self._start_at)
+        return self._name
+
+
+def _delivery(raw: Raw) -> Delivery:
+    return Delivery(
+        text_of(raw.subject),
+        raw.data,
+        Headers(raw.headers) if raw.headers else _NO_HEADERS,
+        raw.sequence,
+        raw.nanoseconds,
+        raw.reply.decode(),
+        raw.deliveries,
+    )
+
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}

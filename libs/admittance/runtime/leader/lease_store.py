@@ -1,0 +1,153 @@
+"""Who leads, on the bus: epochs on the log, liveness in the claims bucket.
+
+An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. Taking over is a
+publish that expects the last epoch, so of two who try one gets it; from then on the server refuses
+whatever carries the old epoch in its fence. Liveness is a key with a TTL, apart from the epoch, so
+that renewing does not move the fence.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from admittance.events import subjects
+from admittance.events.names import BadToken, plain, token
+from admittance.events.reading import Reader, SetAside, Unreadable, number
+from admittance.events.system import Alive, Barrier, Epoch
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, get, put_message
+from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
+from admittance.runtime.errors import Refused
+from admittance.runtime.telemetry.set_aside import tell
+
+_encode = msgspec.json.Encoder().encode
+_epoch = Reader(Epoch)
+_alive = Reader(Alive)
+
+
+def epoch_subject(domain: str) -> str:
+    """Where the epochs of domain are."""
+    return f"{subjects.EPOCH}{token(domain)}"
+
+
+def fence(domain: str, epoch: int) -> dict[str, str]:
+    """Headers with which the server refuses a message once epoch is not domain's last one."""
+    return {EXPECTED: str(epoch), FENCE: epoch_subject(domain)}
+
+
+def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
+    """The epoch subject and the epoch that a stored message was fenced with; None: it was not."""
+    subject = headers.get(FENCE, "")
+    epoch = headers.get(EXPECTED, "")
+    found = number(epoch)
+    if not subject.startswith(subjects.EPOCH) or found is None:
+        return None
+    return subject, found
+
+
+async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
+    """Domain's last epoch and what it says; (0, None): nobody ever led it, or too long ago."""
+    try:
+        answer = await bus.api(
+            f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": epoch_subject(domain)}
+        )
+    except Refused as error:
+        if error.code == NO_MESSAGE:
+            return 0, None
+        raise
+    message: dict[str, Any] = answer["message"]
+    data = base64.b64decode(message.get("data", ""))
+    try:
+        said = _epoch(data)
+        if said.domain != domain:
+            raise Unreadable(f"it is about the domain {said.domain}")
+    except Unreadable as error:
+        # Whatever it is, it is the last one, and must be expected.
+        tell(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
+        return message["seq"], None
+    return message["seq"], said
+
+
+def process_of(value: bytes) -> str:
+    """The process that wrote a liveness key; "": an older version of ours, or a foreign one."""
+    try:
+        return _alive(value).process
+    except Unreadable:
+        return ""
+
+
+async def end_of_log(bus: Bus) -> int:
+    """The newest sequence of the log: what has a greater one was said after this."""
+    info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
+    return int(info["state"]["last_seq"])
+
+
+async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
+    """Takes domain over from the epoch expected; the new epoch. Raises StaleRevision when somebody
+    else was first."""
+    said = Epoch(domain=domain, owner=owner, time=clock.now())
+    headers = {EXPECTED: str(expected)}
+    return await bus.publish(Outgoing(epoch_subject(domain), _encode(said), headers))
+
+
+async def publish_barrier(bus: Bus, domain: str, owner: str, epoch: int) -> int:
+    """Asks for an echo once everything before is committed; fenced. Raises Fenced."""
+    said = Barrier(domain=domain, owner=owner, epoch=epoch)
+    subject = f"{subjects.BARRIER}{token(domain)}"
+    return await bus.publish(Outgoing(subject, _encode(said), fence(domain, epoch)))
+
+
+# Liveness. ------------------------------------------------------------------------------
+
+
+def alive_key(service: str, instance: str) -> str:
+    """``_alive.<service>.<instance>`` in the claims bucket."""
+    return f"_alive.{token(service)}.{token(instance)}"
+
+
+async def say_alive(
+    bus: Bus, service: str, instance: str, *, ttl_seconds: float, process: str = ""
+) -> int:
+    """Lives for another ttl_seconds (whole ones): to be said again well before they are over."""
+    said = Alive(service=service, instance=instance, process=process)
+    key = alive_key(service, instance)
+    return await bus.publish(
+        put_message(
+            key, _encode(said), expected=None, ttl_seconds=ttl_seconds, bucket=subjects.CLAIMS
+        )
+    )
+
+
+async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
+    """Ends in order: others need not wait for the TTL."""
+    key = alive_key(service, instance)
+    return await bus.publish(
+        delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS), timeout=timeout
+    )
+
+
+def instance_of(entry: Entry) -> str:
+    """The instance that a key of liveness is about. Raises Unreadable where no instance of ours has
+    written it: one that never expires would be waited for without end."""
+    service, _, name = entry.key.removeprefix("_alive.").partition(".")
+    try:
+        service, instance = plain(service), plain(name)
+    except BadToken as error:
+        raise Unreadable(str(error)) from None
+    if entry.value is not None:
+        said = _alive(entry.value)
+        if (said.service, said.instance) != (service, instance):
+            raise Unreadable(f"it is about {said.service} {said.instance}")
+        if TTL not in entry.headers:
+            raise Unreadable("it has no time at which it ends")
+    return instance
+
+
+async def is_alive(bus: Bus, service: str, instance: str) -> bool:
+    """Whether the instance has said so within its TTL."""
+    entry: Entry | None = await get(bus, alive_key(service, instance), bucket=subjects.CLAIMS)
+    return entry is not None and entry.value is not None

@@ -1,0 +1,1 @@
+"""nats-servers as child processes: one on a data folder, or several as a cluster."""

@@ -1,0 +1,154 @@
+"""Several nats-servers as one cluster on loopback, each killed, paused and started again at will.
+
+For tests and benchmarks: all of them share one machine, so it survives nothing that this machine
+does not. The servers keep their ports and their folders over a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.nats_server.server import EmbeddedServer, Member
+
+NAME: Final = "admittance"
+
+
+class ServerCluster:
+    """``size`` servers on ``folder``. Servers are told apart by their numbers, from 0."""
+
+    def __init__(self, folder: Path, size: int = 3) -> None:
+        self.size = size
+        ports = free_ports(2 * size)
+        self._ports, routes = ports[:size], ports[size:]
+        self._folders = [folder / f"server-{number}" for number in range(size)]
+        self._members = [
+            Member(NAME, f"n{number}", routes[number], tuple(routes)) for number in range(size)
+        ]
+        self._servers: dict[int, EmbeddedServer] = {}
+        self._paused: set[int] = set()
+
+    @property
+    def url(self) -> str:
+        """All addresses, as ADMIT_NATS_URL takes them."""
+        return ",".join(map(self.url_of, range(self.size)))
+
+    def url_of(self, number: int) -> str:
+        """The address of one server."""
+        return f"nats://127.0.0.1:{self._ports[number]}"
+
+    def number_of(self, name: str) -> int:
+        """The number of the server that calls itself so."""
+        return next(n for n, member in enumerate(self._members) if member.name == name)
+
+    def name_of(self, number: int) -> str:
+        """What the server calls itself."""
+        return self._members[number].name
+
+    @property
+    def up(self) -> list[int]:
+        """The servers that run and are not paused."""
+        return sorted(set(self._servers) - self._paused)
+
+    async def start(self, *numbers: int) -> str:
+        """Starts those servers, or all; the address of all. Each listens then; the cluster need not
+        have a leader yet. Raises SetupError."""
+        chosen = [n for n in numbers or range(self.size) if n not in self._servers]
+        servers = {
+            n: EmbeddedServer(self._folders[n], port=self._ports[n], member=self._members[n])
+            for n in chosen
+        }
+        # What fails to start leaves nothing behind; the others are ended by `stop`.
+        self._servers |= servers
+        await asyncio.gather(*(server.start() for server in servers.values()))
+        return self.url
+
+    async def formed(self, timeout: float = 60.0) -> None:
+        """Waits until JetStream has a leader and knows of every server that is up. Raises
+        TimeoutError."""
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    bus = await Bus.connect(self.url_of(self.up[0]), name="formed")
+                except Unavailable:
+                    await asyncio.sleep(0.1)
+                    continue
+                break
+        await bus.close()
+
+    async def kill(self, number: int) -> None:
+        """``kill -9``; back when the process is gone."""
+        server = self._servers.pop(number)
+        self._paused.discard(number)
+        os.kill(server.pid, signal.SIGKILL)
+        await server.stop()
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP: it holds its connections and answers nothing."""
+        os.kill(self._servers[number].pid, signal.SIGSTOP)
+        self._paused.add(number)
+
+    def resume(self, number: int) -> None:
+        """SIGCONT."""
+        os.kill(self._servers[number].pid, signal.SIGCONT)
+        self._paused.discard(number)
+
+    async def stop(self) -> None:
+        """Ends all servers, also paused ones."""
+        for number in list(self._paused):
+            self.resume(number)
+        servers, self._servers = list(self._servers.values()), {}
+        await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
+
+    # Of its streams. ----------------------------------------------------------------------
+
+    async def stream_leader(self, bus: Bus, stream: str) -> int | None:
+        """The server that leads the stream; None: none does, or none says so."""
+        return await self._leader(bus, f"STREAM.INFO.{stream}")
+
+    async def _leader(self, bus: Bus, request: str) -> int | None:
+        try:
+            info: dict[str, Any] = await bus.api(request, timeout=2.0)
+        except AdmittanceError:
+            return None
+        leader = (info.get("cluster") or {}).get("leader")
+        return self.number_of(leader) if leader else None
+
+    async def healthy(self, bus: Bus, streams: Sequence[str], timeout: float = 60.0) -> None:
+        """Waits until each stream has a leader, and every replica has caught up with it. Raises
+        TimeoutError."""
+        async with asyncio.timeout(timeout):
+            for stream in streams:
+                while not await self._current(bus, stream):  # noqa: ASYNC110  (no event)
+                    await asyncio.sleep(0.2)
+
+    async def _current(self, bus: Bus, stream: str) -> bool:
+        try:
+            info = await bus.api(f"STREAM.INFO.{stream}", timeout=2.0)
+        except AdmittanceError:
+            return False
+        cluster = info.get("cluster") or {}
+        others = cluster.get("replicas") or []
+        return bool(cluster.get("leader")) and all(
+            one.get("current") and not one.get("offline") for one in others
+        )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nothing listens to. All are held until the last one is found, so no
+    two are the same."""
+    with ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            probe = stack.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            found.append(int(probe.getsockname()[1]))
+        return found

@@ -1,0 +1,324 @@
+"""The embedded nats-server: a child on a data folder, or one that a killed parent left running.
+
+What is in the folder:
+
+- ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log``;
+- ``nats.json``: pid, its start time, port: how the next start recognises what it may adopt;
+- ``lock``: held (flock) as long as an `admit up` lives. It is not inherited by the server, so after
+  a ``kill -9`` of everything but the server the folder is free and the server is taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import psutil
+import structlog
+
+from admittance.runtime import clock
+from admittance.runtime.errors import SetupError
+from admittance.runtime.nats_server.process import (
+    Running,
+    binary,
+    end,
+    greets,
+    is_free,
+    is_running,
+    quoted,
+)
+
+START_TIMEOUT: Final = 30.0
+"""Seconds. A store of millions of messages is read before the port opens."""
+ROOM_NEEDED: Final = 64 * 1024 * 1024
+"""Bytes that must be free on the disk, or JetStream would refuse the first facts."""
+SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
+"""What ours says to the server's runtime, where the environment says nothing. Facts come one by
+one, and waking a second thread for each costs more than the work on it: on two cores a third of the
+server's CPU, for no more messages a second."""
+
+NAME: Final = "admittance-embedded"
+"""What a server is called that belongs to no cluster."""
+
+log = structlog.get_logger()
+
+
+class Member(NamedTuple):
+    """A server of a cluster: its ``name`` there, its own ``port`` for the others, and the ports of
+    all of them, ``routes``."""
+
+    cluster: str
+    name: str
+    port: int
+    routes: tuple[int, ...]
+
+
+class EmbeddedServer:
+    """A nats-server on ``data_dir``. Use `start`, then ``url``; `stop` at the end."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        sync_always: bool = False,
+        sync: str = "",
+        member: Member | None = None,
+    ) -> None:
+        """``port`` 0: a free one, the same again after a restart where possible. ``sync_always``:
+        every acknowledged message is on the disk; else ``sync`` ("10s") or the server's 2 min.
+        ``member``: of the cluster that it belongs to; None: of none."""
+        self.data_dir = data_dir.absolute()
+        self._wanted_port = port
+        self._member = member
+        self._sync = "always" if sync_always else sync
+        self._lock: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self.running: Running | None = None
+        self.adopted = False
+
+    @property
+    def url(self) -> str:
+        if self.running is None:
+            raise RuntimeError("the server is not started")
+        return f"nats://127.0.0.1:{self.running.port}"
+
+    @property
+    def pid(self) -> int:
+        if self.running is None:
+            raise RuntimeError("the server is not started")
+        return self.running.pid
+
+    async def start(self) -> str:
+        """Starts or adopts the server; its URL. Raises SetupError: folder, port, binary, disk."""
+        self._take_folder()
+        try:
+            left = self._left_running()
+            if left is not None:
+                if self._wanted_port and left.port != self._wanted_port:
+                    raise SetupError(
+                        f"a nats-server (pid {left.pid}) serves {self.data_dir} on port "
+                        f"{left.port}: use --port {left.port}, or end it first"
+                    )
+                self.running = left
+                await self._await_ready()
+                self.adopted = True
+                log.info("server_adopted", pid=left.pid, port=left.port)
+            else:
+                await self._launch()
+        except BaseException:
+            self._release_folder()
+            raise
+        return self.url
+
+    async def stop(self, timeout: float = 10.0) -> None:
+        """Ends the server in order, with force after timeout, and releases the folder."""
+        running = self.running
+        if running is not None:
+            await end(running, timeout)
+            if self._child is not None:
+                self._child.wait()
+            (self.data_dir / "nats.json").unlink(missing_ok=True)
+        self.running = None
+        self._child = None
+        self._release_folder()
+
+    def leave(self) -> None:
+        """Goes away and leaves the server running, as a ``kill -9`` of this process would."""
+        if self._child is not None:
+            # It is no longer ours to wait for; the next one on the folder adopts it.
+            self._child.returncode = 0
+        self.running = None
+        self._child = None
+        self._release_folder()
+
+    def alive(self) -> bool:
+        """Whether the server process still runs."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return self.running is not None and is_running(self.running)
+
+    # The folder. ------------------------------------------------------------------------
+
+    def _take_folder(self) -> None:
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            (self.data_dir / "nats").mkdir(exist_ok=True)
+            descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise SetupError(
+                f"cannot write to the data folder {self.data_dir} ({error.strerror}): "
+                "choose another with --data-dir"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise SetupError(
+                f"another `admit up` (pid {holder}) uses {self.data_dir}: "
+                "end it, or choose another folder with --data-dir"
+            ) from None
+        self._lock = descriptor
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            free = shutil.disk_usage(self.data_dir).free
+        except OSError as error:
+            self._release_folder()
+            raise SetupError(
+                f"cannot write to the data folder {self.data_dir} ({error.strerror}): "
+                "make room, or choose another with --data-dir"
+            ) from None
+        if free < ROOM_NEEDED:
+            self._release_folder()
+            raise SetupError(
+                f"the disk of {self.data_dir} is full ({free >> 20} MiB free, "
+                f"{ROOM_NEEDED >> 20} MiB needed): make room, or use --data-dir"
+            )
+
+    def _release_folder(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _left_running(self) -> Running | None:
+        """The server that an earlier parent left on this folder, if it still runs."""
+        try:
+            noted = msgspec.json.decode((self.data_dir / "nats.json").read_bytes(), type=Running)
+        except (OSError, msgspec.MsgspecError):
+            return self._unnoted()
+        if not is_running(noted):
+            return self._unnoted()
+        try:
+            command = psutil.Process(noted.pid).cmdline()
+        except psutil.Error:
+            return None
+        # A pid with the same start time that serves another folder is no server of ours.
+        return noted if str(self.data_dir / "nats.conf") in command else None
+
+    def _unnoted(self) -> Running | None:
+        """A server on this folder whose parent died before it could note it. Two servers on one
+        store would destroy it, and nats-server itself takes no lock."""
+        config = str(self.data_dir / "nats.conf")
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if command[1:] == ["-c", config] and Path(command[0]).name == "nats-server":
+                with suppress(psutil.Error, OSError, ValueError):
+                    port = int((self.data_dir / "port").read_text())
+                    found = Running(pid=process.pid, started=process.create_time(), port=port)
+                    if is_running(found):
+                        (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
+                        return found
+        return None
+
+    # The process. -----------------------------------------------------------------------
+
+    async def _launch(self) -> None:
+        program = binary()
+        port = self._wanted_port or self._free_port()
+        if not is_free(port):
+            raise SetupError(
+                f"port {port} is in use: choose another with --port, or leave it out for a free one"
+            )
+        config = self.data_dir / "nats.conf"
+        log_file = self.data_dir / "nats.log"
+        try:
+            config.write_text(self._config(port))
+            (self.data_dir / "port").write_text(str(port))
+            log_file.write_bytes(b"")
+        except OSError as error:
+            raise SetupError(
+                f"cannot write to {config} ({error.strerror}): make room, or use --data-dir"
+            ) from None
+        with log_file.open("ab") as output:
+            try:
+                self._child = subprocess.Popen(  # noqa: ASYNC220  (some ms, and it must outlive us)
+                    [program, "-c", str(config)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=SERVER_ENVIRONMENT | os.environ,
+                    # A session of its own: Ctrl-C at the terminal reaches us, who end it in order.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SetupError(f"cannot start {program}: {error.strerror}") from None
+        pid = self._child.pid
+        self.running = Running(pid=pid, started=psutil.Process(pid).create_time(), port=port)
+        (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(self.running))
+        try:
+            await self._await_ready()
+        except BaseException:
+            await self.stop(timeout=2.0)
+            raise
+        log.info("server_started", pid=pid, port=port, folder=str(self.data_dir))
+
+    def _config(self, port: int) -> str:
+        lines = [
+            "# Written by `admit up` at every start.",
+            f'listen: "127.0.0.1:{port}"',
+            f"server_name: {quoted(self._member.name if self._member else NAME)}",
+            "jetstream {",
+            f"  store_dir: {quoted(str(self.data_dir / 'nats'))}",
+        ]
+        if self._sync:
+            lines.append(f'  sync_interval: "{self._sync}"')
+        lines.append("}")
+        if self._member is not None:
+            lines += [
+                "cluster {",
+                f"  name: {quoted(self._member.cluster)}",
+                f'  listen: "127.0.0.1:{self._member.port}"',
+                f"  routes: [{', '.join(f'nats://127.0.0.1:{at}' for at in self._member.routes)}]",
+                "}",
+            ]
+        return "\n".join([*lines, ""])
+
+    def _free_port(self) -> int:
+        with suppress(OSError, ValueError):
+            earlier = int((self.data_dir / "port").read_text())
+            if is_free(earlier):
+                return earlier
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    async def _await_ready(self) -> None:
+        """Until the server greets on its port: it does so only after its store is read."""
+        assert self.running is not None
+        deadline = clock.monotonic() + START_TIMEOUT
+        pause = 0.005
+        while clock.monotonic() < deadline:
+            if not self.alive():
+                raise SetupError(self._why_it_died())
+            if await greets(self.running.port):
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.1)
+        raise SetupError(
+            f"nats-server did not open port {self.running.port} within {START_TIMEOUT:.0f} s: "
+            f"see {self.data_dir / 'nats.log'}"
+        )
+
+    def _why_it_died(self) -> str:
+        last = ""
+        with suppress(OSError):
+            text = (self.data_dir / "nats.log").read_text(errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()]
+            marked = [line for line in lines if "[FTL]" in line or "[ERR]" in line]
+            last = ((marked or lines) or [""])[-1]
+        reason = last.partition("] ")[2].partition("] ")[2] or last.removeprefix("nats-server: ")
+        reason = reason or "no word in its log"
+        if "address already in use" in reason:
+            return f"{reason}: choose another port with --port"
+        return f"nats-server ended at its start: {reason} (see {self.data_dir / 'nats.log'})"

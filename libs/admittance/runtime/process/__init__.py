@@ -1,0 +1,1 @@
+"""A service as a process: settings, start, supervision, health and end."""

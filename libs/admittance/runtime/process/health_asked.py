@@ -1,0 +1,53 @@
+"""Asks one instance of a service whether it is ready. Imports little: a command does it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+
+from admittance.events.reading import BROKEN
+from admittance.events.requests import Health, HealthReply
+from admittance.runtime import clock
+from admittance.runtime.tasks import go_on
+
+SUBJECT: Final = "admit.api.health"
+
+_reply = msgspec.json.Decoder(HealthReply)
+
+
+async def trouble(
+    nc: Client, service: str, is_ours: Callable[[str], bool], *, seconds: float
+) -> str:
+    """Why the service's instance that ``is_ours``, told by its name, is not ready; "" when it is.
+    Every instance of every service answers, and within ``seconds`` ours has to."""
+    inbox = nc.new_inbox()
+    answers = await nc.subscribe(inbox)
+    try:
+        await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
+        deadline = clock.monotonic() + seconds
+        while (left := deadline - clock.monotonic()) > 0:
+            message = await answers.next_msg(timeout=left)
+            # Of Python 3.11 it drops a cancellation that comes with a message.
+            go_on()
+            if not message.data:
+                return "no service answers"
+            try:
+                found = _reply.decode(message.data)
+            except BROKEN:
+                continue
+            if found.service == service and is_ours(found.instance):
+                reason = found.details.get("trouble") or found.error
+                if found.ready and not reason:
+                    return ""
+                return f"{service} is not ready: {reason or 'starting'}"
+    except (nats.errors.Error, TimeoutError):
+        return f"{service} does not answer"
+    finally:
+        with suppress(nats.errors.Error):
+            await answers.unsubscribe()
+    return f"{service} does not answer"

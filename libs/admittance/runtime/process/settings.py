@@ -1,0 +1,178 @@
+"""What a process is told from outside: arguments, else ``ADMIT_*`` variables, else defaults."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from admittance.api.configuration import Configuration
+from admittance.api.names import subdomain
+from admittance.api.problems import ManifestError
+from admittance.api.reading.configuration_file import read_file
+from admittance.api.units import seconds
+from admittance.events.names import token
+from admittance.runtime.errors import SetupError
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one service in one process. Durations in seconds.
+
+    ``instance`` is a token and tells apart the instances of a service; a runner keeps its own over
+    restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
+    are stored; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
+    bucket; its story stays on the log. ``checkpoint_seconds``: how often a checkpoint is written,
+    if anything happened since the last one. ``drain_seconds``: after so long without a word from
+    the runner the quota of an evicted job is free all the same. ``check_delay_seconds``: the
+    longest that a check may put a workload off. ``compare_seconds``: about how often the schedules
+    on the bus are compared with what workloads wait for. ``beat_seconds``: how often check
+    controllers that send heartbeats send one. ``provisioning_seconds``: how long a provider of
+    capacity may take where nobody says otherwise; 0: for ever. ``metrics``: HOST:PORT at which the
+    workload-controller serves its figures; None: nowhere.
+    ``health_file``: where a service that has the process to itself says how it is, for
+    `deploy/health.sh`; None: nowhere.
+    """
+
+    service: str
+    instance: str
+    url: str = DEFAULT_URL
+    creds: str | None = None
+    data_dir: Path | None = None
+    replicas: int = 1
+    lease_seconds: float = 5.0
+    claim_seconds: float = 300.0
+    finished_seconds: float = 7 * 86_400.0
+    checkpoint_seconds: float = 4 * 3600.0
+    drain_seconds: float = 300.0
+    check_delay_seconds: float = 7 * 86_400.0
+    compare_seconds: float = 60.0
+    beat_seconds: float = 10.0
+    provisioning_seconds: float = 900.0
+    metrics: str | None = None
+    health_file: Path | None = None
+    json_logs: bool | None = None
+    log_level: str = "info"
+    configuration: Configuration = Configuration()
+
+    @classmethod
+    def from_env(
+        cls,
+        service: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        url: str | None = None,
+        data_dir: Path | None = None,
+        instance: str | None = None,
+        config: Path | None = None,
+        metrics: str | None = None,
+    ) -> Settings:
+        """Settings of ``service``. Raises SetupError naming the variable, or the file and the
+        field, that is wrong."""
+        env = os.environ if env is None else env
+        configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
+        folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
+        return cls(
+            service=service,
+            instance=token(instance or env.get("ADMIT_INSTANCE") or new_instance()),
+            url=url or env.get("ADMIT_NATS_URL") or DEFAULT_URL,
+            creds=env.get("ADMIT_NATS_CREDS") or None,
+            data_dir=folder,
+            replicas=int(number(env, "ADMIT_REPLICAS", 1, least=1)),
+            lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
+            claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
+            finished_seconds=number(
+                env, "ADMIT_FINISHED_SECONDS", _retention(configuration), least=60.0
+            ),
+            checkpoint_seconds=number(env, "ADMIT_CHECKPOINT_SECONDS", 4 * 3600.0, least=1.0),
+            drain_seconds=number(env, "ADMIT_DRAIN_SECONDS", 300.0, least=1.0),
+            check_delay_seconds=number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
+            beat_seconds=number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
+            provisioning_seconds=number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
+            metrics=metrics or env.get("ADMIT_METRICS") or None,
+            health_file=Path(env["ADMIT_HEALTH_FILE"]) if env.get("ADMIT_HEALTH_FILE") else None,
+            compare_seconds=number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
+            json_logs=choice(env, "ADMIT_LOG", {"json": True, "text": False}),
+            log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),
+            configuration=configuration,
+        )
+
+
+def new_instance() -> str:
+    """A name that no other instance has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _configuration(path: Path | str | None) -> Configuration:
+    if path is None:
+        return Configuration()
+    try:
+        return read_file(Path(path)).configuration
+    except ManifestError as error:
+        raise SetupError(str(error)) from None
+    except OSError as error:
+        raise SetupError(f"{path}: {error.strerror}") from None
+
+
+def _retention(configuration: Configuration) -> float:
+    kept = configuration.object_retention_policies.workloads.after_finished
+    # Whoever waits for a workload must be able to see how it ended.
+    return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
+
+
+T = TypeVar("T")
+
+
+def number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    """A finite number, no less than ``least``. Raises SetupError."""
+    text = env.get(name)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise SetupError(f"{name}={text!r} is not a number")
+    if value < least:
+        raise SetupError(f"{name}={text} is less than {least:g}")
+    return value
+
+
+def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    """A whole number, no less than ``least``. Raises SetupError."""
+    value = number(env, name, float(default), least=least)
+    if not value.is_integer():
+        raise SetupError(f"{name}={env[name]} is not a whole number")
+    return int(value)
+
+
+def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:
+    """What the word stands for; None: none is set. Raises SetupError."""
+    text = env.get(name)
+    if not text:
+        return None
+    if text not in choices:
+        raise SetupError(f"{name}={text!r} is none of {', '.join(choices)}")
+    return choices[text]
+
+
+def listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """What stands between commas, each once, in that order; empty: nothing does."""
+    return tuple(dict.fromkeys(filter(None, map(str.strip, env.get(name, "").split(",")))))
+
+
+def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The same, of names that an object can have, or can name. Raises SetupError."""
+    found = listed(env, name)
+    for one in found:
+        if complaint := subdomain(one):
+            raise SetupError(f"{name}: {complaint}")
+    return found

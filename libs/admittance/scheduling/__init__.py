@@ -1,0 +1,1 @@
+"""The core of the scheduler: objects and workloads in, decisions out. Pure."""

@@ -1,0 +1,1 @@
+"""One scheduling cycle: heads, nominate, order, process, requeue; the flavor assigner."""

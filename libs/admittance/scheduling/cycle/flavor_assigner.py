@@ -1,0 +1,461 @@
+"""Which flavors a workload would get: the scan of SCHEDULING 5.
+
+Where room could only be made by taking it from somebody, an oracle is asked how well that would
+serve. Without one there are no candidates, as if every policy were Never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
+from admittance.quota.labels import matches_node, untolerated
+from admittance.scheduling.state.flavor_plan import Group, Option, Plan
+from admittance.scheduling.state.requests import PodSetNeeds, Shape
+
+if TYPE_CHECKING:
+    from admittance.scheduling.families.shared_charge import Overlap
+
+
+class Mode(IntEnum):
+    """How well a flavor serves, better ones higher. The middle three need others to go."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+NO_FIT: Final[int] = Mode.NO_FIT
+FIT: Final[int] = Mode.FIT
+NO_CANDIDATES: Final[int] = Mode.NO_CANDIDATES
+PREEMPT: Final[int] = Mode.PREEMPT
+RECLAIM: Final[int] = Mode.RECLAIM
+# Plain ints compare faster than members of the enumeration, and this is the innermost loop.
+_NO_FIT: Final = 0
+_NO_CANDIDATES: Final = 1
+_RECLAIM: Final = 3
+_FIT: Final = 4
+
+
+class Obstacle(NamedTuple):
+    """Why one resource of one pod set has no room in one flavor (resource "": the flavor itself).
+    Amounts in accounting units."""
+
+    pod_set: str
+    flavor: str
+    resource: str
+    requested: int
+    available: int
+    reason: str
+    message: str = ""
+    taken: int = 0
+
+
+class PodSetPlace(msgspec.Struct, frozen=True):
+    """What one pod set would get."""
+
+    name: str
+    count: int
+    flavors: dict[str, str]
+    amounts: list[tuple[str, int]]
+
+
+class Assignment:
+    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
+    assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
+    the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
+    the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
+    of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
+    this index on are those of the scan that found nothing. ``overlap``: what the family holds
+    already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
+    None: it takes all that it would be charged."""
+
+    __slots__ = (
+        "avoided",
+        "checks",
+        "clashes",
+        "contested",
+        "cursor",
+        "failed_from",
+        "level",
+        "mode",
+        "obstacles",
+        "overlap",
+        "places",
+        "usage",
+        "whole",
+    )
+
+    def __init__(
+        self, avoided: frozenset[str] = frozenset(), overlap: Overlap | None = None
+    ) -> None:
+        self.avoided = avoided
+        self.overlap = overlap
+        self.clashes: list[str] = []
+        self.mode: int = _FIT
+        self.level = 0
+        self.places: list[PodSetPlace] = []
+        self.usage: dict[Cell, int] = {}
+        self.whole = self.usage
+        self.checks: dict[str, str] = {}
+        self.obstacles: list[Obstacle] = []
+        self.failed_from = 0
+        self.cursor: Cursor | None = None
+        self.contested: dict[FlavorResource, None] = {}
+
+    def takes(self) -> dict[Cell, int]:
+        """What it would take as the picture is now: of a variant that depends on who of its family
+        is in it."""
+        return self.usage if self.overlap is None else self.overlap.adds(self.whole)
+
+
+Oracle = Callable[[Cell, int], tuple[int, int]]
+"""How well so much of one flavor and resource could be had by preemption alone: mode, and the
+borrowing level that would be left."""
+
+Only = Sequence[Mapping[str, str]]
+"""Per pod set, resource to the one flavor that is looked at."""
+
+Cursor = tuple[Mapping[int, int], ...]
+"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
+
+_START: Mapping[int, int] = {}
+
+TRIES_MAX: Final = 16
+"""So often a scan is made again for the sake of checks that share a controller."""
+
+
+def assign(
+    plan: Plan,
+    shape: Shape,
+    cursor: Cursor | None = None,
+    *,
+    oracle: Oracle | None = None,
+    only: Only | None = None,
+    ignore_undeclared: bool = False,
+    overlap: Overlap | None = None,
+) -> Assignment:
+    """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
+    any. ``overlap``: what its family has already is not asked for again.
+
+    Flavors whose different checks share a controller are not used together: where the first choice
+    leaves only such ones, it is made once more without the check that stands in the way.
+    """
+    first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
+    if first.mode != _NO_FIT or not first.clashes:
+        return first
+    tried: set[frozenset[str]] = set()
+    ahead = [frozenset((name,)) for name in first.clashes]
+    while ahead and len(tried) < TRIES_MAX:
+        avoided = ahead.pop(0)
+        if avoided in tried:
+            continue
+        tried.add(avoided)
+        found = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided, overlap)
+        if found.mode != _NO_FIT:
+            return found
+        ahead += [avoided | {name} for name in found.clashes]
+    return first
+
+
+def _attempt(
+    plan: Plan,
+    shape: Shape,
+    cursor: Cursor | None,
+    oracle: Oracle | None,
+    only: Only | None,
+    ignore_undeclared: bool,
+    avoided: frozenset[str],
+    overlap: Overlap | None,
+) -> Assignment:
+    """The scan, passing over flavors that bring one of the checks to be avoided."""
+    result = Assignment(avoided, overlap)
+    taken = result.usage
+    stops: list[dict[int, int]] = []
+    pending = False
+    for index, ps in enumerate(shape.pod_sets):
+        amounts = shape.totals[index]
+        if plan.covers_pods:
+            amounts = [*(one for one in amounts if one[0] != "pods"), ("pods", ps.count)]
+        flavors: dict[str, str] = {}
+        charges: list[tuple[Cell, int]] = []
+        place: list[tuple[str, int]] = []
+        stopped: dict[int, int] = {}
+        start = cursor[index] if cursor is not None and index < len(cursor) else _START
+        mode, flavors_fit = _FIT, True
+        for resource, amount in amounts:
+            group = plan.groups.get(resource)
+            if group is None:
+                if amount == 0 or ignore_undeclared:
+                    continue
+                result.failed_from = len(result.obstacles)
+                result.obstacles.append(
+                    Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor",
+                             f"resource {resource} unavailable in ClusterQueue")
+                )  # fmt: skip
+                mode = _NO_FIT
+                break
+            if resource not in flavors:
+                result.failed_from = len(result.obstacles)
+                of_group = [one for one in amounts if one[0] in group.resources]
+                flavor = only[index].get(resource) if only is not None else None
+                found = _scan(
+                    plan,
+                    group,
+                    shape,
+                    ps,
+                    of_group,
+                    result,
+                    start.get(group.at, -1) + 1,
+                    oracle,
+                    flavor,
+                )
+                if found is None:
+                    mode = _NO_FIT
+                    break
+                option, got, level, rooms, stop = found
+                for one, much in of_group:
+                    flavors[one] = option.flavor
+                    charges.append((option.cells[one], much))
+                    place.append((one, much))
+                stopped[group.at] = stop
+                if option.checks:
+                    result.checks.update(option.checks)
+                if got != _FIT or plan.preemption_first:
+                    # The worst resource stands for the flavor in the scan (one that fits by
+                    # borrowing can be worse than one that preempts, if that is preferred); in the
+                    # assignment each counts as what it is.
+                    flavors_fit = flavors_fit and got == _FIT
+                    for (one, _), room in zip(of_group, rooms, strict=True):
+                        level = max(level, room[1])
+                        if room[0] != _FIT:
+                            mode = min(mode, room[0])
+                            result.contested[option.cells[one].fr] = None
+                if level > result.level:
+                    result.level = level
+        if mode == _NO_FIT:
+            result.mode = _NO_FIT
+            break
+        if flavors_fit and plan.flavors_fit_whole:
+            mode = _FIT
+        for cell, much in charges:
+            taken[cell] = taken.get(cell, 0) + much
+        result.places.append(PodSetPlace(ps.name, ps.count, flavors, place))
+        result.mode = min(result.mode, mode)
+        stops.append(stopped)
+        pending = pending or any(stop != -1 for stop in stopped.values())
+    if pending:
+        result.cursor = tuple(stops)
+    if overlap is not None:
+        result.usage = overlap.adds(taken)
+    return result
+
+
+class Verdict(NamedTuple):
+    """What one flavor says to one pod set, looked at alone. ``rooms``: mode and borrowing level of
+    each amount; none where the flavor is not eligible. ``before``: what pod sets before it take."""
+
+    pod_set: str
+    option: Option
+    amounts: list[tuple[str, int]]
+    mode: int
+    level: int
+    obstacles: list[Obstacle]
+    rooms: list[tuple[int, int]]
+    before: Mapping[Cell, int]
+
+
+def examine(
+    plan: Plan,
+    shape: Shape,
+    oracle: Oracle | None = None,
+    before: Sequence[Mapping[Cell, int]] = (),
+    overlap: Overlap | None = None,
+) -> list[Verdict]:
+    """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
+    pod set, what those before it would take. ``overlap``: as in `assign`."""
+    verdicts: list[Verdict] = []
+    for index, ps in enumerate(shape.pod_sets):
+        totals = shape.totals[index]
+        if plan.covers_pods:
+            totals = [*(one for one in totals if one[0] != "pods"), ("pods", ps.count)]
+        groups = {
+            group.at: group
+            for resource, _ in totals
+            if (group := plan.groups.get(resource)) is not None
+        }
+        taken = before[index] if index < len(before) else {}
+        for group in groups.values():
+            amounts = [one for one in totals if one[0] in group.resources]
+            for option in group.options:
+                alone = Assignment(overlap=overlap)
+                alone.usage.update(taken)
+                mode, level = NO_FIT, 0
+                rooms: list[tuple[int, int]] = []
+                if _is_eligible(option, shape, ps, alone):
+                    rooms = [
+                        _room(plan, option, one, much, ps, alone, oracle) for one, much in amounts
+                    ]
+                    mode = min((got for got, _ in rooms), default=_FIT)
+                    level = max((far for _, far in rooms), default=0)
+                verdicts.append(
+                    Verdict(ps.name, option, amounts, mode, level, alone.obstacles, rooms, taken)
+                )
+    return verdicts
+
+
+def _scan(
+    plan: Plan,
+    group: Group,
+    shape: Shape,
+    ps: PodSetNeeds,
+    amounts: list[tuple[str, int]],
+    result: Assignment,
+    first: int,
+    oracle: Oracle | None,
+    only: str | None,
+) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
+    """The group's flavor for these amounts: option, its mode and borrowing level and those of each
+    amount, where the scan stopped. None when no flavor serves; then result.obstacles tells why."""
+    best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
+    best_mode, best_level = _NO_FIT, 0
+    options = group.options
+    last = len(options) - 1
+    index = last
+    for index in range(first, len(options)):
+        option = options[index]
+        if only is not None and option.flavor != only:
+            continue
+        if not _is_eligible(option, shape, ps, result):
+            continue
+        mode, level = _FIT, 0
+        rooms: list[tuple[int, int]] = []
+        for resource, amount in amounts:
+            room = got, far = _room(plan, option, resource, amount, ps, result, oracle)
+            rooms.append(room)
+            if mode == _FIT and got == _FIT:
+                level = max(level, far)
+            elif _better(plan, mode, level, got, far):
+                mode, level = got, far
+            if mode == _NO_FIT:
+                break
+        if not _goes_on(plan, mode, level):
+            best = option, mode, level, rooms
+            break
+        if _better(plan, mode, level, best_mode, best_level):
+            best = option, mode, level, rooms
+            best_mode, best_level = mode, level
+    if best is None:
+        return None
+    return (*best, -1 if index >= last else index)
+
+
+def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignment) -> bool:
+    kind, reason = "NoMatchingFlavor", ""
+    if not option.exists:
+        reason = f"flavor {option.flavor} not found"
+    elif shape.allowed is not None and option.flavor not in shape.allowed:
+        reason = f"flavor {option.flavor} is not among the allowed ones"
+    elif (
+        option.taints
+        and (taint := untolerated(option.taints, ps.tolerations, option.tolerations)) is not None
+    ):
+        reason = f"untolerated taint {taint.key} in flavor {option.flavor}"
+    elif (
+        option.labels
+        and (ps.node_selector or ps.terms)
+        and not matches_node(option.labels, dict(ps.node_selector), ps.terms)
+    ):
+        reason = f"flavor {option.flavor} doesn't match node affinity"
+    elif option.checks and any(name in result.avoided for _, name in option.checks):
+        return False
+    elif option.checks and (pair := _conflict(option, result)) is not None:
+        kind = "ConflictingAdmissionChecks"
+        name, other = pair
+        result.clashes.append(other)
+        reason = f"flavor {option.flavor} brings check {name}, whose controller judges {other}, too"
+    if not reason:
+        return True
+    result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))
+    return False
+
+
+def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
+    """A check of the option, and the different one of an earlier choice with its controller."""
+    for controller, name in option.checks:
+        other = result.checks.get(controller, name)
+        if other != name:
+            return name, other
+    return None
+
+
+def _room(
+    plan: Plan,
+    option: Option,
+    resource: str,
+    amount: int,
+    ps: PodSetNeeds,
+    result: Assignment,
+    oracle: Oracle | None = None,
+) -> tuple[int, int]:
+    """Mode and borrowing level of one resource in one flavor; SCHEDULING 5.3."""
+    cell = option.cells[resource]
+    before = result.usage.get(cell, 0)
+    wanted = lacking = before + amount
+    free = available(cell)
+    if result.overlap is not None:
+        lacking = max(0, wanted - result.overlap.backed(cell))
+    if lacking <= (free if free > 0 else 0):
+        within = cell.usage + lacking <= cell.subtree
+        return _FIT, 0 if within else borrow_level(cell, lacking)[0]
+    most = potential(cell)
+    if wanted > most:
+        result.obstacles.append(
+            Obstacle(ps.name, option.flavor, resource, amount, most, "ExceedsMaxQuota", "", before)
+        )
+        return _NO_FIT, 0
+    result.obstacles.append(
+        Obstacle(
+            ps.name,
+            option.flavor,
+            resource,
+            amount,
+            # As if what its family has there were given back.
+            max(0, free) + wanted - lacking,
+            "WaitingForQuota",
+            "",
+            before,
+        )
+    )
+    level, reclaimable = borrow_level(cell, lacking)
+    if cell.nominal >= wanted or reclaimable or plan.borrow_preempts:
+        return (_NO_CANDIDATES, level) if oracle is None else oracle(cell, lacking)
+    return _NO_FIT, level
+
+
+def _better(plan: Plan, mode: int, level: int, other: int, other_level: int) -> bool:
+    """(mode, level) is better than (other, other_level); SCHEDULING 5.4."""
+    if mode == _NO_FIT:
+        return False
+    if other == _NO_FIT:
+        return True
+    if (mode == _NO_CANDIDATES) != (other == _NO_CANDIDATES):
+        return other == _NO_CANDIDATES
+    if plan.preemption_first:
+        return level < other_level if level != other_level else mode > other
+    return mode > other if mode != other else level < other_level
+
+
+def _goes_on(plan: Plan, mode: int, level: int) -> bool:
+    """The scan looks at the next flavor too, rather than stop at this one."""
+    if mode <= _NO_CANDIDATES:
+        return True
+    if mode <= _RECLAIM and plan.preempt_next:
+        return True
+    return level > 0 and plan.borrow_next

@@ -1,0 +1,150 @@
+"""Who comes when among all that wait in a ClusterQueue, parked or not. Source: SCHEDULING 3.2."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+from admittance.scheduling.fairsharing.lanes import Lanes
+from admittance.scheduling.families.families import order_key
+from admittance.scheduling.state.workload_info import Key, Member
+
+if TYPE_CHECKING:
+    from admittance.scheduling.state.equivalence import EqClass
+    from admittance.scheduling.state.queue import Queue
+
+Place = tuple[datetime, str, Key]
+FIRST: Final = float("-inf")
+"""As a priority, negated: before all others."""
+
+
+def place(member: Member) -> Place:
+    """Its order among those of equal priority."""
+    assert member.stamp is not None
+    if member.family is None:
+        return member.stamp, member.uid, member.key
+    return member.stamp, *order_key(member)
+
+
+def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
+    """Sorts members of one queue into their order: by usage, where that counts, by priority and
+    age; but for whom others were told to go."""
+    usage = _usage(queue.lanes, member)
+    if not is_ahead(queue, member):
+        return usage, -member.priority, place(member)
+    if queue.lanes is None or queue.lanes.keeps_place:
+        usage = FIRST
+    return usage, FIRST, place(member)
+
+
+def is_ahead(queue: Queue, member: Member) -> bool:
+    """It keeps its place before all others, or one of its variants does."""
+    first = queue.preemptor
+    if first is None or not queue.is_first(first):
+        return False
+    return first is member or (first.family is not None and first.family.parent is member)
+
+
+def in_order(queue: Queue) -> Iterator[Member]:
+    """Everybody that is tried there, one after the other: of a family its variants. Costs a look at
+    each class, and at what is taken of it."""
+    first = queue.preemptor
+    sticky = first if first is not None and queue.is_first(first) else None
+    return _in_order(queue, queue.classes.values(), queue.asides, (), sticky)
+
+
+def listed(queue: Queue) -> Iterator[Member]:
+    """Everybody who waits there, as `in_order`, but a family once, as its parent."""
+    if not queue.variants and not queue.parents:
+        return in_order(queue)
+    first = queue.preemptor
+    sticky = first if first is not None and queue.is_first(first) else None
+    if sticky is not None and sticky.family is not None:
+        parent = sticky.family.parent
+        sticky = parent if parent is not None and parent.queue is queue else None
+    return _in_order(
+        queue,
+        [cls for cls in queue.classes.values() if not cls.is_of_variants],
+        [one for one in queue.asides if one.family is None],
+        [entry[4] for entry in queue.parents],
+        sticky,
+    )
+
+
+def _in_order(
+    queue: Queue,
+    classes: Iterable[EqClass],
+    asides: Iterable[Member],
+    parents: Iterable[Member],
+    sticky: Member | None,
+) -> Iterator[Member]:
+    """All of these. ``parents``: in order; ``sticky``: who keeps its place before all others."""
+    lanes = queue.lanes
+    rows: dict[tuple[float, float], list[Iterator[Member]]] = {}
+    for cls in classes:
+        usage = lanes.usage_of(cls.key[2]) if lanes is not None else 0.0
+        rows.setdefault((usage, -cls.key[0]), []).append(cls.waiting())
+    for member in sorted(asides, key=place):
+        rows.setdefault((_usage(lanes, member), -member.priority), []).append(iter((member,)))
+    alike: dict[tuple[float, float], list[Member]] = {}
+    for member in parents:
+        alike.setdefault((_usage(lanes, member), -member.priority), []).append(member)
+    for row, members in alike.items():
+        rows.setdefault(row, []).append(iter(members))
+    if sticky is not None:
+        rows[stands(queue, sticky)[:2]] = [iter((sticky,))]
+    for row in sorted(rows):
+        found = merge(*rows[row], key=place)
+        yield from (one for one in found if one is not sticky or row[1] == FIRST)
+
+
+def position(queue: Queue, member: Member) -> int:
+    """The member's place among all that wait, from 1; of a variant, that of its family, which
+    counts once. Costs a bisection for each class that it is not apart from by usage or priority,
+    and a look at those set aside."""
+    lanes = queue.lanes
+    parent = member.family.parent if member.family is not None else None
+    if parent is not None and parent.queue is queue:
+        member = parent
+    mine = stands(queue, member)
+    ahead = 1
+    first = queue.preemptor
+    if first is not None and queue.is_first(first) and not is_ahead(queue, member):
+        if first.family is not None:
+            first = first.family.parent
+        if first is not None and first.queue is queue:
+            by_itself = (_usage(lanes, first), -first.priority, place(first))
+            # Where it would be ahead without its kept place it is counted below.
+            ahead += stands(queue, first) < mine < by_itself
+    _, rank, at = mine
+    for key, cls in queue.classes.items():
+        if queue.variants and cls.is_of_variants:
+            continue
+        if lanes is None:
+            # As below, at less cost: a queue may have very many classes.
+            if -key[0] < rank:
+                ahead += len(cls.members) - cls.start
+            elif key[0] == -rank:
+                ahead += bisect_left(cls.members, at, cls.start) - cls.start
+            continue
+        other = lanes.usage_of(key[2]), -key[0]
+        if other < mine[:2]:
+            ahead += cls.live
+        elif other == mine[:2]:
+            ahead += cls.before(at)
+    for one in queue.asides:
+        if one.family is None:
+            ahead += (_usage(lanes, one), -one.priority, place(one)) < mine
+    if lanes is None:
+        ahead += bisect_left(queue.parents, (rank, *at))
+    else:
+        for entry in queue.parents:
+            ahead += (_usage(lanes, entry[4]), entry[0], entry[1:4]) < mine
+    return ahead
+
+
+def _usage(lanes: Lanes | None, member: Member) -> float:
+    return lanes.usage_of(member.local) if lanes is not None else 0.0

@@ -1,0 +1,276 @@
+"""What a cycle's entries come to: assumed at once, and put in words for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice, repeat
+from typing import Any, Final, TypeAlias
+
+from admittance.api.units import render
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
+from admittance.events.shapes import (
+    Grounds,
+    HandedOn,
+    Head,
+    PendingPreemption,
+    Refusal,
+    Scan,
+    Taken,
+)
+from admittance.scheduling.cycle.flavor_assigner import Assignment, Cursor
+from admittance.scheduling.cycle.reasons import shortfall
+from admittance.scheduling.explain import decision_inputs
+from admittance.scheduling.families import migration, siblings
+from admittance.scheduling.preemption.pending_preemptors import WAITING
+from admittance.scheduling.preemption.planned import keep, plan_of
+from admittance.scheduling.preemption.quota_handover import hand_on
+from admittance.scheduling.preemption.victims import Victim
+from admittance.scheduling.state.admissions import admission_of
+from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.state import World
+from admittance.scheduling.state.workload_info import Key, Member, Say
+
+Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
+
+NAMED_MAX: Final = 5
+"""So many victims are named in a message; of the others only the number is told."""
+
+HEADS_MAX: Final = 3_000
+"""So many heads of one cycle are named in one decision: the message must not become too long."""
+
+
+class Outcomes:
+    """Carries out what the turns of one domain's cycle come to. ``decided``: what is to be stated,
+    in order."""
+
+    def __init__(self, world: World, domain: Domain, decided: list[Decided], now: datetime) -> None:
+        self._world = world
+        self._domain = domain
+        self._decided = decided
+        self._now = now
+        domain.seen = world.seen
+
+    def accept(
+        self,
+        queue: Queue,
+        member: Member,
+        assignment: Assignment,
+        victims: Sequence[Victim],
+        *,
+        plans: bool = False,
+    ) -> None:
+        """The assignment is charged, and what the victims hold is handed on with it; or, with
+        plans, they are to give it up later."""
+        world = self._world
+        queue.remove(member)
+        queue.forget_preemptor(member)
+        member.cursor = None
+        admission = admission_of(queue.name, assignment)
+        taken = decision_inputs.taken(assignment)
+        preempts: tuple[HandedOn, ...] = ()
+        message = ""
+        scan = self._scan(member, bool(victims))
+        usage = queue.lanes.told(member) if queue.lanes is not None else None
+        pending: PendingPreemption | None = None
+        if plans:
+            pending = plan_of(victims, issued=False)
+            message = f"Quota reserved in ClusterQueue {queue.name}, once {named(victims)} went"
+        elif victims:
+            preempts = self._handed_on(queue, member, victims, assignment)
+            message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
+            hand_on(world, self._domain, member, [one.member for one in victims])
+        giver = migration.gives_way(world, member, queue.name, admission)
+        world.charge(member, queue, admission, list(assignment.whole.items()))
+        keep(world, member, pending)
+        migrates_from: HandedOn | None = None
+        if giver is not None:
+            migrates_from = migration.begin(world, self._domain, member, giver)
+            message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
+        else:
+            world.begins(member, queue, admission)
+            world.rank(member, self._now)
+        self._under_way(member, Say.ASSIGNED)
+        self._decided.append(
+            Assigned(
+                **self._about(member),
+                admission=admission,
+                message=message,
+                taken=taken,
+                level=assignment.level,
+                waited_seconds=decision_inputs.waited(member, self._now),
+                preempts=preempts,
+                pending_preemption=pending,
+                local_usage=usage,
+                scan=scan,
+                migrates_from=migrates_from,
+            )
+        )
+        if member.family is not None:
+            siblings.touched(world, member.family, self._now)
+
+    def is_blocked(self) -> bool:
+        """Nobody may get quota afresh now."""
+        return self._world.starting.blocks(self._domain)
+
+    def preempt(
+        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+    ) -> bool:
+        """The victims are told to go, and the member's status tells for whom it waits."""
+        staying = [one for one in victims if not one.member.is_leaving]
+        for one in victims:
+            one.member.awaited = True
+        if any(one.member.inflight for one in staying):
+            # What was decided of it is not written yet: said now, it would name a revision that
+            # is about to move.
+            return False
+        scans = self._scans(member)
+        loops = self._world.loops
+        for victim, why, message in reasons(
+            queue, member, staying, decision_inputs.short(assignment)
+        ):
+            self._under_way(victim.member, Say.PREEMPTED)
+            self._decided.append(
+                Preempted(
+                    **self._about(victim.member),
+                    reason=victim.reason,
+                    message=loops.told(member, victim, message),
+                    by=f"{member.key[0]}/{member.key[1]}",
+                    by_uid=member.uid,
+                    scan=next(scans),
+                    grounds=why,
+                    times=loops.times(member, victim.member),
+                )
+            )
+        if member.said != WAITING and not self._world.config.as_kueue:
+            refusal = waiting(victims, assignment)
+            self._under_way(member, Say.REFUSED)
+            self._decided.append(Refused(**self._about(member), refusal=refusal, scan=next(scans)))
+        return bool(staying)
+
+    def _handed_on(
+        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+    ) -> tuple[HandedOn, ...]:
+        loops = self._world.loops
+        found: list[HandedOn] = []
+        for victim, why, message in reasons(
+            queue, member, victims, decision_inputs.short(assignment)
+        ):
+            other = victim.member
+            found.append(
+                HandedOn(
+                    namespace=other.key[0],
+                    name=other.key[1],
+                    uid=other.uid,
+                    revision=other.revision,
+                    reason=victim.reason,
+                    message=loops.told(member, victim, message),
+                    grounds=why,
+                    times=loops.times(member, other),
+                )
+            )
+        return tuple(found)
+
+    def _scans(self, member: Member) -> Iterator[Scan | None]:
+        """For the statements of one turn: only the first one tells how it came about."""
+        yield self._scan(member, True)
+        yield from repeat(None)
+
+    def _scan(self, member: Member, preempts: bool) -> Scan | None:
+        """What the log must know of this turn beside the picture."""
+        began, beside = self._domain.began, self._domain.beside
+        cursor = began.get(member)
+        usages: dict[str, float] = {}
+        if preempts and self._world.accounts is not None:
+            for queue in self._domain.queues:
+                if queue.lanes is not None:
+                    usages |= queue.lanes.told_all()
+        if cursor is None and not beside and not usages:
+            return None
+        lost = len(beside) > HEADS_MAX
+        heads = () if lost else tuple([head(one, began.get(one)) for one in beside])
+        beside.clear()
+        return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
+
+    def _under_way(self, member: Member, what: Say) -> None:
+        self._world.under_way(member, self._domain, what)
+
+    def _about(self, member: Member) -> dict[str, Any]:
+        return self._world.about(member, self._domain, self._now)
+
+
+def head(member: Member, cursor: Cursor | None) -> Head:
+    """The member as one that had its turn."""
+    return Head(name=f"{member.key[0]}/{member.key[1]}", cursor=told(cursor))
+
+
+def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
+    """A cursor as the log has it."""
+    return tuple([dict(one) for one in cursor]) if cursor is not None else ()
+
+
+def reasons(
+    queue: Queue, preemptor: Member, victims: Sequence[Victim], short: tuple[Taken, ...]
+) -> Iterator[tuple[Victim, Grounds, str]]:
+    """By which right and with which numbers each of them has to go, and that in words. Unless
+    shares were compared, it is the same for all of one queue and priority, however many."""
+    known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
+    for victim in victims:
+        held = victim.member.charge
+        assert held is not None
+        key = (held.queue.name, victim.member.priority, victim.reason)
+        found = known.get(key) if victim.shares is None else None
+        if found is None:
+            why = decision_inputs.grounds(queue, preemptor, victim, short)
+            found = why, decision_inputs.message(preemptor, victim, why)
+            if victim.shares is None:
+                known[key] = found
+        yield victim, *found
+
+
+def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
+    """What a preemptor waits for: whom, and how much it asks for of what is short."""
+    lacking = ", ".join(map(_lacking, decision_inputs.short(assignment)))
+    going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
+    return Refusal(
+        reason=WAITING,
+        message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
+        shortfalls=tuple(
+            shortfall(one)
+            for one in assignment.obstacles
+            if (one.flavor, one.resource) in assignment.contested
+        ),
+    )
+
+
+def named(victims: Sequence[Victim]) -> str:
+    """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``. A
+    family is one, whichever of its variants go."""
+    going = {_household(one.member): one.member.priority for one in victims}
+    names = [
+        f"{namespace}/{name} at priority {priority}"
+        for (namespace, name), priority in islice(going.items(), NAMED_MAX)
+    ]
+    if len(going) > NAMED_MAX:
+        names.append(f"and {len(going) - NAMED_MAX} more")
+    number = "1 workload" if len(going) == 1 else f"{len(going)} workloads"
+    return f"{number} ({', '.join(names)})"
+
+
+def _household(member: Member) -> Key:
+    """The name that people know it by: of a variant, its parent's."""
+    family = member.family
+    return family.parent.key if family is not None and family.parent is not None else member.key
+
+
+def _lacking(one: Taken) -> str:
+    asked, there = (render(one.resource, much) for much in (one.amount, max(0, one.available)))
+    return f"{one.resource} in flavor {one.flavor}, {asked} asked, {there} free"

@@ -1,0 +1,299 @@
+"""The entries of one cycle, one after the other: each sees what the ones before it took.
+
+Source: SCHEDULING 4.4. What is held for the rest of the cycle is given back at its end; only an
+accepted assignment stays charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from admittance.quota.cell import Cell
+from admittance.scheduling.cycle.flavor_assigner import FIT, NO_FIT, Assignment
+from admittance.scheduling.cycle.nominate import Nomination, Nominator
+from admittance.scheduling.preemption import planned
+from admittance.scheduling.preemption.room import fits
+from admittance.scheduling.preemption.victims import Victim, put_all, put_back, take_all, take_out
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member
+
+
+class Accept(Protocol):
+    """Takes the assignment: charges it, and says so. What the victims hold is handed on with it;
+    or, with plans, they are to give it up later."""
+
+    def __call__(
+        self,
+        queue: Queue,
+        member: Member,
+        assignment: Assignment,
+        victims: Sequence[Victim],
+        *,
+        plans: bool = False,
+    ) -> None: ...
+
+
+class Checks(IntEnum):
+    """What is required of an assignment before it is an admission. DEFER: some check wants nobody
+    preempted before it has passed."""
+
+    NONE = 0
+    ANYTIME = 1
+    DEFER = 2
+
+
+ChecksOf = Callable[[Queue, Assignment], Checks]
+
+Preempt = Callable[[Queue, Member, Sequence[Victim], Assignment], bool]
+"""Tells the victims to go, those that have not been told yet, for what would be assigned; without
+victims of its own it waits for those of others. True: there were any to tell."""
+
+
+class Entry:
+    """A head with what it would get, and who has to go for it."""
+
+    __slots__ = ("assignment", "member", "queue", "victims")
+
+    def __init__(self, queue: Queue, member: Member, nomination: Nomination) -> None:
+        self.queue = queue
+        self.member = member
+        self.assignment, self.victims = nomination
+
+
+class Outcome(IntEnum):
+    """What becomes of an entry.
+
+    NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
+    try. SKIPPED: the room went to somebody else; it goes on with the next flavor. WAITS: for those
+    whom it, or another, preempts; its place at the head is kept. GATED: it would preempt, and a
+    gate of its own is closed. BLOCKED: nobody may get quota afresh until pods are ready. LATER: it
+    is not certain yet that there is room; it is looked at
+    again as if it had not been.
+    """
+
+    ACCEPTED = 0
+    NOTHING = 1
+    SKIPPED = 2
+    PREEMPTS = 3
+    WAITS = 4
+    GATED = 5
+    LATER = 6
+    BLOCKED = 7
+
+
+class Turn:
+    """What the entries of one cycle have taken so far: room, and victims.
+
+    Victims stay out of the picture from one entry that asks for room without them to the next, so
+    that a cycle with many preemptors does not take all of them out for each. Unless ``by_shares``:
+    then who is next is found between the turns, by what is in the picture.
+    """
+
+    def __init__(
+        self,
+        nominator: Nominator,
+        accept: Accept,
+        preempt: Preempt,
+        is_blocked: Callable[[], bool],
+        checks_of: ChecksOf,
+        may_begin: Callable[[Member], bool],
+        *,
+        as_kueue: bool = False,
+        by_shares: bool = False,
+    ) -> None:
+        self._checks_of = checks_of
+        self._may_begin = may_begin
+        self._is_blocked = is_blocked
+        self._nominator = nominator
+        self._accept = accept
+        self._preempt = preempt
+        self._as_kueue = as_kueue
+        self._held: list[tuple[Cell, int]] = []
+        self._claimed: dict[Member, None] = {}
+        self._out = False
+        self._by_shares = by_shares
+        self._handed_on: Entry | None = None
+        self._accepted: list[Member] = []
+
+    def take(self, entry: Entry) -> Outcome:
+        """The next entry takes what it can."""
+        outcome = self._take(entry)
+        if self._by_shares:
+            self._put_back()
+        return outcome
+
+    def _take(self, entry: Entry) -> Outcome:
+        assignment = entry.assignment
+        if assignment.mode == FIT and not self._claimed and not self._handed_on:
+            if not fits(assignment.takes(), borrowing=True):
+                return Outcome.SKIPPED
+            return self._admit(entry)
+        waits = any(one.member in self._claimed for one in entry.victims)
+        if waits or self._takes_what_is_given(entry):
+            self._again(entry)
+            assignment = entry.assignment
+            waits = waits and assignment.mode == FIT
+        if assignment.mode == NO_FIT:
+            return Outcome.NOTHING
+        if assignment.mode != FIT and not entry.victims:
+            # It is entitled to this room and cannot force anybody to leave it, so nobody else may
+            # take it in this cycle. Who may reclaim it from anybody needs no such help.
+            assert entry.queue.plan is not None
+            if entry.queue.plan.policy.reclaim != "Any":
+                self._put_back()
+                self._hold(held_back(assignment))
+            return Outcome.NOTHING
+        if assignment.mode != FIT and entry.member.closed_gate:
+            return Outcome.GATED
+        if waits:
+            self._hold(assignment.takes().items())
+            self._preempt(entry.queue, entry.member, (), assignment)
+            return Outcome.WAITS
+        if not self._fits(entry):
+            return Outcome.SKIPPED
+        if assignment.mode == FIT:
+            return self._admit(entry) if self._fits_now(entry) else Outcome.LATER
+        checks = Checks.NONE if self._as_kueue else self._checks_of(entry.queue, assignment)
+        if checks is not Checks.DEFER and self._merely_reserved(entry, checks):
+            if self._handed_on is not None:
+                return Outcome.LATER
+            if self._fits_now(entry):
+                return self._admit(entry, hands_on=True)
+        if checks is not Checks.NONE and planned.may_plan(entry.queue.domain):
+            return self._plan(entry)
+        for one in entry.victims:
+            if one.member not in self._claimed:
+                self._claimed[one.member] = None
+                if self._out:
+                    take_out(one.member)
+        self._hold(assignment.takes().items())
+        told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
+        return Outcome.PREEMPTS if told else Outcome.WAITS
+
+    def end(self) -> None:
+        """Gives back what was held."""
+        self._put_back()
+        for cell, amount in self._held:
+            cell.charge(-amount)
+
+    def _take_out(self) -> None:
+        """As if all victims so far had gone."""
+        if not self._out:
+            self._out = True
+            for member in self._claimed:
+                take_out(member)
+
+    def _put_back(self) -> None:
+        """Undoes `_take_out`: they hold what they hold."""
+        if self._out:
+            self._out = False
+            for member in self._claimed:
+                put_back(member)
+
+    def _plan(self, entry: Entry) -> Outcome:
+        """It is reserved before its victims have gone: its checks come first, or at the same
+        time."""
+        moving = [one.member for one in entry.victims if one.member.inflight]
+        for member in moving:
+            # Whether it holds quota, and since when, is not written yet. It stirs when it lands.
+            member.awaited = True
+        if moving or not self._fits_now(entry):
+            return Outcome.LATER
+        return self._admit(entry, plans=True)
+
+    def _admit(self, entry: Entry, *, plans: bool = False, hands_on: bool = False) -> Outcome:
+        self._put_back()
+        if entry.member.family is not None and not self._may_begin(entry.member):
+            # Whom it would take over from was told to go since it was its turn.
+            return Outcome.LATER
+        if self._is_blocked():
+            return Outcome.BLOCKED
+        if hands_on:
+            self._handed_on = entry
+        self._accept(entry.queue, entry.member, entry.assignment, entry.victims, plans=plans)
+        self._accepted.append(entry.member)
+        return Outcome.ACCEPTED
+
+    def _hold(self, amounts: Iterable[tuple[Cell, int]]) -> None:
+        for cell, amount in amounts:
+            cell.charge(amount)
+            self._held.append((cell, amount))
+
+    def _fits(self, entry: Entry) -> bool:
+        """It has room once its victims and those of the entries before it have gone."""
+        if not (self._claimed or self._accepted or self._held):
+            # Nothing has moved since its victims were found to make room enough.
+            return True
+        self._take_out()
+        going = [one.member for one in entry.victims if one.member not in self._claimed]
+        held = take_all(going)
+        has_room = fits(entry.assignment.takes(), borrowing=True)
+        put_all(going, held)
+        return has_room
+
+    def _fits_now(self, entry: Entry) -> bool:
+        """It has room once its own victims have gone, while those of others still hold theirs; and
+        that whether or not quota is handed on as it was decided in this cycle."""
+        if self._as_kueue:
+            return True
+        self._put_back()
+        for cell, amount in self._held:
+            cell.charge(-amount)
+        going = [one.member for one in entry.victims]
+        held = take_all(going)
+        has_room = fits(entry.assignment.takes(), borrowing=True)
+        handed_on = self._handed_on.member.joint if self._handed_on is not None else None
+        if has_room and handed_on is not None:
+            handed_on.turn_back()
+            has_room = fits(entry.assignment.takes(), borrowing=True)
+            handed_on.turn_back(again=True)
+        put_all(going, held)
+        for cell, amount in self._held:
+            cell.charge(amount)
+        return has_room
+
+    def _takes_what_is_given(self, entry: Entry) -> bool:
+        """One of its victims hands on what it held to somebody else."""
+        if self._handed_on is None:
+            return False
+        given = {one.member for one in self._handed_on.victims}
+        return any(one.member in given for one in entry.victims)
+
+    def _merely_reserved(self, entry: Entry, checks: Checks) -> bool:
+        """None of its victims has started anything, and nothing is on its way to any of them: what
+        they hold can be handed on at once. Not to whoever waits for its own sibling's job."""
+        family = entry.member.family
+        if family is not None and checks is Checks.NONE and family.admitted() is not None:
+            return False
+        return not self._as_kueue and all(
+            one.member.state == "QuotaReserved" and not one.member.inflight for one in entry.victims
+        )
+
+    def _again(self, entry: Entry) -> None:
+        """Somebody before it took its victims: what it would get with them gone, in the flavors
+        that it was nominated for."""
+        only = [place.flavors for place in entry.assignment.places]
+        self._take_out()
+        self._nominator.gone.update(self._claimed, self._accepted)
+        entry.assignment, entry.victims = self._nominator.nominate(
+            entry.queue, entry.member, only=only
+        )
+        self._nominator.gone.clear()
+
+
+def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
+    """The room that a head without victims keeps from others; an amount may be negative.
+    Source: SCHEDULING 4.4, reserve_amount."""
+    held: list[tuple[Cell, int]] = []
+    for cell, use in assignment.takes().items():
+        if assignment.level > 0:
+            if cell.borrow is None:
+                amount = use
+            else:
+                amount = min(use, cell.nominal + cell.borrow - cell.usage)
+        else:
+            amount = max(0, min(use, cell.nominal - cell.usage))
+        held.append((cell, amount))
+    return held

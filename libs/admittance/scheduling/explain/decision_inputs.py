@@ -1,0 +1,141 @@
+"""The numbers that a decision was made from, as it carries them on the log."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from admittance.events.shapes import Grounds, Shares, Taken
+from admittance.quota.amounts import UNLIMITED, plus
+from admittance.quota.cell import available
+from admittance.quota.shares import Standing
+from admittance.scheduling.cycle.flavor_assigner import Assignment
+from admittance.scheduling.preemption.victims import (
+    IN_CLUSTER_QUEUE,
+    RECLAIM_WHILE_BORROWING,
+    Victim,
+)
+from admittance.scheduling.state.flavor_plan import Policy
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member
+
+_SECOND: Final = timedelta(seconds=1)
+
+
+def taken(assignment: Assignment) -> tuple[Taken, ...]:
+    """What an assignment is about to take, per flavor and resource: of a variant, beyond what its
+    family has. To be asked before it is charged."""
+    found: list[Taken] = []
+    for cell, amount in assignment.takes().items():
+        over = cell.usage + amount - cell.nominal
+        flavor, resource = cell.fr
+        found.append(
+            Taken(
+                flavor=flavor,
+                resource=resource,
+                amount=amount,
+                available=available(cell),
+                borrowed=over if over > 0 else 0,
+            )
+        )
+    return tuple(found)
+
+
+def waited(member: Member, now: datetime) -> int:
+    """Whole seconds since the member took its place in the queue."""
+    return 0 if member.stamp is None else max(0, (now - member.stamp) // _SECOND)
+
+
+def short(assignment: Assignment) -> tuple[Taken, ...]:
+    """Of what an assignment has too little room before others have gone."""
+    return tuple(
+        {
+            (one.flavor, one.resource): Taken(
+                flavor=one.flavor,
+                resource=one.resource,
+                amount=plus(one.taken, one.requested),
+                available=one.available,
+            )
+            for one in assignment.obstacles
+            if (one.flavor, one.resource) in assignment.contested
+        }.values()
+    )
+
+
+def grounds(queue: Queue, preemptor: Member, victim: Victim, lacking: tuple[Taken, ...]) -> Grounds:
+    """Why the preemptor may take from the victim."""
+    assert queue.plan is not None and victim.member.charge is not None
+    policy = queue.plan.policy
+    return Grounds(
+        cluster_queue=victim.member.charge.queue.name,
+        priority=victim.member.priority,
+        by_cluster_queue=queue.name,
+        by_priority=preemptor.priority,
+        policy=policy_of(policy, victim.reason),
+        threshold=policy.threshold if victim.reason == RECLAIM_WHILE_BORROWING else None,
+        shares=victim.shares,
+        short=lacking,
+    )
+
+
+def policy_of(policy: Policy, rule: str) -> str:
+    """The setting that gives a preemptor the right, as its manifest spells it."""
+    if rule == IN_CLUSTER_QUEUE:
+        return f"withinClusterQueue: {policy.within}"
+    if rule == RECLAIM_WHILE_BORROWING:
+        return "borrowWithinCohort: LowerPriority"
+    return f"reclaimWithinCohort: {policy.reclaim}"
+
+
+def share(standing: Standing) -> float:
+    """A standing as one number: without a weight the largest one."""
+    above, value = standing
+    return float(UNLIMITED) if above else value
+
+
+def compared(
+    strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
+) -> Shares:
+    """Shares that were compared to choose a victim."""
+    return Shares(
+        strategy=strategy,
+        preemptor=share(mine),
+        victim=share(theirs),
+        after=None if after is None else share(after),
+    )
+
+
+def message(preemptor: Member, victim: Victim, why: Grounds) -> str:
+    """Who is preempted for whom, and by which right, in one line with its numbers."""
+    by = f"{preemptor.key[0]}/{preemptor.key[1]}"
+    if why.cluster_queue == why.by_cluster_queue:
+        text = (
+            f"Preempted for {by} in ClusterQueue {why.cluster_queue}: priority {why.by_priority} "
+            f"against {why.priority}"
+        )
+    else:
+        text = (
+            f"Preempted for {by} of ClusterQueue {why.by_cluster_queue}, priority "
+            f"{why.by_priority}, in ClusterQueue {why.cluster_queue}, priority {why.priority}"
+        )
+    text += f" ({why.policy}"
+    if why.threshold is not None:
+        text += f" up to {why.threshold}"
+    if victim.shares is not None:
+        text += f"; {compare(victim.shares)}"
+    return text + ")"
+
+
+def compare(shares: Shares) -> str:
+    """Compared shares in words."""
+    if shares.after is not None:
+        return (
+            f"share {number(shares.preemptor)} is no more than {number(shares.after)}, what is "
+            f"left of {number(shares.victim)}"
+        )
+    return f"share {number(shares.preemptor)} is less than {number(shares.victim)}"
+
+
+def number(value: float) -> str:
+    """A share in words, short."""
+    return "without weight" if value >= UNLIMITED else f"{value:.0f}"

@@ -1,0 +1,249 @@
+"""Makes a decision once more, from the picture that it was made from.
+
+What the picture and the log do not hold is said with the decision, as its `Scan`: who had its turn
+in the cycle, and where their scans began. Those, and nobody else, are the heads here; what becomes
+of them is worked out by the cycle itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Decision,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
+from admittance.events.shapes import Refusal
+from admittance.scheduling.cycle import recheck
+from admittance.scheduling.cycle.flavor_assigner import Cursor
+from admittance.scheduling.cycle.outcomes import Decided, Outcomes
+from admittance.scheduling.cycle.reasons import complete
+from admittance.scheduling.cycle.refusals import standing_of
+from admittance.scheduling.families import migration
+from admittance.scheduling.families.shared_charge import held_for
+from admittance.scheduling.preemption import planned, quota_reduction
+from admittance.scheduling.preemption.pending_preemptors import WAITING
+from admittance.scheduling.preemption.quota_handover import hand_on
+from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.admissions import charges_of
+from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state.workload_info import Key, Member, SavedCursor, Say
+
+_SAYS: Final[Mapping[type[Decision], Say]] = {
+    Confirmed: Say.CONFIRMED,
+    Planned: Say.PLANNED,
+    Preempted: Say.PREEMPTED,
+    Refused: Say.REFUSED,
+    Revoked: Say.REVOKED,
+}
+
+
+class CannotRepeat(Exception):
+    """What would be needed to make the decision again is not known; the text says what."""
+
+
+class Turn(NamedTuple):
+    """A head of the cycle, and behind which flavors its scan began; (): at the first ones."""
+
+    key: Key
+    cursor: Cursor = ()
+
+
+class Again(Scheduler):
+    """A scheduler that is told what it had decided, and who its heads are."""
+
+    # What was on its way. -------------------------------------------------------------------
+
+    def assume(self, decision: Decision) -> bool:
+        """The decision is on its way. False: it is not, the picture has heard of its workload."""
+        world = self._world
+        member = world.members.get((decision.namespace, decision.name))
+        domain = world.domains.get(decision.domain)
+        if member is None or domain is None or member.revision != decision.revision:
+            return False
+        if isinstance(decision, Assigned):
+            self._assign(member, domain, decision)
+            member.inflight = Say.ASSIGNED
+        else:
+            member.inflight = _SAYS.get(type(decision), Say.NOTHING)
+            if isinstance(decision, Planned):
+                planned.suppose(world, member, decision.pending_preemption)
+            elif isinstance(decision, Confirmed):
+                planned.suppose(world, member, None)
+                world.starting.begins(member, domain)
+            member.awaited = member.awaited or isinstance(decision, Preempted)
+        member.seen = decision.seen
+        domain.inflight[member] = None
+        return True
+
+    def _assign(self, member: Member, domain: Domain, decision: Assigned) -> None:
+        world = self._world
+        queue = world.queue(decision.admission.cluster_queue)
+        if member.queue is not None:
+            member.queue.forget_preemptor(member)
+            member.queue.remove(member)
+        givers = []
+        for given in decision.preempts:
+            giver = world.members.get((given.namespace, given.name))
+            if giver is not None and giver.revision == given.revision and giver.charge is not None:
+                givers.append(giver)
+        if givers:
+            hand_on(world, domain, member, givers)
+        cells = []
+        if queue.node is not None and member.shape is not None:
+            cells = charges_of(queue.node, decision.admission, member.shape)
+        world.charge(member, queue, decision.admission, cells)
+        planned.keep(world, member, decision.pending_preemption)
+        migration.gives_way(world, member, queue.name, decision.admission)
+        source = decision.migrates_from
+        giver = world.members.get((source.namespace, source.name)) if source is not None else None
+        if giver is not None and giver.charge is not None and member.family is not None:
+            migration.begin(world, domain, member, giver)
+            return
+        world.begins(member, queue, decision.admission)
+        world.rank(member, decision.time or world.now)
+
+    # Deciding. ------------------------------------------------------------------------------
+
+    def turns(
+        self,
+        domain: str,
+        turns: Iterable[Turn],
+        *,
+        now: datetime,
+        usages: Mapping[str, float] | None = None,
+    ) -> list[Decided]:
+        """What a cycle with these heads states. ``usages``: what LocalQueues were compared by.
+        Raises CannotRepeat when one of the heads is none."""
+        found = self._domain(domain)
+        self.wake(now=now)
+        for one in found.queues:
+            if one.lanes is not None:
+                one.lanes.pretend(usages or {})
+        self._cycle.number += 1
+        found.flush = False
+        found.ready.clear()
+        for key, cursor in turns:
+            member = self._head(key)
+            queue = member.queue
+            assert queue is not None and member.cls is not None, "it is a head"
+            if queue in found.ready and queue.preemptor is not member:
+                raise CannotRepeat(f"two workloads of ClusterQueue {queue.name} had their turn")
+            queue.preemptor = member
+            found.ready[queue] = None
+            member.cursor = None
+            if cursor:
+                generation = queue.generation + found.generation
+                member.cursor = SavedCursor(cursor, self._cycle.number, generation, member.cls)
+        decided: list[Decided] = []
+        outcomes = Outcomes(self._world, found, decided, now)
+        self._cycle.run(found, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now)
+        return decided
+
+    def before_turns(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
+        """What is stated of the domain for quotas that were cut, checks that passed, and plans to
+        preempt. ``keys``: the reservations that were looked at, in order."""
+        self.wake(now=now)
+        found = self._domain(domain)
+        decided: list[Decided] = [*quota_reduction.due(self._world, found, now)]
+        members = [one for key in keys if (one := self._world.members.get(key)) is not None]
+        return decided + recheck.due(self._world, found, self._cycle, now, only=members)
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why the workload is parked, or blocks its queue; None: it does not."""
+        member = self._world.members.get(key)
+        if member is None:
+            return None
+        if member.aside is not None:
+            return Refusal(reason=member.aside.reason, message=member.aside.message)
+        if member.cls is not None and member.cls.parked is not None:
+            return member.cls.parked
+        standing = standing_of(member)
+        return standing.refusal if standing is not None else None
+
+    def completed(self, key: Key, refusal: Refusal) -> Refusal:
+        """The refusal with the numbers of every flavor, as they are in this picture."""
+        member = self._head(key)
+        plan = member.queue.plan if member.queue is not None else None
+        if plan is None or member.shape is None:
+            return refusal
+        held = held_for(member)
+        return complete(refusal, plan, member.shape, own=member.is_variant, held=held)
+
+    def _domain(self, name: str) -> Domain:
+        found = self._world.domains.get(name)
+        if found is None:
+            raise CannotRepeat(f"there was no domain {name} in the picture")
+        return found
+
+    def _head(self, key: Key) -> Member:
+        member = self._world.members.get(key)
+        name = "/".join(key)
+        if member is None:
+            raise CannotRepeat(f"workload {name} was not in the picture")
+        if member.queue is None or member.entry is None or member.inflight:
+            raise CannotRepeat(f"workload {name} did not compete in the picture")
+        return member
+
+
+def is_turn(decision: Decision) -> bool:
+    """It was stated in somebody's turn, not when it was time to tell who is parked."""
+    if isinstance(decision, Refused):
+        return decision.refusal.reason == WAITING
+    return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
+
+
+def is_recheck(decision: Decision) -> bool:
+    """It was stated of a reservation, before the turns of its cycle."""
+    if isinstance(decision, Preempted):
+        return decision.planned
+    return isinstance(decision, Planned | Confirmed | Revoked)
+
+
+def rechecked(decisions: Iterable[Decision]) -> list[Key]:
+    """Which reservations were looked at when these were stated, in order."""
+    return list(
+        dict.fromkeys(
+            key_of(one.by) if isinstance(one, Preempted) else (one.namespace, one.name)
+            for one in decisions
+        )
+    )
+
+
+def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
+    """Whose turns led to these decisions of one cycle, in order."""
+    turns: dict[Key, Cursor] = {}
+    for one in decisions:
+        scan = one.scan
+        if scan is not None:
+            if scan.lost:
+                raise CannotRepeat("too many had their turn before it in the same cycle")
+            for head in scan.heads:
+                turns.setdefault(key_of(head.name), head.cursor)
+        key = (one.namespace, one.name)
+        if isinstance(one, Preempted):
+            key = key_of(one.by)
+        turns.setdefault(key, scan.cursor if scan is not None else ())
+    return [Turn(key, cursor) for key, cursor in turns.items()]
+
+
+def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
+    """What LocalQueues were compared by in the cycle of these decisions."""
+    found: dict[str, float] = {}
+    for one in decisions:
+        if one.scan is not None:
+            found |= one.scan.usages
+    return found
+
+
+def key_of(name: str) -> Key:
+    """Of ``namespace/name``."""
+    namespace, _, plain = name.partition("/")
+    return namespace, plain

@@ -1,0 +1,289 @@
+"""Why a parent waits, or what it holds: told variant by variant, since it is never tried itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.events.requests import ExplainReply, VariantVerdict
+from admittance.events.shapes import Refusal
+from admittance.family.policy import STOPPED, Why, Wish
+from admittance.family.states import begins, changes_next
+from admittance.scheduling.cycle.cycle import refusal_for
+from admittance.scheduling.cycle.reasons import SEVERITY
+from admittance.scheduling.cycle.refusals import standing_of
+from admittance.scheduling.explain.remedies import REMEDIES_MAX
+from admittance.scheduling.families import migration, siblings
+from admittance.scheduling.families.families import Family
+from admittance.scheduling.state.counters import is_parked
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.state import World
+from admittance.scheduling.state.workload_info import BACKOFF, Key, Member
+from admittance.scheduling.state.workload_view import PROMISED
+from admittance.workload.families.parent_status import until
+
+Explain = Callable[[Key], ExplainReply]
+"""As of any workload."""
+
+
+def explain(
+    world: World, parent: Member, queue: Queue | None, now: datetime, of_variant: Explain
+) -> ExplainReply:
+    """One line for each of its variants, the best first."""
+    family = parent.family
+    assert family is not None and family.state is not None
+    state = family.state
+    found = variants(world, queue, family)
+    verdicts = tuple(
+        _verdict(world, queue, one, of_variant(one.member.key))
+        for one in found
+        if queue is not None
+    )
+    phase, reason, message = _standing(world, parent, now)
+    waits = parent.competes
+    name = queue.name if queue is not None else ""
+    position = queue.position(parent) if queue is not None and waits else 0
+    cohort = queue.node.parent if queue is not None and queue.node is not None else None
+    return ExplainReply(
+        phase=phase,
+        reason=reason,
+        message=message,
+        cluster_queue=name,
+        local_queue=parent.local[1],
+        cohort=cohort.name if cohort is not None else "",
+        strategy="BestEffortFIFO" if queue is not None else "",
+        position=position,
+        pending=queue.pending if queue is not None else 0,
+        parked=waits and is_parked(parent),
+        priority=parent.priority,
+        waiting_since=parent.stamp if waits else None,
+        requeue_at=parent.requeue_at if not parent.is_due(now) else None,
+        preempted_by=next(
+            (one.member.preempted_by for one in found if one.member.preempted_by is not None), None
+        ),
+        unblocked_by=tuple(dict.fromkeys(_remedies(queue, parent, state.name, verdicts)))[
+            :REMEDIES_MAX
+        ],
+        variants=verdicts,
+        seen=world.seen,
+    )
+
+
+def _standing(world: World, parent: Member, now: datetime) -> tuple[str, str, str]:
+    """Phase, reason and a sentence."""
+    family = parent.family
+    assert family is not None and family.state is not None
+    state = family.state
+    if parent.state != "Pending":
+        variant = family.admitted()
+        tag = family.tag(variant) if variant is not None else ""
+        message = f"Admitted as its variant {tag}" if tag else "Admitted"
+        if parent.state == "Evicting":
+            heir = next((one for one in family.variants if one.key[1] == state.migrating_to), None)
+            message = "Its job is being stopped"
+            if heir is not None:
+                message += f", to go on as its variant {family.tag(heir)}"
+        return parent.state, parent.state, message
+    phase = "Pending" if parent.is_due(now) else "Backoff"
+    if not parent.competes:
+        return phase, parent.said or "Suspended", "It does not compete for quota"
+    activity = world.catalog.local_queue_activity(*parent.local)
+    if not activity.active:
+        return phase, activity.reason, activity.message
+    refusal = told(world, parent)
+    if refusal is None:
+        return phase, EVALUATED_NEXT, "One of its variants is tried next"
+    return phase, refusal.reason, refusal.message
+
+
+def _verdict(
+    world: World, queue: Queue | None, one: One, explained: ExplainReply
+) -> VariantVerdict:
+    assert queue is not None
+    member = one.member
+    family = member.family
+    assert family is not None and family.state is not None
+    aside = siblings.hindrance(world, queue, member) if member.charge is None else None
+    if member.charge is None and not member.competes and not one.wish.active:
+        phase = "Rejected" if one.wish.why is Why.REJECTED else "Deactivated"
+        explained = replace(explained, phase=phase)
+    return VariantVerdict(
+        name=member.key[1],
+        variant=one.tag,
+        active=one.wish.active,
+        why=str(one.wish.why),
+        admitted=family.state.admitted == member.key[1],
+        gate="Open" if family.variants[member].is_open else "Closed",
+        set_aside=aside.message if aside is not None and one.wish.active else "",
+        explained=explained,
+    )
+
+
+def _remedies(
+    queue: Queue | None,
+    parent: Member,
+    name: str,
+    verdicts: tuple[VariantVerdict, ...],
+) -> Iterator[str]:
+    """What would let any of its variants go on."""
+    family = parent.family
+    assert family is not None
+    if queue is not None and not verdicts:
+        rules, allowed = queue.rules, family.state.allowed if family.state is not None else None
+        if rules is not None and allowed and not rules.tags_within(allowed):
+            named = ", ".join(sorted(allowed))
+            yield f"ClusterQueue {queue.name} offering {named}, or {name} allowing what it offers"
+        else:
+            yield f"variants of {name} being made, for flavors that it may have"
+    stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
+    if stays and any(one.admitted for one in verdicts):
+        return
+    for one in verdicts:
+        if one.admitted:
+            # Nobody moves to what is worse.
+            return
+        if one.active:
+            for way in one.explained.unblocked_by:
+                yield f"{one.variant}: {way}"
+        elif one.why in STOPPED:
+            yield f"{one.variant}: `admit activate workload {one.name}`"
+        elif one.why == Why.CREATE_DELAY and (
+            at := begins(family.state, queue.rules, one.variant) if family.state and queue else None
+        ):
+            yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[str]:
+    """What lets a variant go on that its family keeps back."""
+    family = member.family
+    if family is None or queue is None or member.charge is not None:
+        return
+    if family.state is None:
+        yield "its parent being known"
+        return
+    aside = siblings.hindrance(world, queue, member)
+    if aside is None:
+        return
+    wish = siblings.wish_of(world, queue, member)
+    if wish is None:
+        yield f"ClusterQueue {queue.name} having a variant {family.tag(member)}"
+    elif migration.busy(family):
+        yield f"its family having settled: {aside.message}"
+    elif not wish.active:
+        at = changes_next(family.state, family.states(), queue.rules, world.now)
+        until = f" (by the clock at {at:%Y-%m-%dT%H:%M:%SZ})" if at is not None else ""
+        yield f"its family's policy wanting it{until}: {aside.message}"
+    else:
+        yield f"its better sibling having had its turn: {aside.message}"
+
+
+EVALUATED_NEXT: Final = "PendingEvaluation"
+NO_FLAVOR: Final = "NoMatchingFlavor"
+WAITS_FOR_CHECKS: Final = "UnsatisfiedAdmissionChecks"
+_MILD: Final = -1
+
+
+class One(NamedTuple):
+    """A variant that the queue has, and what policy wants of it."""
+
+    member: Member
+    tag: str
+    wish: Wish
+
+
+def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
+    """The variants that the queue has, the best first."""
+    if family.state is None or queue is None:
+        return []
+    by_name = {one.key[1]: one for one in family.variants}
+    wanted = siblings.wishes(world, queue, family)
+    return [One(by_name[name], family.tag(by_name[name]), wish) for name, wish in wanted.items()]
+
+
+def told(world: World, parent: Member) -> Refusal | None:
+    """Why the family waits; None: some variant is tried next, and nobody knows more."""
+    family = parent.family
+    assert family is not None
+    if family.state is not None and family.state.waits:
+        waits = f"The family waits{until(parent.requeue_at)} before it competes again"
+        return Refusal(reason=BACKOFF.reason, message=waits)
+    found = variants(world, parent.queue, family)
+    if not found:
+        if any(True for _ in family.variants):
+            return None
+        rules = parent.queue.rules if parent.queue is not None else None
+        allowed = family.state.allowed if family.state is not None else None
+        if rules is not None and not rules.tags_within(allowed):
+            named = ", ".join(sorted(allowed or ())) or "none"
+            message = f"The queue offers none of the flavors: {named}"
+            return Refusal(reason=NO_FLAVOR, message=message)
+        message = "Its variants are not made yet, or the ClusterQueue has none for it"
+        return Refusal(reason=EVALUATED_NEXT, message=message)
+    rules = parent.queue.rules if parent.queue is not None else None
+    assert family.state is not None, "it has variants that policy knows"
+    lines = [_line(one, begins(family.state, rules, one.tag), world.now) for one in found]
+    if any(line.reason == "" for line in lines):
+        return None
+    # That of the best one that waits: what the family would like to be changed.
+    reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
+    if not parent.is_due(world.now):
+        reason = BACKOFF.reason  # All of them wait for a time.
+    shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
+    return Refusal(
+        reason=reason,
+        message="; ".join(f"{line.tag}: {line.refusal.message}" for line in lines),
+        shortfalls=shortfalls,
+    )
+
+
+class _Line(NamedTuple):
+    """What is told of one variant. ``reason``: "" where it is tried next. ``waits``: it tries, and
+    holds nothing."""
+
+    tag: str
+    reason: str
+    refusal: Refusal
+    weight: int
+    waits: bool = False
+
+
+def _weight(line: _Line) -> int:
+    return line.weight
+
+
+def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
+    """``begins_at``: when the variant may be tried for the first time."""
+    member = one.member
+    if member.charge is not None:
+        waits = [name for name, state in member.checks if state != "Ready"]
+        message = f"reserved, waits for {', '.join(waits) or 'its admission'}"
+        if member.state == PROMISED:
+            message = "takes over when the job has stopped"
+        return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
+    if not one.wish.active:
+        message = f"inactive ({one.wish.why})"
+        if one.wish.why is Why.CREATE_DELAY:
+            message += until(begins_at)
+        elif one.wish.why is Why.REJECTED and member.problem is not None:
+            message += f": {member.problem.message}"
+        return _Line(
+            one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
+        )
+    if not member.is_due(now):
+        because = f": {member.problem.message}" if member.problem is not None else ""
+        backoff = Refusal(reason="", message=f"waits{until(member.requeue_at)}{because}")
+        return _Line(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
+    refusal = refusal_for(member)
+    if refusal is None and (standing := standing_of(member)) is not None:
+        refusal = standing.refusal
+    if refusal is None:
+        if member.queue is None:
+            reason = member.said or "Suspended"
+            refusal = Refusal(reason="", message="does not compete")
+            return _Line(one.tag, reason, refusal, len(SEVERITY), waits=True)
+        return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)
+    weight = SEVERITY.get(refusal.reason, len(SEVERITY))
+    return _Line(one.tag, refusal.reason, refusal, weight, waits=True)

@@ -1,0 +1,130 @@
+"""What the next cycle would say of a workload that waits, if it were its turn, and why it is not
+admitted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from admittance.events.shapes import Refusal
+from admittance.events.why import Going, Outlook
+from admittance.scheduling.cycle import gates
+from admittance.scheduling.cycle import gates as starting
+from admittance.scheduling.cycle.cycle import Cycle, refusal_for
+from admittance.scheduling.cycle.flavor_assigner import FIT, NO_FIT, Assignment
+from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
+from admittance.scheduling.explain import flavor_report
+from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, Seen, going_of
+from admittance.scheduling.preemption.victims import Victim
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.state import World
+from admittance.scheduling.state.workload_info import BACKOFF, Member
+
+
+class Look(NamedTuple):
+    """One look at a workload that waits."""
+
+    outlook: Outlook
+    assignment: Assignment
+    seen: Seen
+    victims: Sequence[Victim]
+
+
+def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -> Refusal | None:
+    """Why it would not be considered at all; None: it would."""
+    activity = world.catalog.local_queue_activity(*member.local)
+    if member.problem is not None:
+        return Refusal(reason=member.problem.reason, message=member.problem.message)
+    if not member.competes:
+        return Refusal(reason=member.said or "Suspended", message="It does not compete for quota")
+    if not activity.active:
+        of_queue = world.catalog.activity(queue.name) if queue is not None else None
+        if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
+            return Refusal(reason=of_queue.reason, message=of_queue.message)
+        return Refusal(reason=of_workloads(activity.reason), message=activity.message)
+    if not member.is_due(now):
+        at = member.requeue_at
+        until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+        return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
+    if member.aside is not None and member.aside is not BACKOFF:
+        return refusal_for(member)
+    return None
+
+
+def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refusal | None) -> Look:
+    """Looks at it as the next cycle would. ``why``: what keeps it from being considered."""
+    hindrance, (assignment, victims), search = cycle.consider(queue, member)
+    closed = ""
+    if queue.in_cycle:
+        closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
+    seen = flavor_report.see(world, queue, member, assignment, search, closed=closed)
+    if why is None and hindrance is not None:
+        why = Refusal(reason=hindrance.reason, message=hindrance.message)
+    if why is None and assignment.mode == FIT and queue.domain is not None:
+        why = starting.WAITS if world.starting.blocks(queue.domain) else None
+    flavors = {place.name: place.flavors for place in assignment.places}
+    asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
+    counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
+    if why is not None:
+        outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
+    elif assignment.mode == FIT:
+        outlook = Outlook(outcome="Fits", flavors=flavors, counts=counts, level=assignment.level)
+    elif victims:
+        outlook = Outlook(
+            outcome="Preempts",
+            flavors=flavors,
+            counts=counts,
+            level=assignment.level,
+            victims=tuple(going_of(one) for one in victims[:VICTIMS_MAX]),
+            victims_left_out=max(0, len(victims) - VICTIMS_MAX),
+        )
+    else:
+        refusal = refusal_of(assignment, member.told_of)
+        outlook = Outlook(
+            outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
+            reason=refusal.reason,
+            message=refusal.message,
+            flavors=flavors if assignment.mode != NO_FIT else {},
+            level=assignment.level,
+        )
+    return Look(outlook, assignment, seen, victims)
+
+
+def of_turn(
+    queue: Queue, member: Member, look: Look, waits_for: Sequence[Going], position: int
+) -> Refusal:
+    """Why it is not admitted, though it is considered when its turn comes."""
+    outlook = look.outlook
+    if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
+        return Refusal(reason=outlook.reason, message=outlook.message)
+    if member.closed_gate and outlook.outcome == "Preempts":
+        return Refusal(
+            reason=gates.REASON,
+            message=f"Others would have to go for it, and its preemption gate {member.closed_gate} "
+            "is closed",
+        )
+    if waits_for:
+        return Refusal(
+            reason="WaitingForPreemptedWorkloads",
+            message=f"Waits for {several(len(waits_for), 'workload')} to go, told so for it",
+        )
+    parked = refusal_for(member)
+    if parked is not None and queue.domain is not None and not queue.domain.flush:
+        return parked
+    turn = f"Number {position} in its ClusterQueue"
+    head = queue.head()
+    if queue.lanes is not None and head is not None:
+        less = queue.lanes.before(member, head)
+        turn += f": {less}" if less else ""
+    if outlook.outcome == "Preempts":
+        going = several(len(outlook.victims) + outlook.victims_left_out, "workload")
+        return Refusal(
+            reason="PendingEvaluation", message=f"{turn}; there is room once {going} went for it"
+        )
+    return Refusal(reason="PendingEvaluation", message=f"{turn}; there is room for it")
+
+
+def several(count: int, what: str) -> str:
+    """``1 workload``, ``2 workloads``."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"

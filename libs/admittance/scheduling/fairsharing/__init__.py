@@ -1,0 +1,1 @@
+"""Usage of LocalQueues over time, and the order of shares."""

@@ -1,0 +1,297 @@
+"""The consumption of every LocalQueue whose ClusterQueue counts it, kept by what the picture hears.
+
+Every instance keeps these accounts, whether it leads the domain or not: what is consumed follows
+from what was written down last and from the workloads since, each of which tells since when it is
+admitted. The leader writes down what changed, so that whoever comes after it goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from admittance.events.requests import LocalUsage
+from admittance.events.shapes import ConsumedUsage
+from admittance.quota.catalog import Catalog
+from admittance.scheduling.config import AdmissionFairSharing
+from admittance.scheduling.fairsharing.lanes import Lane, Lanes
+from admittance.scheduling.fairsharing.usage import (
+    Account,
+    Nanos,
+    consumed_of,
+    nanos,
+    penalty_of,
+    status_of,
+)
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_view import LONG_AGO
+
+SAVE_DELAY: Final = timedelta(seconds=1)
+"""What changes is written down after this long: one write for a burst of admissions."""
+
+
+class Bill:
+    """What one workload adds. ``started``: since when it is admitted; None: not yet."""
+
+    __slots__ = ("amounts", "penalty", "started")
+
+    def __init__(self, amounts: Nanos, penalty: Nanos, started: datetime | None) -> None:
+        self.amounts = amounts
+        self.penalty = penalty
+        self.started = started
+
+
+class Row:
+    """The account of one LocalQueue, whom it is made up of, and its lane. ``base``: when what it
+    started from was written down. ``saved``: the newest that was handed out to be written."""
+
+    __slots__ = ("account", "base", "bills", "lane", "lanes", "saved")
+
+    def __init__(self, account: Account, lanes: Lanes, lane: Lane) -> None:
+        self.account = account
+        self.lanes = lanes
+        self.lane = lane
+        self.bills: dict[Member, Bill] = {}
+        self.base = LONG_AGO
+        self.saved = LONG_AGO
+
+    def moved(self) -> None:
+        """Its place among the lanes may have changed."""
+        self.lanes.moved(self.lane)
+
+    def start(self, bill: Bill, at: datetime) -> None:
+        """The workload is admitted since then. What was written down later knows of it."""
+        bill.started = at
+        if at <= self.base:
+            self.account.start(bill.amounts, {}, self.base)
+        else:
+            self.account.start(bill.amounts, bill.penalty, at)
+
+    def restore(self, record: ConsumedUsage) -> None:
+        """Goes on from what was written down."""
+        self.base = record.last_update
+        self.account.restore(consumed_of(record), self.base)
+        for bill in self.bills.values():
+            if bill.started is None:
+                self.account.expect(bill.penalty)
+            else:
+                self.start(bill, bill.started)
+
+
+class Accounts:
+    """All accounts. ``sampled``: when they were compared last."""
+
+    def __init__(
+        self,
+        config: AdmissionFairSharing,
+        catalog: Catalog,
+        queues: Mapping[str, Queue],
+        members: Mapping[Key, Mapping[Member, None]],
+        owned: set[str],
+    ) -> None:
+        self.config = config
+        self.sampled = LONG_AGO
+        self._catalog = catalog
+        self._queues = queues
+        self._members = members
+        self._owned = owned
+        self._rows: dict[Key, Row] = {}
+        self._records: dict[Key, ConsumedUsage] = {}
+        self._unsaved: dict[Key, datetime] = {}
+        self._moving = False
+
+    def of(self, key: Key) -> Account | None:
+        """The account of a LocalQueue; None: nobody counts its usage."""
+        row = self._rows.get(key)
+        return row.account if row is not None else None
+
+    def status(self, key: Key) -> LocalUsage | None:
+        """What people are told of a LocalQueue's usage; None: nobody counts it."""
+        account = self.of(key)
+        if account is None:
+            return None
+        return LocalUsage(
+            consumed=status_of(account, max(account.since, account.sampled)),
+            weight=account.weight,
+            value=account.value if account.weight > 0 else None,
+        )
+
+    # Which LocalQueues count. ---------------------------------------------------------------
+
+    def sync(self, key: Key, now: datetime) -> None:
+        """The LocalQueue, or the mode of its ClusterQueue, may have changed."""
+        local = self._catalog.local_queues.get(key)
+        queue = self._queues.get(local.spec.cluster_queue) if local is not None else None
+        lanes = queue.lanes if queue is not None else None
+        row = self._rows.get(key)
+        if row is not None and row.lanes is not lanes:
+            row.lane.account = None
+            row.moved()
+            del self._rows[key]
+            row = None
+        if local is None:
+            if self._records.pop(key, None) is not None:
+                self._unsaved[key] = now
+            return
+        if lanes is None:
+            return
+        weight = self._catalog.local_queue_weight(key)
+        if row is not None:
+            row.account.weight = weight
+            row.account.weigh()
+            row.moved()
+            return
+        lane = lanes.lane(key)
+        account = lane.account = Account(self.config, weight, LONG_AGO)
+        row = self._rows[key] = Row(account, lanes, lane)
+        record = self._records.get(key)
+        if record is not None:
+            row.restore(record)
+        for member in self._members.get(key, ()):
+            if _is_billed(member):
+                self._bill(row, member)
+        account.sample(self.sampled)
+        row.moved()
+        self._moving = True
+
+    # What the picture hears. ----------------------------------------------------------------
+
+    def heard(self, member: Member, now: datetime, *, anew: bool = False) -> None:
+        """What the member holds, or whether it is admitted, may have changed. ``anew``: it holds
+        another amount from now on, and was admitted before if it is. Of a family only the one that
+        counts is billed."""
+        row = self._rows.get(member.local)
+        if row is None:
+            return
+        for one in [member] if member.family is None else (*member.family.variants, member):
+            self._heard(row, one, now, anew=anew and one is member)
+
+    def _heard(self, row: Row, member: Member, now: datetime, *, anew: bool) -> None:
+        bill = row.bills.get(member)
+        if not _is_billed(member):
+            if bill is None:
+                return
+            del row.bills[member]
+            self._cancel(row, bill, now)
+        elif bill is None:
+            self._bill(row, member, again=now if anew else None)
+        elif (bill.started is None) is (member.admitted_at is None):
+            return
+        elif member.admitted_at is not None:
+            row.account.excuse(bill.penalty)
+            row.start(bill, member.admitted_at)
+        else:
+            self._cancel(row, bill, now)
+            bill.started, bill.penalty = None, {}
+        row.moved()
+        self._moving = True
+        self._unsaved.setdefault(member.local, now)
+
+    def _cancel(self, row: Row, bill: Bill, now: datetime) -> None:
+        if bill.started is None:
+            row.account.excuse(bill.penalty)
+        else:
+            row.account.stop(bill.amounts, now)
+
+    def _bill(self, row: Row, member: Member, again: datetime | None = None) -> None:
+        """``again``: since when it counts, if it is admitted and has paid its penalty before."""
+        assert member.charge is not None
+        amounts: Nanos = {}
+        for cell, much in member.charge.cells:
+            resource = cell.fr[1]
+            amounts[resource] = amounts.get(resource, 0) + nanos(resource, much)
+        penalty = {} if _goes_on(member) else penalty_of(self.config, amounts)
+        bill = row.bills[member] = Bill(amounts, penalty, None)
+        if member.admitted_at is None:
+            row.account.expect(bill.penalty)
+        elif again is None:
+            row.start(bill, member.admitted_at)
+        else:
+            bill.started = again
+            row.account.start(amounts, {}, again)
+
+    # Time. ----------------------------------------------------------------------------------
+
+    def is_due(self, now: datetime) -> bool:
+        """A sampling interval has begun since they were compared last."""
+        interval = self.config.usage_sampling_interval
+        return self._moving and bool(interval) and now >= self.sampled + interval
+
+    def sample(self, now: datetime) -> None:
+        """Compares all by what they have consumed as of the beginning of this interval: intervals
+        begin at the same moments for every instance."""
+        seconds = self.config.usage_sampling_interval.total_seconds()
+        self.sampled = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
+        self._moving = False
+        for key, row in self._rows.items():
+            if row.account.is_idle:
+                continue
+            self._moving = True
+            row.account.sample(self.sampled)
+            row.moved()
+            if row.account.rate:
+                self._unsaved.setdefault(key, now)
+
+    def next_wake(self) -> datetime | None:
+        """When there is something to compare or to write down; None: not before anything
+        happens."""
+        times = [since + SAVE_DELAY for since in islice(self._unsaved.values(), 1)]
+        interval = self.config.usage_sampling_interval
+        if interval and self._moving:
+            times.append(self.sampled + interval)
+        return min(times, default=None)
+
+    # What is written down. ------------------------------------------------------------------
+
+    def remembered(self, key: Key, record: ConsumedUsage | None) -> bool:
+        """This is written down of the LocalQueue; None: nothing any more. True: its account is
+        another one now."""
+        if record is None:
+            self._records.pop(key, None)
+            return False
+        self._records[key] = record
+        row = self._rows.get(key)
+        if row is None or record.last_update <= row.saved:
+            return False
+        row.restore(record)
+        row.account.sample(self.sampled)
+        row.moved()
+        self._moving = True
+        return True
+
+    def to_write(
+        self, now: datetime, *, at_once: bool = False
+    ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
+        """What is to be written down of LocalQueues of our domains; None: nothing any more.
+        ``at_once``: also what changed just now."""
+        latest = now if at_once else now - SAVE_DELAY
+        for key in [one for one, since in self._unsaved.items() if since <= latest]:
+            del self._unsaved[key]
+            local = self._catalog.local_queues.get(key)
+            row = self._rows.get(key)
+            if local is None:
+                yield key, None
+            elif (
+                row is not None and self._catalog.domain_of(local.spec.cluster_queue) in self._owned
+            ):
+                record = self._records[key] = status_of(row.account, max(now, row.account.since))
+                row.saved = record.last_update
+                yield key, record
+
+
+def _is_billed(member: Member) -> bool:
+    """What it holds counts: of a family, only what the one does that is admitted, or may be."""
+    if member.charge is None:
+        return False
+    return member.overlap is None or member.overlap.counts is member
+
+
+def _goes_on(member: Member) -> bool:
+    """Its family has been admitted before, and only moves: that was paid for then."""
+    state = member.family.state if member.family is not None else None
+    if state is None or state.first_admitted is None:
+        return False
+    return member.admitted_at is None or member.admitted_at > state.first_admitted

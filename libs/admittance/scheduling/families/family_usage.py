@@ -1,0 +1,88 @@
+"""What a family holds together, kept true by what its variants hold: see `overlap`.
+
+As long as a family holds anything, what its other variants would get is another question than for
+anybody else: what the family has already is not asked for again. So they wait in classes of their
+own, and are looked at anew whenever that changes. Source: LIFECYCLE 4.6, story 7 of 4.11.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from admittance.family.rules import rules_of
+from admittance.scheduling.families.shared_charge import Overlap
+
+if TYPE_CHECKING:
+    from admittance.scheduling.families.families import Family
+    from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.workload_info import Member
+
+
+def enter(world: World, member: Member) -> None:
+    """The member of a family is charged from now on, in full; what the family holds already counts
+    once."""
+    family = member.family
+    assert family is not None and member.charge is not None
+    overlap = family.held
+    if overlap is None:
+        overlap = family.held = Overlap(world.members, shares=world.config.fair_sharing is not None)
+    overlap.join(member, member.charge.cells)
+    member.overlap = overlap
+    member.ties = [*(member.ties or ()), overlap]
+    changed(world, family)
+
+
+def withdraw(member: Member) -> Family:
+    """The member's charge was taken back in full, or is its own from now on. Returns the family
+    that is to hear of that, by `changed`, when it has come about."""
+    family, overlap = member.family, member.overlap
+    assert family is not None and overlap is not None and member.charge is not None
+    overlap.leave(member, member.charge.cells)
+    member.overlap = None
+    member.ties = [one for one in member.ties or () if one is not overlap] or None
+    if not overlap.members:
+        family.held = None
+    return family
+
+
+def judge(world: World, family: Family) -> None:
+    """Who of the family is admitted may have changed, and so who counts in shares."""
+    if family.held is not None:
+        family.held.count(_counts(world, family.held))
+
+
+def changed(world: World, family: Family) -> None:
+    """What the family holds is something else now: those that wait are looked at anew."""
+    judge(world, family)
+    waiting: list[tuple[Queue, Member]] = []
+    for one in family.variants:
+        one.patience = None
+        if one.queue is not None and one.entry is not None and one.queue.is_apart(one):
+            waiting.append((one.queue, one))
+            one.queue.remove(one)
+    for queue, one in waiting:
+        queue.add(one, world.now)
+        world.changed(queue)
+
+
+def _counts(world: World, held: Overlap) -> Member | None:
+    """Whose quota counts in shares: that of the admitted variant, else of the best one."""
+    members = list(held.members)
+    if len(members) < 2:
+        return members[0] if members else None
+    admitted = [one for one in members if one.admitted_at is not None]
+    if admitted:
+        # Of two, the one that takes over while the picture has not heard the other out.
+        return max(admitted, key=lambda one: (one.admitted_at, one.uid))
+    return min(members, key=lambda one: (_place(world, one), one.uid))
+
+
+def _place(world: World, member: Member) -> int:
+    family, charge = member.family, member.charge
+    if family is None or charge is None or member not in family.variants:
+        return len(world.members)
+    queue = world.catalog.cluster_queues.get(charge.queue.name)
+    rules = rules_of(queue.spec) if queue is not None else None
+    tag = rules.tag(family.tag(member)) if rules is not None else None
+    return tag.place if tag is not None else len(world.members)

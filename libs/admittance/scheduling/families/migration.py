@@ -1,0 +1,115 @@
+"""How the variants of a family come to be admitted one after the other: what is on its way counts
+as if it were written, and nobody moves while the job that they have in common is being stopped.
+
+A better variant without checks gets quota and the job in one decision. Until the job has stopped
+where it runs, that quota is kept for it, as a promise: it is charged, and belongs to nobody else.
+Source: LIFECYCLE 4.5 to 4.7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from admittance.events.shapes import Admission, HandedOn
+from admittance.scheduling.families.families import Family
+from admittance.scheduling.state.workload_info import Member, Say
+
+if TYPE_CHECKING:
+    from admittance.scheduling.state.domain import Domain
+    from admittance.scheduling.state.state import World
+
+MIGRATION: Final = "FlavorMigration"
+
+
+def busy(family: Family) -> str:
+    """Why nobody of the family may be tried or confirmed now, a sentence; "": somebody may."""
+    state = family.state
+    assert state is not None
+    if state.waits:
+        return "The family waits out its backoff"
+    if state.stopping or state.migrating_to:
+        return "The family's job is being stopped"
+    admitted = family.admitted()
+    if state.admitted and (admitted is None or admitted.state != "Admitted" or admitted.is_leaving):
+        return "The family's job is being stopped"
+    if state.admitted and any(one is not admitted and _begins(one) for one in family.variants):
+        return "A sibling is about to take over"
+    return ""
+
+
+def admitted_name(family: Family) -> str:
+    """The name of the variant that is admitted, or will be once what is on its way is written; ""
+    is none. Where the family is `busy`, nobody may ask."""
+    assert family.state is not None
+    if family.state.admitted:
+        return family.state.admitted
+    return next((one.key[1] for one in family.variants if _begins(one)), "")
+
+
+def _begins(member: Member) -> bool:
+    """It is admitted, as far as is known or assumed."""
+    if member.charge is None:
+        return False
+    if member.state == "Admitted" or member.inflight is Say.CONFIRMED:
+        return True
+    family = member.family
+    return member.inflight is Say.ASSIGNED and family is not None and family.begins is member
+
+
+def gives_way(world: World, member: Member, queue: str, admission: Admission) -> Member | None:
+    """The variant is about to be assigned this. The admitted sibling that has to stop before; None:
+    there is none, or the variant has checks to pass, or victims to wait for, before."""
+    family = member.family
+    if family is None:
+        return None
+    family.begins = None
+    if world.catalog.checks_to_pass(queue, admission):
+        return None
+    admitted = family.admitted()
+    if admitted is None:
+        family.begins = member
+    return admitted
+
+
+def may_begin(member: Member) -> bool:
+    """Nothing of its family has moved since it was its turn; so it is of every regular workload."""
+    family = member.family
+    return family is None or (family.state is not None and not busy(family))
+
+
+def begin(world: World, domain: Domain, member: Member, giver: Member) -> HandedOn:
+    """The member is to take over from the giver: both are on their way, and end together."""
+    family = member.family
+    assert family is not None and giver.charge is not None
+    told = HandedOn(
+        namespace=giver.key[0],
+        name=giver.key[1],
+        uid=giver.uid,
+        revision=giver.revision,
+        reason=MIGRATION,
+        message=f"Migrates to variant {family.tag(member)}",
+    )
+    family.moving = (member, giver)
+    world.under_way(giver, domain, Say.MIGRATED)
+    return told
+
+
+def end(world: World, member: Member, *, taken: bool) -> None:
+    """The picture has heard of the member that was to take over, or the decision does not hold.
+    ``taken``: it is written so; then the giver's new state is on its way, too."""
+    family = member.family
+    if family is None or family.moving is None or family.moving[0] is not member:
+        return
+    giver = family.moving[1]
+    family.moving = None
+    if not taken and giver.inflight is Say.MIGRATED:
+        domain = giver.charge.queue.domain if giver.charge is not None else None
+        world.landed(giver, domain)
+
+
+def taker(member: Member) -> Member:
+    """Who decides about the member: the one that was to take over from it, or itself."""
+    family = member.family
+    if member.inflight is Say.MIGRATED and family is not None and family.moving is not None:
+        return family.moving[0]
+    return member

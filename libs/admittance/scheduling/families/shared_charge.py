@@ -1,0 +1,258 @@
+"""Quota that several variants of one family hold and that counts once: of each flavor and resource
+the most that any of them holds, since no two of them ever run.
+
+Every variant is charged in full, as if it were alone, and what is counted too much is taken off at
+once; so whoever takes one out of the picture for a while frees what its going would free, and all
+may be put back in any order. All variants of a family are of one ClusterQueue: what they have in
+common is in the same cells of it, and nothing above has to be looked at. Source: LIFECYCLE 4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from admittance.quota.cell import Cell, FlavorResource
+from admittance.scheduling.preemption.shared_quota import Tie
+from admittance.scheduling.state.workload_info import Charge, Key, Say
+
+if TYPE_CHECKING:
+    from admittance.scheduling.state.workload_info import Member
+
+
+Amounts = Iterable[tuple[Cell, int]]
+
+_NOBODY: Final[frozenset[Member]] = frozenset()
+_NOTHING: Final[dict[Cell, int]] = {}
+"""Of most families, which hold one reservation for long: never written to."""
+
+
+class Overlap:
+    """What the variants of one family hold.
+
+    ``members``: those that hold something. ``counts``: the variant whose quota counts in
+    shares and in the usage of LocalQueues; None: nobody is there. ``shares``: somebody asks for
+    shares. Invariant: at every cell those that are in the picture count together as much as the
+    largest of them.
+    """
+
+    __slots__ = (
+        "_everybody",
+        "_offs",
+        "_out",
+        "_rows",
+        "_spares",
+        "_supposed",
+        "counts",
+        "members",
+        "shares",
+    )
+
+    def __init__(
+        self, everybody: Mapping[Key, Member] | None = None, *, shares: bool = False
+    ) -> None:
+        self.shares = shares
+        self._everybody = everybody if everybody is not None else {}
+        self.counts: Member | None = None
+        self.members: dict[Member, None] = {}
+        self._rows: dict[Cell, dict[Member, int]] = {}
+        self._offs = _NOTHING
+        self._spares = _NOTHING
+        self._out = _NOBODY
+        self._supposed: Mapping[Cell, int] = _NOTHING
+
+    # Who holds what. ------------------------------------------------------------------------
+
+    def join(self, member: Member, cells: Amounts) -> None:
+        """The member holds this from now on; it has been charged, in full."""
+        self.members[member] = None
+        for cell, amount in cells:
+            self._rows.setdefault(cell, {})[member] = amount
+            self._renew(cell)
+
+    def leave(self, member: Member, cells: Amounts) -> None:
+        """The member holds this no longer; it has been taken back, in full, or is all its own."""
+        del self.members[member]
+        self._out -= {member}
+        for cell, _ in cells:
+            row = self._rows.get(cell)
+            if row is not None:
+                row.pop(member, None)
+                if not row:
+                    del self._rows[cell]
+                self._renew(cell)
+
+    def move(self, member: Member, cells: Amounts, to: Amounts) -> None:
+        """The cells went out of the tree, with all that was counted in them; the member has been
+        charged for these instead, in full."""
+        for cell, _ in cells:
+            self._rows.pop(cell, None)
+            if cell in self._offs:
+                del self._offs[cell]
+            if cell in self._spares:
+                del self._spares[cell]
+        self.join(member, to)
+
+    # Taken out for a while. -----------------------------------------------------------------
+
+    def loosen(self, member: Member) -> None:
+        """The member is taken out of the picture; what is counted of it in full has been."""
+        self._out |= {member}
+        self._renew_all(member)
+
+    def fasten(self, member: Member) -> None:
+        """Undoes `loosen`."""
+        self._out -= {member}
+        self._renew_all(member)
+
+    def _renew_all(self, member: Member) -> None:
+        assert member.charge is not None
+        for cell, _ in member.charge.cells:
+            self._renew(cell)
+
+    def _renew(self, cell: Cell) -> None:
+        out, total, largest = self._out, 0, 0
+        for one, much in self._rows.get(cell, {}).items():
+            if one not in out:
+                total += much
+                largest = max(largest, much)
+        was, now = self._offs.get(cell, 0), total - largest
+        if now != was:
+            cell.charge(was - now)
+            self._offs = _noted(self._offs, cell, now)
+        if self.shares:
+            self._weigh(cell)
+
+    # What it comes to. ----------------------------------------------------------------------
+
+    def largest(self, cell: Cell) -> int:
+        """What counts for the family there, of those that are in the picture."""
+        out = self._out
+        row = self._rows.get(cell)
+        if row is None:
+            return 0
+        return max((much for one, much in row.items() if one not in out), default=0)
+
+    def amounts(self) -> list[tuple[Cell, int]]:
+        """What counts for the family, of those that are in the picture."""
+        return [(cell, self.largest(cell)) for cell in self._rows]
+
+    def backed(self, cell: Cell) -> int:
+        """What the family has there for another of its variants, too: what a variant is to lose is
+        not, nor what it has only once others have gone for it."""
+        out = self._out
+        row = self._rows.get(cell)
+        if row is None:
+            return 0
+        return max(
+            (much for one, much in row.items() if one not in out and self._is_backed(one, cell)),
+            default=0,
+        )
+
+    def _is_backed(self, member: Member, cell: Cell) -> bool:
+        """There is room for what the member holds of that, whoever goes or stays, and nobody is
+        about to take it, or plans to."""
+        if member.inflight >= Say.PREEMPTED:
+            return False
+        fr = cell.fr
+        if any(isinstance(tie, Tie) and tie.levels[0].cell.fr == fr for tie in member.ties or ()):
+            return False
+        # Of two siblings that plan for the same neither has a tie: each would fall back on what
+        # the other one has.
+        for one in member.pending.victims if member.pending is not None else ():
+            victim = self._everybody.get((one.namespace, one.name))
+            if victim is None or (victim.charge is not None and _holds(victim.charge, fr)):
+                return False
+        return True
+
+    def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
+        """What has to be free for another one of the family to hold this. What the family has
+        already is left out: it is not asked for."""
+        found: dict[Cell, int] = {}
+        for cell, amount in whole.items():
+            held = self.backed(cell)
+            if amount > held or not held:
+                found[cell] = amount - held
+        return found
+
+    def frees(self, member: Member) -> list[tuple[Cell, int]]:
+        """By how much less would count without the member, which is in the picture; cells where
+        that is nothing are left out."""
+        assert member.charge is not None
+        found = []
+        for cell, amount in member.charge.cells:
+            rest = max(
+                (
+                    much
+                    for one, much in self._rows[cell].items()
+                    if one is not member and one not in self._out
+                ),
+                default=0,
+            )
+            if amount > rest:
+                found.append((cell, amount - rest))
+        return found
+
+    # Shares. --------------------------------------------------------------------------------
+
+    def count(self, member: Member | None) -> None:
+        """This one counts in shares from now on."""
+        if member is not self.counts:
+            self.counts = member
+            if self.shares:
+                for cell in self._rows:
+                    self._weigh(cell)
+
+    def suppose(self, more: Mapping[Cell, int]) -> None:
+        """As if another one had so much more, and counted in shares instead, in all flavors of the
+        same resources. To be undone by `suppose_not`."""
+        self._supposed = more
+        self._suppose(more, 1)
+
+    def suppose_not(self) -> None:
+        """Undoes `suppose`."""
+        more, self._supposed = self._supposed, _NOTHING
+        self._suppose(more, -1)
+
+    def _suppose(self, more: Mapping[Cell, int], sign: int) -> None:
+        for cell, amount in more.items():
+            cell.charge(sign * amount)
+        for cell in {**more, **self._rows} if self.shares else ():
+            self._weigh(cell)
+
+    def _weigh(self, cell: Cell) -> None:
+        """Tells the cell how much of what the family has there does not count in shares."""
+        held = self.largest(cell)
+        if cell in self._supposed:
+            spare = 0
+        elif any(one.fr[1] == cell.fr[1] for one in self._supposed):
+            spare = held
+        elif self.counts is None or self.counts in self._out:
+            spare = 0
+        else:
+            spare = held - self._rows.get(cell, {}).get(self.counts, 0)
+        was = self._spares.get(cell, 0)
+        if spare != was:
+            cell.lighten(spare - was)
+            self._spares = _noted(self._spares, cell, spare)
+
+
+def held_for(member: Member) -> Overlap | None:
+    """What the member's family has, so that it need not ask for it; None: nothing, or it has no
+    family."""
+    return member.family.held if member.family is not None else None
+
+
+def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
+    """The notes, of which this one has changed; of nothing there is none."""
+    if not amount:
+        del notes[cell]
+        return notes
+    if notes is _NOTHING:
+        notes = {}
+    notes[cell] = amount
+    return notes
+
+
+def _holds(charge: Charge, fr: FlavorResource) -> bool:
+    return any(cell.fr == fr for cell, _ in charge.cells)

@@ -1,0 +1,83 @@
+"""Whether a queue could ever hold a workload, asked before the workload is submitted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from admittance.api.units import BadQuantity
+from admittance.events.requests import FitReply
+from admittance.scheduling.cycle.flavor_assigner import Obstacle, examine
+from admittance.scheduling.cycle.reasons import told
+from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.requests import Needs, Shape
+from admittance.scheduling.state.state import World
+
+NO_QUEUE: Final = "NoSuchQueue"
+NEVER: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
+"""Obstacles that stay however much of the quota comes free."""
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def fit(world: World, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
+    """Whether the workload of manifest could start if nothing else ran in the tree of its queue.
+
+    What it asks for is counted as the scheduler counts it, after exclusions and transformations,
+    and each pod set is compared with `admittance.quota.cell.potential`, as in a cycle. Two pod sets
+    that fit only one at a time are not noticed. ``fits`` is true where nothing can be said.
+    """
+    try:
+        needs = world.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
+    except (msgspec.MsgspecError, BadQuantity) as error:
+        return FitReply(error=f"the workload cannot be read: {error}")
+    found = _fit(world, namespace, needs)
+    return msgspec.structs.replace(found, local_queue=needs.queue, seen=world.seen)
+
+
+def _fit(world: World, namespace: str, needs: Needs) -> FitReply:
+    local = world.catalog.local_queues.get((namespace, needs.queue))
+    if local is None:
+        message = f"LocalQueue {namespace}/{needs.queue} does not exist"
+        return FitReply(fits=False, reason=NO_QUEUE, message=message)
+    name = local.spec.cluster_queue
+    queue = world.queues.get(name)
+    if queue is None or queue.node is None or queue.plan is None:
+        message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
+        return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
+    lenient = world.config.quota_check_strategy == "IgnoreUndeclared"
+    obstacles = _obstacles(queue.plan, _smallest(needs.shape), ignore_undeclared=lenient)
+    if not obstacles:
+        return FitReply(cluster_queue=name)
+    reason = obstacles[0].reason
+    return FitReply(fits=False, reason=reason, message=told(obstacles), cluster_queue=name)
+
+
+def _smallest(shape: Shape) -> Shape:
+    """The shape with the fewest pods that it may start with."""
+    if not shape.is_flexible:
+        return shape
+    return shape.scaled(
+        [ps.count if ps.min_count is None else min(ps.min_count, ps.count) for ps in shape.pod_sets]
+    )
+
+
+def _obstacles(plan: Plan, shape: Shape, *, ignore_undeclared: bool) -> list[Obstacle]:
+    """Why the first pod set that no flavor could hold cannot be held; empty: all could."""
+    for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
+        for resource, amount in totals:
+            if amount and resource not in plan.groups and not ignore_undeclared:
+                message = f"resource {resource} unavailable in ClusterQueue"
+                return [Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor", message)]
+    by_group: dict[tuple[str, int], list[list[Obstacle]]] = {}
+    for one in examine(plan, shape):
+        group = plan.groups[one.amounts[0][0]].at
+        never = [obstacle for obstacle in one.obstacles if obstacle.reason in NEVER]
+        by_group.setdefault((one.pod_set, group), []).append(never)
+    for options in by_group.values():
+        if all(options):
+            return [obstacle for option in options for obstacle in option]
+    return []

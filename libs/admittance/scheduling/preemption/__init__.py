@@ -1,0 +1,1 @@
+"""Victims: classical and fair sharing, planned preemptions, quota reduction, the loop guard."""

@@ -1,0 +1,237 @@
+"""The search for victims under fair sharing. Source: SCHEDULING 6.6 and 6.7.
+
+All shares are those with what the preemptor asks for added to its queue. As without fair sharing
+the picture itself is tried out, and put back before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from admittance.events.shapes import Shares
+from admittance.quota.cell import FlavorResource
+from admittance.quota.shares import Share, Standing, share_of
+from admittance.quota.tree import Node
+from admittance.scheduling.config import FINAL_SHARE, INITIAL_SHARE
+from admittance.scheduling.explain.decision_inputs import compared
+from admittance.scheduling.families.shared_charge import Overlap, held_for
+from admittance.scheduling.preemption.room import Need, Taken, fill_back, fits, lacking, may_serve
+from admittance.scheduling.preemption.targets import Targets
+from admittance.scheduling.preemption.victims import (
+    FAIR_SHARING,
+    IN_CLUSTER_QUEUE,
+    RECLAMATION,
+    Victim,
+    candidates_of,
+    is_over_any,
+    leaving_first,
+    put_back,
+    take_out,
+)
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Member, Ranked
+
+
+def search(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    need: Need,
+    contested: Collection[FlavorResource],
+    strategies: tuple[str, ...],
+    gone: Collection[Member] = (),
+) -> list[Victim]:
+    """Victims whose shares give way; empty when there are none. ``gone``: whom not to take into
+    account."""
+    found = _candidates(queues, queue, preemptor, contested, gone)
+    candidates = [entry for entries in found.values() for entry in entries]
+    short = lacking(need)
+    if not candidates or not may_serve(candidates, short):
+        return []
+    held = held_for(preemptor)
+    hunt = _Hunt(queue, need, contested, short, held)
+    hunt.add()
+    done = hunt.by_strategy(found, strategies[0])
+    if not done and len(strategies) > 1:
+        done = hunt.by_initial_share()
+    hunt.subtract()
+    if done:
+        return fill_back(hunt.taken, need, borrowing=True)
+    for victim, _ in hunt.taken:
+        put_back(victim.member)
+    return []
+
+
+def _candidates(
+    queues: Mapping[str, Queue],
+    queue: Queue,
+    preemptor: Member,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member],
+) -> dict[Node, list[Ranked]]:
+    """Per queue, those that the policies give up, in order."""
+    plan, node = queue.plan, queue.node
+    assert plan is not None and node is not None
+    found: dict[Node, list[Ranked]] = {}
+    own = candidates_of(queue, plan.policy.within, preemptor, contested, gone)
+    if own:
+        found[node] = leaving_first(own)
+    if node.parent is not None and plan.policy.reclaim != "Never":
+        for other_node in node.root().queues():
+            if other_node is node or not is_over_any(other_node, contested):
+                continue
+            other = queues.get(other_node.name)
+            if other is not None and other.activity.active:
+                given = candidates_of(other, plan.policy.reclaim, preemptor, contested, gone)
+                if given:
+                    found[other_node] = leaving_first(given)
+    return found
+
+
+class _Hunt:
+    """One search: what is taken so far, and the shares as they are then."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        need: Need,
+        contested: Collection[FlavorResource],
+        short: dict[FlavorResource, int],
+        held: Overlap | None,
+    ) -> None:
+        assert queue.node is not None
+        self._held = held
+        self.taken: list[Taken] = []
+        self._retry: dict[Node, list[Ranked]] = {}
+        self._node = queue.node
+        self._need = need
+        self._contested = contested
+        self._short = short
+        self.shares: dict[Node, Share] = {}
+        self._sides: dict[Node, tuple[Node, Node]] = {}
+
+    def add(self) -> None:
+        """What is asked for counts as used; by a variant, instead of what its family has."""
+        if self._held is not None:
+            self._held.suppose(self._need)
+            return
+        for cell, amount in self._need.items():
+            cell.charge(amount)
+
+    def subtract(self) -> None:
+        """Undoes `add`."""
+        if self._held is not None:
+            self._held.suppose_not()
+            return
+        for cell, amount in self._need.items():
+            cell.charge(-amount)
+
+    def share(self, node: Node) -> Share:
+        """The node's share as it is now."""
+        found = self.shares.get(node)
+        if found is None:
+            found = self.shares[node] = share_of(node)
+        return found
+
+    def _take(self, entry: Ranked, node: Node, reason: str, why: Shares | None = None) -> bool:
+        """Takes the workload out. True: that makes room enough."""
+        take_out(entry[4])
+        return self._taken(entry, node, reason, why)
+
+    def _taken(self, entry: Ranked, node: Node, reason: str, why: Shares | None) -> bool:
+        """The workload is out, and stays out. True: that makes room enough."""
+        member = entry[4]
+        assert member.charge is not None
+        short = self._short
+        if short:
+            for cell, amount in member.charge.cells:
+                left = short.get(cell.fr)
+                if left is not None:
+                    if left > amount:
+                        short[cell.fr] = left - amount
+                    else:
+                        del short[cell.fr]
+        self._moved(node)
+        self.taken.append((Victim(member, reason, why), member.charge.cells))
+        # What goes makes at most as much room as it held.
+        return not short and self._fits()
+
+    def _moved(self, node: Node) -> None:
+        here: Node | None = node
+        while here is not None:
+            self.shares.pop(here, None)
+            here = here.parent
+
+    def _fits(self) -> bool:
+        self.subtract()
+        enough = fits(self._need, borrowing=True)
+        self.add()
+        return enough
+
+    def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
+        """The preemptor's and the target's standing below their lowest common cohort, and the node
+        there on the target's side."""
+        sides = self._sides.get(node)
+        if sides is None:
+            sides = self._sides[node] = almost_common(self._node, node)
+        mine, theirs = sides
+        return self.share(mine).standing, self.share(theirs).standing, theirs
+
+    def by_strategy(self, candidates: dict[Node, list[Ranked]], strategy: str) -> bool:
+        """Takes whom the strategy gives up, queue by queue. True: that makes room enough."""
+        within = all(
+            cell.nominal >= cell.usage for cell in self._need if cell.fr in self._contested
+        )
+        targets = Targets(self._node, candidates, self.share)
+        for node in targets:
+            if node is self._node or within:
+                reason = IN_CLUSTER_QUEUE if node is self._node else RECLAMATION
+                if self._take(targets.pop(node), node, reason):
+                    return True
+                continue
+            mine, before, side = self._standings(node)
+            while targets.has(node):
+                entry = targets.pop(node)
+                if strategy == FINAL_SHARE:
+                    take_out(entry[4])
+                    share = share_of(side)
+                    after = share.standing
+                    if mine <= after:
+                        why = compared(strategy, mine, before, after)
+                        if self._taken(entry, node, FAIR_SHARING, why):
+                            return True
+                        self.shares[side] = share
+                        break
+                    put_back(entry[4])
+                elif mine < before:
+                    if self._take(entry, node, FAIR_SHARING, compared(strategy, mine, before)):
+                        return True
+                    break
+                self._retry.setdefault(node, []).append(entry)
+        return False
+
+    def by_initial_share(self) -> bool:
+        """Of each queue one more, if the shares as they are give it up."""
+        targets = Targets(self._node, self._retry, self.share)
+        for node in targets:
+            mine, theirs, _ = self._standings(node)
+            if mine < theirs:
+                why = compared(INITIAL_SHARE, mine, theirs)
+                if self._take(targets.pop(node), node, FAIR_SHARING, why):
+                    return True
+            targets.drop(node)
+        return False
+
+
+def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
+    """The nodes on both sides just below the lowest common cohort."""
+    ways: dict[Node, Node] = {}
+    here = one
+    while here.parent is not None:
+        ways[here.parent] = here
+        here = here.parent
+    there = other
+    while there.parent is not None and there.parent not in ways:
+        there = there.parent
+    assert there.parent is not None
+    return ways[there.parent], there

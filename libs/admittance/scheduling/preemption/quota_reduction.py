@@ -1,0 +1,306 @@
+"""What has to go when quota is cut, a limit changes, or a flavor is taken away.
+
+A reservation without a job goes back to the queue, the worst first: lowest priority, then newest
+reservation. What is admitted runs on, above quota too, and is there to be reclaimed; unless its
+ClusterQueue says ``onQuotaCut: evict``. Looked at after an edit of a ClusterQueue or a cohort and
+when a domain is taken over, never in between. Source: LIFECYCLE T09 and 6.
+
+A node is over quota when it uses more than its limit: at the root of a tree what all of it has,
+below a borrowing limit what that allows. Whoever is part of the cause goes first: its queue, and
+every cohort below the node that is over, take more than is theirs. Only if that does not help do
+reservations go that are within their queue's own: while the tree is in debt none could be made.
+
+Of a family only so much is a cause as would be free without the one that is looked at: variants
+that hold the same go together, when it is the turn of the last of them, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from admittance.api.units import render
+from admittance.events.facts import Revoked
+from admittance.events.shapes import Shortfall
+from admittance.quota.amounts import UNLIMITED, plus
+from admittance.quota.cell import Cell, FlavorResource, is_over
+from admittance.quota.tree import Node
+from admittance.scheduling.preemption import planned
+from admittance.scheduling.preemption.victims import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.state import World
+from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_view import PROMISED
+
+QUOTA_CHANGED: Final = "QuotaChanged"
+FLAVORS_CHANGED: Final = "FlavorsChanged"
+EVICT: Final = "evict"
+_NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
+
+
+class Overload(NamedTuple):
+    """A node that uses more of one flavor and resource than its limit, as it was found."""
+
+    node: Node
+    fr: FlavorResource
+    limit: int
+    usage: int
+
+
+class Loss(NamedTuple):
+    """Who loses its reservation, and why."""
+
+    member: Member
+    reason: str
+    message: str
+    shortfalls: tuple[Shortfall, ...]
+
+
+def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
+    """What is to be stated about the domain since its quotas changed; each is on its way from now
+    on. Costs a look at every quota of the tree, and at workloads only where one is exceeded."""
+    domain.cut = False
+    if world.config.as_kueue:
+        return []
+    stated: list[Revoked] = []
+    for loss in losses(world, domain):
+        member = loss.member
+        world.under_way(member, domain, Say.REVOKED)
+        world.moved(domain)
+        stated.append(
+            Revoked(
+                **world.about(member, domain, now),
+                reason=loss.reason,
+                message=loss.message,
+                shortfalls=loss.shortfalls,
+            )
+        )
+    if stated:
+        # Who is on the way out is looked at first by whoever looks for victims.
+        domain.version += 1
+    return stated
+
+
+def losses(world: World, domain: Domain) -> list[Loss]:
+    """Who has to go as the quotas are now: no more than need be. The picture is as before."""
+    queues = [queue for queue in domain.queues if queue.node is not None]
+    if not queues or queues[0].node is None or queues[0].in_cycle:
+        return []  # The sums of a cycle mean nothing: whoever holds quota keeps it.
+    root = queues[0].node.root()
+    out: list[Member] = []
+    found: list[Loss] = []
+    for queue in queues:
+        for loss in _without_flavor(world, queue):
+            found.append(loss)
+            out.append(loss.member)
+    overloads = {(one.node, one.fr): one for one in overloaded(root)}
+    if not overloads:
+        return found
+    out += [one for queue in queues for one in queue.holding if one.is_leaving]
+    for member in out:
+        take_out(member)
+    taken = _make_fit(world, queues, set(out))
+    for member, _ in taken:
+        put_back(member)
+    for member in out:
+        put_back(member)
+    found += [_loss(member, overloads, cell) for member, cell in taken]
+    return found
+
+
+# Flavors. -----------------------------------------------------------------------------------
+
+
+def offered_no_more(member: Member) -> list[FlavorResource]:
+    """Flavors and resources that the workload holds quota of and its ClusterQueue does not list."""
+    charge = member.charge
+    if charge is None or charge.queue.node is None:
+        return []
+    return [cell.fr for cell, _ in charge.cells if not cell.named]
+
+
+def _without_flavor(world: World, queue: Queue) -> Iterator[Loss]:
+    assert queue.node is not None
+    if all(cell.named for cell in queue.node.cells.values()):
+        return
+    for member in queue.holding:
+        if _may_go(world, queue, member) and (missing := offered_no_more(member)):
+            names = ", ".join(f"{resource} in flavor {flavor}" for flavor, resource in missing)
+            message = f"ClusterQueue {queue.name} no longer offers {names}"
+            yield Loss(member, FLAVORS_CHANGED, message, ())
+
+
+def _may_go(world: World, queue: Queue, member: Member) -> bool:
+    if member.inflight:
+        return False
+    if member.state in _NOT_RUNNING:
+        return True
+    return member.state == "Admitted" and _evicts(world, queue)
+
+
+def _evicts(world: World, queue: Queue) -> bool:
+    spec = world.catalog.cluster_queues[queue.name].spec
+    return spec.on_quota_cut == EVICT
+
+
+# Quota. -------------------------------------------------------------------------------------
+
+
+def limit_of(cell: Cell) -> int | None:
+    """The most that the node may use of it; None: as much as its parents let it."""
+    if cell.parent is None:
+        return cell.subtree
+    return None if cell.borrow is None else plus(cell.subtree, cell.borrow)
+
+
+def excess(cell: Cell) -> int:
+    """By how much the node uses more than it may."""
+    limit = limit_of(cell)
+    return 0 if limit is None or limit >= UNLIMITED else max(0, cell.usage - limit)
+
+
+def overloaded(node: Node) -> Iterator[Overload]:
+    """Everything of which some node at or below this one uses more than it may."""
+    for cell in node.cells.values():
+        if excess(cell):
+            limit = limit_of(cell)
+            assert limit is not None
+            yield Overload(node, cell.fr, limit, cell.usage)
+    for queue in node.members.values():
+        yield from overloaded(queue)
+    for cohort in node.cohorts.values():
+        yield from overloaded(cohort)
+
+
+def burdened(member: Member, *, guilty: bool) -> Cell | None:
+    """What is exceeded and would be less so without the member; None: nothing. guilty: only where
+    its queue, and every cohort in between, takes more than is its own."""
+    assert member.charge is not None
+    held = member.charge.cells if member.overlap is None else member.overlap.frees(member)
+    for cell, amount in held:
+        here = cell if amount > 0 else None
+        while here is not None:
+            if excess(here):
+                return here
+            if here.usage <= here.guaranteed or (guilty and not is_over(here)):
+                break
+            here = here.parent
+    return None
+
+
+def _exceeds(world: World, member: Member, away: set[Member], *, guilty: bool) -> Cell | None:
+    """The same, of one that plans to preempt as it will be when its victims have gone: what they
+    use above the limit is not the planner's. ``away``: who is taken out already."""
+    if member.pending is None:
+        return burdened(member, guilty=guilty)
+    going = [one for one in planned.outstanding(world, member) if one not in away]
+    held = take_all(going)
+    found = burdened(member, guilty=guilty)
+    put_all(going, held)
+    return found
+
+
+def _exceed_together(
+    world: World, member: Member, fellows: list[Member], away: set[Member], *, guilty: bool
+) -> Cell | None:
+    """The same, if others of its family that were spared went along: what all of them hold is free
+    only then."""
+    if not fellows:
+        return None
+    held = take_all(fellows)
+    cell = _exceeds(world, member, away.union(fellows), guilty=guilty)
+    put_all(fellows, held)
+    return cell
+
+
+def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple[Member, Cell]]:
+    """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
+    evicted stays, fit or not. ``out``: who was taken out before."""
+    reserved: list[Member] = []
+    admitted: list[Member] = []
+    for queue in queues:
+        evicts = _evicts(world, queue)
+        for entry in queue.ranked:
+            member = entry[4]
+            if member.inflight or offered_no_more(member):
+                continue
+            if member.state == "QuotaReserved":
+                reserved.append(member)
+            elif evicts and member.state == "Admitted":
+                admitted.append(member)
+        if queue.rules is not None:
+            reserved += [
+                one
+                for one in queue.holding
+                if one.state == PROMISED and not one.inflight and not offered_no_more(one)
+            ]
+    reserved.sort(key=_rank)
+    admitted.sort(key=_rank)
+    taken: list[tuple[Member, Cell]] = []
+    gone: set[Member] = set()
+    away = set(out)
+    spared: dict[Member, None] = {}
+    for members, guilty in ((reserved, True), (admitted, True), (reserved, False)):
+        for member in members:
+            if member in gone:
+                continue
+            going = [member]
+            cell = _exceeds(world, member, away, guilty=guilty)
+            if cell is None and member.overlap is not None:
+                fellows = [one for one in spared if one.overlap is member.overlap]
+                fellows = [one for one in fellows if one is not member and one not in gone]
+                cell = _exceed_together(world, member, fellows, away, guilty=guilty)
+                going = [*fellows, member]
+                spared[member] = None
+            if cell is None:
+                continue
+            for one in going:
+                take_out(one)
+                taken.append((one, cell))
+                gone.add(one)
+                away.add(one)
+    # Whoever turns out to fit beside the others after all comes back, the last ones taken first.
+    for index in range(len(taken) - 2, -1, -1):
+        member = taken[index][0]
+        put_back(member)
+        if burdened(member, guilty=False) is None:
+            del taken[index]
+        else:
+            take_out(member)
+    return taken
+
+
+def _rank(member: Member) -> tuple[int, float, str]:
+    """The worst first. What is only promised is newer than any reservation."""
+    if member.ranked is None:
+        return member.priority, float("-inf"), member.uid
+    return member.ranked[:3]
+
+
+def _loss(
+    member: Member, overloads: dict[tuple[Node, FlavorResource], Overload], cell: Cell
+) -> Loss:
+    assert member.charge is not None
+    held = sum(amount for one, amount in member.charge.cells if one.fr == cell.fr)
+    found = overloads.get((cell.node, cell.fr))
+    if found is None:
+        found = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
+    flavor, resource = found.fr
+    kind = "cohort" if found.node.is_cohort else "ClusterQueue"
+    message = (
+        f"{resource} in flavor {flavor}: {kind} {found.node.name} may use "
+        f"{render(resource, found.limit)}, and {render(resource, found.usage)} are reserved; "
+        f"{render(resource, held)} of it by this workload"
+    )
+    short = Shortfall(
+        pod_set="",
+        flavor=flavor,
+        resource=resource,
+        requested=held,
+        available=max(0, held - (found.usage - found.limit)),
+        reason=QUOTA_CHANGED,
+        message=message,
+    )
+    return Loss(member, QUOTA_CHANGED, message, (short,))

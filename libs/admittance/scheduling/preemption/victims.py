@@ -1,0 +1,234 @@
+"""Whom a preemptor may take quota from, and in which order. Source: SCHEDULING 6.1 and 6.2."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from admittance.events.shapes import Shares
+from admittance.quota.cell import Cell, FlavorResource, is_over
+from admittance.quota.tree import Node
+from admittance.scheduling.state.domain import Holders
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.workload_info import Charge, Member, Ranked, Say
+
+IN_CLUSTER_QUEUE: Final = "InClusterQueue"
+RECLAMATION: Final = "InCohortReclamation"
+RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
+FAIR_SHARING: Final = "InCohortFairSharing"
+
+_GOING: Final[int] = Say.PREEMPTED
+
+
+class Victim(NamedTuple):
+    """Who has to go, and under which rule; where shares decided, which."""
+
+    member: Member
+    reason: str
+    shares: Shares | None = None
+
+
+def allows(policy: str, preemptor: Member, other: Member) -> bool:
+    """The policy lets the preemptor take quota from the other, by priority and age alone."""
+    if policy == "LowerPriority":
+        return other.priority < preemptor.priority
+    if policy == "LowerOrNewerEqualPriority":
+        if other.priority != preemptor.priority:
+            return other.priority < preemptor.priority
+        assert preemptor.stamp is not None and other.stamp is not None
+        return preemptor.stamp < other.stamp
+    return policy == "Any"
+
+
+def candidates_of(
+    queue: Queue,
+    policy: str,
+    preemptor: Member,
+    contested: Collection[FlavorResource],
+    gone: Collection[Member] = (),
+) -> list[Ranked]:
+    """Those of one queue that the policy gives up and that hold something contested, in order:
+    where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
+    account.
+
+    Judged by the assigned flavor: holding an amount of nothing counts.
+    """
+    if queue.node is None or not queue.ranked or policy == "Never":
+        return []
+    cells = queue.node.cells
+    wanted = tuple([cell for fr in contested if (cell := cells.get(fr)) is not None])
+    found = _given_up(_holders(queue, wanted), policy, preemptor)
+    if gone:
+        found = [entry for entry in found if entry[4] not in gone]
+    return found if queue.lanes is None else queue.lanes.used_most_first(found)
+
+
+def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[Ranked]:
+    """By rank, those of the queue that hold any of the cells: found once for all heads of a domain
+    that ask before anything moves there. Not to be changed."""
+    domain, known = queue.domain, queue.holders
+    version = domain.version if domain is not None else 0
+    if known is not None and known.same(domain, version, wanted):
+        return known.found
+    if len(wanted) == 1:
+        # A charge names each cell once.
+        only = wanted[0]
+        found = [
+            entry
+            for entry in queue.ranked
+            for charge in (entry[4].charge,)
+            if charge is not None
+            for cell, _ in charge.cells
+            if cell is only
+        ]
+    else:
+        found = [entry for entry in queue.ranked if _holds_any(entry[4].charge, wanted)]
+    if domain is not None:
+        queue.holders = Holders(domain, version, wanted, found)
+    return found
+
+
+def _given_up(ranked: list[Ranked], policy: str, preemptor: Member) -> list[Ranked]:
+    """By rank. Those of lower priority come first, and then those of the same, so that nobody has
+    to be asked but where age decides."""
+    priority = preemptor.priority
+    if policy == "Any":
+        return ranked
+    if policy == "LowerPriority":
+        return ranked[: bisect_left(ranked, (priority,))]
+    if policy == "LowerOrNewerEqualPriority":
+        lower = bisect_left(ranked, (priority,))
+        equal = ranked[lower : bisect_left(ranked, (priority + 1,))]
+        newer = [entry for entry in equal if allows(policy, preemptor, entry[4])]
+        return ranked[:lower] + newer
+    return []
+
+
+def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
+    if held is not None:
+        for cell, _ in held.cells:
+            if cell in cells:
+                return True
+    return False
+
+
+def leaving_of(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Those on their way out already, in order: `Member.is_leaving`, asked of very many."""
+    return [
+        entry
+        for entry in ranked
+        for member in (entry[4],)
+        if member.inflight >= _GOING or member.state == "Evicting"
+    ]
+
+
+def leaving_first(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """In order, but those on their way out already before all others."""
+    leaving: list[Ranked] = []
+    staying: list[Ranked] = []
+    for entry in ranked:
+        (leaving if entry[4].is_leaving else staying).append(entry)
+    return leaving + staying
+
+
+def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
+    """The node takes from its parent in something contested."""
+    cells = node.cells
+    for fr in contested:
+        cell = cells.get(fr)
+        if cell is not None and is_over(cell):
+            return True
+    return False
+
+
+def lenders_below(
+    cohort: Node, skip: Node, contested: Collection[FlavorResource]
+) -> Iterator[Node]:
+    """The ClusterQueues below the cohort, but for those at or below skip, that take more of
+    something contested than they have, and so does every cohort in between."""
+    for node in cohort.members.values():
+        if node is not skip and is_over_any(node, contested):
+            yield node
+    for below in cohort.cohorts.values():
+        if below is not skip and is_over_any(below, contested):
+            yield from lenders_below(below, skip, contested)
+
+
+def take_all(members: Iterable[Member]) -> dict[Cell, int]:
+    """As if none of them held anything, in one piece; to be undone by `put_all`."""
+    gone = list(members)
+    total = held_by(gone)
+    charge(total, -1)
+    for member in gone:
+        if member.ties:
+            loosen(member)
+    return total
+
+
+def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
+    """Undoes `take_all` of the same."""
+    charge(total)
+    for member in members:
+        if member.ties:
+            fasten(member)
+
+
+def loosen(member: Member) -> None:
+    """What counts only once for it and another counts for the other."""
+    for tie in member.ties or ():
+        tie.loosen(member)
+
+
+def fasten(member: Member) -> None:
+    """Undoes `loosen`."""
+    for tie in member.ties or ():
+        tie.fasten(member)
+
+
+def held_by(members: Iterable[Member]) -> dict[Cell, int]:
+    """What the members hold together. Charging is additive, so it can be taken out in one piece
+    per cell, and put back by `charge`."""
+    total: dict[Cell, int] = {}
+    for member in members:
+        assert member.charge is not None
+        for cell, amount in member.charge.cells:
+            total[cell] = total.get(cell, 0) + amount
+    return total
+
+
+def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
+    """Charges all of it; a sign of -1 takes it away."""
+    for cell, amount in amounts.items():
+        cell.charge(sign * amount)
+
+
+def take_out(member: Member) -> None:
+    """As if the member held nothing; to be undone by `put_back`."""
+    assert member.charge is not None
+    for cell, amount in member.charge.cells:
+        cell.charge(-amount)
+    if member.ties:
+        loosen(member)
+
+
+def put_back(member: Member) -> None:
+    """Undoes `take_out`."""
+    assert member.charge is not None
+    for cell, amount in member.charge.cells:
+        cell.charge(amount)
+    if member.ties:
+        fasten(member)
+
+
+def hold(candidates: Iterable[Ranked], fr: FlavorResource, amount: int) -> bool:
+    """These hold at least so much of the flavor and resource together."""
+    for entry in candidates:
+        held = entry[4].charge
+        if held is not None:
+            for cell, much in held.cells:
+                if cell.fr == fr:
+                    amount -= much
+            if amount <= 0:
+                return True
+    return amount <= 0

@@ -1,0 +1,1 @@
+"""What the scheduler keeps in memory: queues, workloads and domains, kept current by events."""

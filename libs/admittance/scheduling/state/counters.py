@@ -1,0 +1,273 @@
+"""Counters, usage and activity of queues, and the trees of cohorts that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from admittance.events.requests import (
+    FlavorUsage,
+    NodeStatus,
+    NodeUsage,
+    Queues,
+    QueuesReply,
+    QueueStatus,
+)
+from admittance.quota.cell import Cell, FlavorResource, available
+from admittance.quota.shares import share_of
+from admittance.quota.tree import Node
+from admittance.scheduling.preemption.victims import put_back, take_out
+from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.state import World
+from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_view import PROMISED
+
+RUNS: Final = frozenset({"Admitted", "Evicting"})
+
+
+def is_parked(member: Member) -> bool:
+    """It waits, and is not considered before something changes; of a parent: none of its variants
+    is."""
+    if member.is_parent and member.family is not None:
+        # The first that is not decides: whoever asks for counters asks this of every parent.
+        waiting = False
+        for one in member.family.variants:
+            if one.queue is not None:
+                if not is_parked(one):
+                    return False
+                waiting = True
+        return waiting
+    return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
+
+
+def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
+    """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace. Of a
+    cohort: its whole tree."""
+    if query.cohort:
+        return _of_cohort(world, query.cohort)
+    names = [query.cluster_queue] if query.cluster_queue else list(world.catalog.cluster_queues)
+    statuses = [
+        _cluster_queue(world, world.queues[name])
+        for name in names
+        if name in world.queues and world.queues[name].node is not None
+    ]
+    locals_ = [
+        _local_queue(world, key)
+        for key, local in world.catalog.local_queues.items()
+        if query.local_queues
+        and (not namespace or key[0] == namespace)
+        and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
+    ]
+    return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
+
+
+def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
+    with without(kept((queue,))):
+        return _status(world, queue)
+
+
+def _status(world: World, queue: Queue) -> QueueStatus:
+    node = queue.node
+    assert node is not None
+    admitted: dict[FlavorResource, int] = {}
+    running = 0
+    for member in queue.holding:
+        if member.charge is not None and member.state in RUNS:
+            running += 1  # Of a family the one that its parent is admitted with.
+            for cell, amount in member.charge.cells:
+                admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
+    return QueueStatus(
+        name=queue.name,
+        cohort=node.parent.name if node.parent is not None else "",
+        domain=queue.domain.name if queue.domain is not None else "",
+        active=queue.activity.active,
+        reason=queue.activity.reason,
+        message=queue.activity.message,
+        pending=queue.pending,
+        parked=_parked(queue),
+        reserving=_reserving(queue),
+        admitted=running,
+        usage=tuple(
+            FlavorUsage(
+                flavor=fr[0],
+                resource=fr[1],
+                nominal=cell.nominal,
+                reserved=cell.usage,
+                admitted=admitted.get(fr, 0),
+                # Over quota is not borrowed where there is nobody to borrow from.
+                borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
+            )
+            for fr, cell in node.cells.items()
+            if _tells(cell)
+        ),
+        by_usage=queue.lanes is not None,
+        weighted_share=share_of(node).shown if world.config.fair_sharing is not None else None,
+    )
+
+
+def _parked(queue: Queue) -> int:
+    """How many wait and are not considered before something changes, a family counted as one."""
+    if not queue.variants and not queue.parents:
+        return sum(cls.live for cls in queue.parked) + len(queue.asides)
+    regular = sum(cls.live for cls in queue.parked if not cls.is_of_variants)
+    apart = sum(one.family is None for one in queue.asides)
+    return regular + apart + sum(is_parked(entry[4]) for entry in queue.parents)
+
+
+def _reserving(queue: Queue) -> int:
+    """How many hold quota. A family does once it is admitted: until then its parent waits."""
+    if queue.rules is None:
+        return len(queue.holding)
+    return sum(_stands_for_itself(one) for one in queue.holding)
+
+
+def _stands_for_itself(member: Member) -> bool:
+    """It is a regular workload, or the one of its family that its parent is admitted with."""
+    return member.family is None or member.state in RUNS
+
+
+def _tells(cell: Cell) -> bool:
+    """A manifest names it, or something of it is still used: what was taken out of a manifest
+    while it was in use is shown until nobody uses it any more."""
+    return cell.is_listed or cell.usage != 0
+
+
+def _local_queue(world: World, key: Key) -> QueueStatus:
+    queue = world.queues.get(world.catalog.local_queues[key].spec.cluster_queue)
+    with without(kept((queue,)) if queue is not None else ()):
+        return _local_status(world, key)
+
+
+def _local_status(world: World, key: Key) -> QueueStatus:
+    local = world.catalog.local_queues[key]
+    activity = world.catalog.local_queue_activity(*key)
+    pending = parked = reserving = admitted = 0
+    queue = world.queues.get(local.spec.cluster_queue)
+    cells = queue.node.cells if queue is not None and queue.node is not None else {}
+    usage: dict[FlavorResource, list[int]] = {
+        fr: [0, 0] for fr, cell in cells.items() if cell.is_listed
+    }
+    for member in world.locals.get(key, ()):
+        charge = member.charge
+        if charge is None:
+            if member.queue is not None and not member.is_variant:
+                pending += 1
+                parked += is_parked(member)
+            continue
+        runs = member.state in RUNS
+        reserving += _stands_for_itself(member)
+        admitted += runs
+        for cell, amount in shown(member):
+            usage.setdefault(cell.fr, [0, 0])[0] += amount
+        for cell, amount in charge.cells if runs else ():
+            usage.setdefault(cell.fr, [0, 0])[1] += amount
+    return QueueStatus(
+        name=key[1],
+        namespace=key[0],
+        cluster_queue=local.spec.cluster_queue,
+        domain=world.catalog.domain_of(local.spec.cluster_queue) or "",
+        active=activity.active,
+        reason=activity.reason,
+        message=activity.message,
+        pending=pending,
+        parked=parked,
+        reserving=reserving,
+        admitted=admitted,
+        usage=tuple(
+            FlavorUsage(flavor=fr[0], resource=fr[1], reserved=row[0], admitted=row[1])
+            for fr, row in usage.items()
+        ),
+        used=world.accounts.status(key) if world.accounts is not None else None,
+    )
+
+
+def _of_cohort(world: World, name: str) -> QueuesReply:
+    node = world.catalog.tree.cohorts.get(name)
+    if node is None:
+        return QueuesReply(error=f"no cohort {name} is known: nothing names it")
+    root = node.root()
+    going = kept(world.queues[one.name] for one in root.queues() if one.name in world.queues)
+    free: dict[Cell, int] = {}
+    if going:
+        # What is kept for somebody is not used, and still nobody else may have it.
+        free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
+    with without(going):
+        return QueuesReply(tree=tuple(_walk(world, root, 0, free)))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    yield from node.members.values()
+    for below in node.cohorts.values():
+        yield from _nodes(below)
+
+
+def _walk(world: World, node: Node, depth: int, free: Mapping[Cell, int]) -> Iterator[NodeStatus]:
+    queue = None if node.is_cohort else world.queues.get(node.name)
+    yield NodeStatus(
+        name=node.name,
+        kind="Cohort" if node.is_cohort else "ClusterQueue",
+        depth=depth,
+        parent=node.parent.name if node.parent is not None else "",
+        weight=node.weight,
+        share=share_of(node).shown,
+        in_cycle=world.catalog.tree.in_cycle(node),
+        pending=queue.pending if queue is not None else 0,
+        reserving=_reserving(queue) if queue is not None else 0,
+        usage=tuple(_usage(cell, free) for _, cell in sorted(node.cells.items()) if _tells(cell)),
+    )
+    for below in sorted(node.members):
+        yield from _walk(world, node.members[below], depth + 1, free)
+    for below in sorted(node.cohorts):
+        yield from _walk(world, node.cohorts[below], depth + 1, free)
+
+
+def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
+    return NodeUsage(
+        flavor=cell.fr[0],
+        resource=cell.fr[1],
+        nominal=cell.nominal,
+        subtree=cell.subtree,
+        usage=cell.usage,
+        available=max(0, free[cell] if cell in free else available(cell)),
+        borrowed=max(0, cell.usage - cell.subtree) if cell.parent is not None else 0,
+        lendable=cell.lent() if cell.parent is not None else 0,
+        borrowing_limit=cell.borrow,
+        lending_limit=cell.lend,
+    )
+
+
+def is_kept(member: Member) -> bool:
+    """Its quota is only kept for it, or is about to be."""
+    family = member.family
+    if family is None:
+        return False
+    return member.state == PROMISED or (family.moving is not None and family.moving[0] is member)
+
+
+def shown(member: Member) -> Iterable[tuple[Cell, int]]:
+    """What it holds; of a family all of it, told with the one that counts for it."""
+    overlap = member.overlap
+    if overlap is None:
+        return member.charge.cells if member.charge is not None else ()
+    return overlap.amounts() if overlap.counts is member else ()
+
+
+def kept(queues: Iterable[Queue]) -> list[Member]:
+    """For whom quota is kept in these queues. Costs a look at those that hold quota in the queues
+    that have families."""
+    return [
+        one for queue in queues if queue.rules is not None for one in queue.holding if is_kept(one)
+    ]
+
+
+@contextmanager
+def without(members: Iterable[Member]) -> Iterator[None]:
+    """As if they held nothing."""
+    gone = list(members)
+    for one in gone:
+        take_out(one)
+    yield
+    for one in reversed(gone):
+        put_back(one)

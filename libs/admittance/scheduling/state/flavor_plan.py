@@ -1,0 +1,128 @@
+"""A ClusterQueue made ready for assigning: its flavors in order, with the cells they count in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from admittance.api.meta import Taint, Toleration
+from admittance.api.queues import Preemption
+from admittance.quota.catalog import Catalog
+from admittance.quota.cell import Cell
+from admittance.quota.labels import BLOCKING_EFFECTS
+from admittance.quota.tree import Node
+from admittance.scheduling.config import Config
+
+
+class Option(NamedTuple):
+    """One flavor on offer. ``exists``: the flavor object is there. ``checks``: controller and name
+    of the checks that this flavor brings."""
+
+    flavor: str
+    exists: bool
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+    checks: tuple[tuple[str, str], ...]
+    cells: dict[str, Cell]
+
+
+class Group(NamedTuple):
+    """Resources that get one flavor together; ``at`` is the group's place in the queue."""
+
+    at: int
+    resources: frozenset[str]
+    options: tuple[Option, ...]
+
+
+class Policy(NamedTuple):
+    """Whom workloads of a queue may preempt. ``within``, ``reclaim``: in the queue itself and in
+    others of its tree. ``borrow``: others also while borrowing, but for priorities above
+    ``threshold``."""
+
+    within: str = "Never"
+    reclaim: str = "Never"
+    borrow: bool = False
+    threshold: int | None = None
+
+
+NOBODY = Policy()
+
+
+class Plan(NamedTuple):
+    """``groups``: by resource. ``borrow_preempts``: where the queue's own nominal quota would not
+    suffice, it is worth while to look for victims. ``flavors_fit_whole``: a pod set fits if its
+    flavors do, each judged by the resource that its queue likes least, as Kueue has it; else if
+    each of its resources fits."""
+
+    queue: str
+    groups: dict[str, Group]
+    covers_pods: bool
+    borrow_next: bool
+    preempt_next: bool
+    preemption_first: bool
+    policy: Policy = NOBODY
+    borrow_preempts: bool = False
+    flavors_fit_whole: bool = False
+
+
+def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
+    """The plan of the ClusterQueue as it is configured now."""
+    spec = catalog.cluster_queues[name].spec
+    lists = catalog.lists[name]
+    groups: dict[str, Group] = {}
+    for index, group in enumerate(spec.resource_groups):
+        options: list[Option] = []
+        for offered in group.flavors:
+            flavor = catalog.flavors.get(offered.name)
+            checks = tuple(
+                (check.spec.controller_name, check_name)
+                for check_name in lists.flavors.get(offered.name, ())
+                if (check := catalog.checks.get(check_name)) is not None
+            )
+            options.append(
+                Option(
+                    flavor=offered.name,
+                    exists=flavor is not None,
+                    labels=dict(flavor.spec.node_labels) if flavor is not None else {},
+                    taints=tuple(
+                        taint
+                        for taint in (flavor.spec.node_taints if flavor is not None else ())
+                        if taint.effect in BLOCKING_EFFECTS
+                    ),
+                    tolerations=flavor.spec.tolerations if flavor is not None else (),
+                    checks=checks,
+                    cells={
+                        resource: node.cell((offered.name, resource))
+                        for resource in group.covered_resources
+                    },
+                )
+            )
+        compiled = Group(index, frozenset(group.covered_resources), tuple(options))
+        for resource in group.covered_resources:
+            groups.setdefault(resource, compiled)
+    fungibility = spec.flavor_fungibility
+    policy = _policy(spec.preemption) if config.preemption else NOBODY
+    if policy == NOBODY:
+        policy = NOBODY  # Itself, so that it is told from others at no cost.
+    return Plan(
+        queue=name,
+        groups=groups,
+        covers_pods="pods" in groups,
+        borrow_next=fungibility.when_can_borrow == "TryNextFlavor",
+        preempt_next=fungibility.when_can_preempt in ("", "TryNextFlavor"),
+        preemption_first=fungibility.preference == "PreemptionOverBorrowing",
+        policy=policy,
+        borrow_preempts=policy.borrow
+        or (config.fair_sharing is not None and policy.reclaim != "Never"),
+        flavors_fit_whole=config.as_kueue,
+    )
+
+
+def _policy(preemption: Preemption) -> Policy:
+    borrow = preemption.borrow_within_cohort
+    return Policy(
+        within=preemption.within_cluster_queue,
+        reclaim=preemption.reclaim_within_cohort,
+        borrow=borrow is not None and borrow.policy != "Never",
+        threshold=borrow.max_priority_threshold if borrow is not None else None,
+    )

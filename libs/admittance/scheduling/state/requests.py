@@ -1,0 +1,174 @@
+"""What a workload asks for, shared by all that ask for the same.
+
+Workloads of equal needs share one `Shape`, so that memory and verdicts are per shape, not per
+workload. Source: SCHEDULING 1.6 and 3.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from sys import intern
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from admittance.api import pod_requests as spec_needs
+from admittance.api.meta import Toleration
+from admittance.api.pods import NodeSelectorTerm
+from admittance.quota.amounts import times
+from admittance.quota.transform import Transformation, transformed
+
+_CACHE_MAX: Final = 8_192
+
+
+class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
+    """``requests``: resource and amount of one pod, in accounting units. ``terms``: the required
+    node affinity, alternatives; none: no affinity."""
+
+    name: str
+    count: int
+    min_count: int | None
+    requests: tuple[tuple[str, int], ...]
+    node_selector: tuple[tuple[str, str], ...]
+    terms: tuple[NodeSelectorTerm, ...]
+    tolerations: tuple[Toleration, ...]
+
+
+class Shape:
+    """Equal for all workloads that ask for the same. ``allowed``: flavors that may be assigned;
+    None: any. ``totals``: per pod set, resource and amount over all its pods, saturating.
+    ``is_flexible``: fewer pods would do."""
+
+    __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
+
+    def __init__(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> None:
+        self.allowed = allowed
+        self.pod_sets = pod_sets
+        self.totals = tuple(
+            [(resource, times(amount, ps.count)) for resource, amount in ps.requests]
+            for ps in pod_sets
+        )
+        self.is_flexible = any(
+            ps.min_count is not None and ps.min_count < ps.count for ps in pod_sets
+        )
+
+    def scaled(self, counts: Sequence[int]) -> Shape:
+        """The same with so many pods in each pod set."""
+        pod_sets = tuple(
+            msgspec.structs.replace(ps, count=count)
+            for ps, count in zip(self.pod_sets, counts, strict=True)
+        )
+        return Shape(pod_sets, self.allowed)
+
+
+class Needs(NamedTuple):
+    """What the scheduler reads of a spec. ``gates``: those on preemption, open or not."""
+
+    queue: str
+    priority: int
+    active: bool
+    shape: Shape
+    role: str
+    gates: tuple[str, ...] = ()
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of a spec; what is not named is skipped."""
+
+
+class _Constraints(_Part, frozen=True, kw_only=True):
+    allowed_resource_flavors: tuple[str, ...] | None = None
+
+
+class _Gate(_Part, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class _Head(_Part, frozen=True, kw_only=True):
+    pod_sets: msgspec.Raw = msgspec.Raw(b"[]")
+    queue_name: str = ""
+    priority: int | None = None
+    active: bool = True
+    admission_constraints: _Constraints | None = None
+    role: str = "regular"
+    preemption_gates: tuple[_Gate, ...] = ()
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+class Shapes:
+    """The shapes that are in use, each once. ``exclude``: prefixes of resources that do not count.
+    ``transformations``: those that count in other units."""
+
+    def __init__(
+        self, exclude: Sequence[str] = (), transformations: Sequence[Transformation] = ()
+    ) -> None:
+        self._exclude = tuple(exclude)
+        self._transformations = tuple(transformations)
+        self._interned: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
+        self._read: dict[tuple[bytes, frozenset[str] | None], Shape] = {}
+
+    def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
+        """What a spec asks for; ``allowed``: flavors that an annotation allows.
+
+        Pod sets that were read before, byte for byte, are not read again. Raises
+        msgspec.MsgspecError or BadQuantity when the bytes are no spec.
+        """
+        head = _head.decode(spec)
+        constraints = head.admission_constraints
+        if constraints is not None and constraints.allowed_resource_flavors is not None:
+            allowed = frozenset(constraints.allowed_resource_flavors)
+        key = blake2b(head.pod_sets, digest_size=16).digest(), allowed
+        shape = self._read.get(key)
+        if shape is None:
+            if len(self._read) >= _CACHE_MAX:
+                self._read.clear()
+            shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
+        gates = tuple([intern(gate.name) for gate in head.preemption_gates])
+        return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
+
+    def reduced(self, shape: Shape, reclaimable: Mapping[str, int]) -> Shape:
+        """The shape less the pods that are not needed any more."""
+        pod_sets = tuple(
+            msgspec.structs.replace(ps, count=max(0, ps.count - reclaimable.get(ps.name, 0)))
+            for ps in shape.pod_sets
+        )
+        return self._intern(pod_sets, shape.allowed)
+
+    def _shape(self, pod_sets: bytes, allowed: frozenset[str] | None) -> Shape:
+        read = spec_needs.needs(b'{"podSets":' + pod_sets + b"}")
+        return self._intern(
+            tuple(
+                PodSetNeeds(
+                    ps.name,
+                    ps.count,
+                    ps.min_count,
+                    self._requests(ps.requests),
+                    tuple(sorted(ps.node_selector.items())),
+                    ps.affinity or (),
+                    ps.tolerations,
+                )
+                for ps in read.pod_sets
+            ),
+            allowed,
+        )
+
+    def _requests(self, requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        counted = {
+            resource: amount
+            for resource, amount in requests.items()
+            if not resource.startswith(self._exclude)
+        }
+        if self._transformations:
+            counted = transformed(counted, self._transformations)
+        return tuple((resource, max(0, amount)) for resource, amount in sorted(counted.items()))
+
+    def _intern(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> Shape:
+        key = (pod_sets, allowed)
+        shape = self._interned.get(key)
+        if shape is None:
+            shape = self._interned[key] = Shape(pod_sets, allowed)
+        return shape

@@ -1,0 +1,224 @@
+"""What a stored workload tells the scheduler, read in one pass over its conditions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from admittance.api.meta import Condition
+from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GATED_BY, PreemptionCount
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
+from admittance.family.states import ParentState, VariantState
+from admittance.scheduling.config import Config
+from admittance.scheduling.cycle import gates
+from admittance.scheduling.state.requests import Needs, Shapes
+from admittance.scheduling.state.workload_info import Aside
+from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.roles import PARENT, VARIANT
+from admittance.workload.stored import StoredWorkload
+
+LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+PROMISED: Final = "Promised"
+"""State of a variant that takes over as soon as its sibling's job has stopped."""
+PREEMPTION_REQUIRED: Final = "PreemptionRequired"
+"""Reason of a check that is Pending, and wants the victims of its workload preempted now."""
+
+
+class Facts(NamedTuple):
+    """``admission``: quota that it holds, since ``reserved_at``; None: none. ``admitted_at``: since
+    when it is admitted; None: it is not. ``competes``: it may
+    be in a queue at all. ``waits``: it may not compete before something is done about it.
+    ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
+    make a difference. ``checks``: name and state of those that a reservation waits for;
+    ``asking``: those of them that want others preempted now. ``pending``: who has to go for it.
+    ``starting``: it is admitted, and its pods are not all ready. ``parent``, ``variant``: what it
+    tells of its family. A parent holds nothing, and competes only in that it waits. ``promised``:
+    quota that is kept for a variant until its sibling's job has stopped; ``gate_open``: the gate of
+    its family is."""
+
+    needs: Needs
+    finished: bool
+    admission: Admission | None
+    admitted_at: datetime | None
+    reserved_at: datetime | None
+    competes: bool
+    waits: bool
+    requeue_at: datetime | None
+    problem: Aside | None
+    stamp: datetime
+    created: datetime
+    said: str
+    state: str
+    reclaimable: tuple[tuple[str, int], ...]
+    signature: int
+    preempted_by: PreemptedBy | None = None
+    checks: tuple[tuple[str, str], ...] = ()
+    closed_gate: str = ""
+    pending: PendingPreemption | None = None
+    asking: tuple[str, ...] = ()
+    starting: bool = False
+    preemptions: tuple[PreemptionCount, ...] = ()
+    parent: ParentState | None = None
+    variant: VariantState | None = None
+    promised: Admission | None = None
+    gate_open: bool = False
+
+
+def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
+    """What stored tells. Raises msgspec.MsgspecError or BadQuantity for a spec that no door let
+    in."""
+    meta, status = stored.metadata, stored.status
+    reserved = evicted = requeued = admitted = finished = ready = None
+    for condition in status.conditions:
+        match condition.type:
+            case "QuotaReserved":
+                reserved = condition
+            case "Evicted":
+                evicted = condition
+            case "Requeued":
+                requeued = condition
+            case "Admitted":
+                admitted = condition
+            case "PodsReady":
+                ready = condition
+            case "Finished":
+                finished = condition
+    allowed = None
+    gated = False
+    if meta.annotations:
+        names = meta.annotations.get(ALLOWED_FLAVORS)
+        if names is not None:
+            allowed = frozenset(name.strip() for name in names.split(",") if name.strip())
+        gated = bool(meta.annotations.get(GATED_BY))
+    needs = shapes.needs(stored.spec, allowed)
+    is_parent = needs.role == PARENT
+    reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
+    holds = _true(reserved) and status.admission is not None
+    said = reserved.reason if reserved is not None and reserved.status == "False" else ""
+    # Of quota that is held, or kept for it, this is taken off where it is charged.
+    if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
+        needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
+    problem = None
+    for row in status.admission_checks:
+        # A row in Retry keeps its state through the wait; once the wait is over it is Pending.
+        if row.state in ("Retry", "Rejected"):
+            problem = Aside(
+                "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
+            )
+            break
+    waits_for_checks = holds and not _true(admitted)
+    closed_gate = gates.closed(needs.gates, status.preemption_gates) if needs.gates else ""
+    created = meta.creation_timestamp or LONG_AGO
+    state = status.requeue_state
+    waits = requeued is not None and requeued.status == "False"
+    requeue_at = state.requeue_at if state is not None else None
+    found = Facts(
+        needs=needs,
+        finished=_true(finished),
+        admission=status.admission if holds and not is_parent else None,
+        admitted_at=(
+            admitted.last_transition_time or created
+            if holds and admitted is not None and admitted.status == "True"
+            else None
+        ),
+        reserved_at=reserved.last_transition_time if reserved is not None else None,
+        competes=(
+            needs.active
+            and not holds
+            and not gated
+            and said != "OnHold"
+            and meta.deletion_timestamp is None
+        ),
+        waits=waits,
+        requeue_at=requeue_at,
+        problem=problem,
+        stamp=_stamp(evicted, created, config),
+        created=created,
+        said=said,
+        state=_state(holds, admitted, evicted),
+        reclaimable=reclaimable,
+        signature=hash(
+            (
+                needs,
+                gated,
+                said == "OnHold",
+                reclaimable,
+                problem,
+                requeue_at,
+                closed_gate,
+                _mark(evicted),
+                _mark(requeued),
+            )
+        ),
+        preempted_by=status.preempted_by,
+        checks=tuple([(row.name, row.state) for row in status.admission_checks])
+        if waits_for_checks and status.admission_checks
+        else (),
+        closed_gate=closed_gate,
+        pending=status.pending_preemption if waits_for_checks else None,
+        asking=tuple(
+            [
+                row.name
+                for row in status.admission_checks
+                if row.state == "Pending" and row.reason == PREEMPTION_REQUIRED
+            ]
+        )
+        if waits_for_checks and status.pending_preemption is not None
+        else (),
+        # Of a family the admitted variant tells it: readiness is mirrored down to it.
+        starting=holds
+        and not is_parent
+        and _true(admitted)
+        and not _true(evicted)
+        and not _true(ready),
+        preemptions=status.preemptions,
+    )
+    if needs.role == "regular":
+        return found
+    return _of_family(found, stored)
+
+
+def _of_family(found: Facts, stored: StoredWorkload) -> Facts:
+    if found.needs.role == PARENT:
+        return found._replace(parent=parent_state(stored))
+    if found.needs.role != VARIANT:
+        return found
+    status = stored.status
+    promised = status.promised if found.admission is None and not found.finished else None
+    return found._replace(
+        variant=variant_state(stored),
+        promised=promised,
+        competes=found.competes and promised is None,
+        state=PROMISED if promised is not None else found.state,
+        gate_open=any(
+            one.name == FAMILY_GATE and one.position == "Open" for one in status.preemption_gates
+        ),
+    )
+
+
+def _true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"
+
+
+def _mark(condition: Condition | None) -> tuple[str, str, datetime | None] | None:
+    if condition is None:
+        return None
+    return condition.status, condition.reason, condition.last_transition_time
+
+
+def _stamp(evicted: Condition | None, created: datetime, config: Config) -> datetime:
+    """Its place in the queue: creation, or the eviction that sent it to the back."""
+    if evicted is None or evicted.status != "True":
+        return created
+    at_eviction = evicted.reason == "AdmissionCheck" or (
+        evicted.reason == "PodsReadyTimeout" and config.requeuing_timestamp == "Eviction"
+    )
+    return evicted.last_transition_time or created if at_eviction else created
+
+
+def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -> str:
+    if not holds:
+        return "Pending"
+    if _true(evicted):
+        return "Evicting"
+    return "Admitted" if _true(admitted) else "QuotaReserved"

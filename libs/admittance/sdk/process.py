@@ -1,0 +1,147 @@
+"""A program as a process: connected, however long that takes; at work until it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+import uvloop
+
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import SetupError, Unavailable, passes
+from admittance.runtime.process.garbage import seldom_collect
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.supervise import stop_on_signals
+from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry import logs
+from admittance.runtime.telemetry.seldom import Seldom
+
+CONNECT_PAUSE_MIN: Final = 0.2
+CONNECT_PAUSE_MAX: Final = 5.0
+ANEW_PAUSE: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class Peer(NamedTuple):
+    """Who it is. ``kind``: check or provider. ``field``: what the log calls its ``name``."""
+
+    kind: str
+    name: str
+    field: str
+
+
+async def serve(
+    peer: Peer,
+    work: Callable[[Bus, Settings], Awaitable[None]],
+    *,
+    stop: asyncio.Event,
+    url: str | None,
+    creds: str | None,
+    settings: Settings | None = None,
+) -> None:
+    """Connects and works. Returns when work does, or when stop was set before it began. Work that
+    the bus cannot do now (`errors.passes`) begins anew, with a connection of its own. ``url``,
+    ``creds``, ``settings``: else they are of the environment. Raises SetupError for a wrong one."""
+    settings = settings or Settings.from_env(peer.kind, url=url)
+    if creds is not None:
+        settings = msgspec.structs.replace(settings, creds=creds)
+    told = Seldom()
+    while (bus := await _connected(peer, settings, stop)) is not None:
+        try:
+            await work(bus, settings)
+            return
+        except Exception as error:
+            if not passes(error):
+                raise
+            if told.due(clock.monotonic()):
+                log.warning("begins_anew", **{peer.field: peer.name}, reason=str(error))
+        finally:
+            await bus.close()
+        await set_within(stop, ANEW_PAUSE)
+
+
+async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus | None:
+    """A connection; None when stop was set before there was one."""
+    pause = CONNECT_PAUSE_MIN
+    told = Seldom()
+    while not stop.is_set():
+        try:
+            return await Bus.connect(
+                settings.url, name=f"{peer.kind} {peer.name}", creds=settings.creds
+            )
+        except (SetupError, Unavailable) as error:
+            if told.due(clock.monotonic()):
+                log.warning("not_connected_yet", **{peer.field: peer.name}, reason=str(error))
+        await set_within(stop, pause)
+        pause = min(pause * 2, CONNECT_PAUSE_MAX)
+    return None
+
+
+def run(
+    peer: Peer,
+    serving: Callable[[asyncio.Event, Settings], Awaitable[None]],
+    *,
+    url: str | None,
+) -> None:
+    """``serving`` as a whole process, with its logs, until SIGINT or SIGTERM."""
+    seldom_collect()
+    uvloop.run(_run(peer, serving, url))
+
+
+async def _run(
+    peer: Peer, serving: Callable[[asyncio.Event, Settings], Awaitable[None]], url: str | None
+) -> None:
+    settings = Settings.from_env(peer.kind, url=url)
+    logs.configure(peer.name, settings.instance, settings.json_logs, level=settings.log_level)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await serving(stop, settings)
+
+
+async def at_work(
+    start: Coroutine[Any, Any, None],
+    beside: Iterable[Coroutine[Any, Any, None]],
+    *,
+    stop: asyncio.Event,
+    failed: asyncio.Future[None],
+    end: Callable[[], Awaitable[None]],
+) -> None:
+    """Starts, and goes on until stop is set; ``end`` is awaited in any case, while those in
+    ``beside`` still run. None of these ends by itself: whichever does has a bug to tell of, and so
+    has ``failed``; their error is raised."""
+    tasks = [asyncio.create_task(work) for work in beside]
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(start)
+    try:
+        watched: list[asyncio.Future[Any]] = [stopping, failed, *tasks]
+        await asyncio.wait([starting, *watched], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        for one in watched:
+            if one.done():
+                one.result()
+    finally:
+        starting.cancel()
+        await end()
+        for task in (*tasks, stopping, starting):
+            task.cancel()
+        await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+
+
+def secret(settings: Settings) -> bytes:
+    """What keys message ids: the same for all replicas that have the same credentials, and nobody
+    else's to guess."""
+    if settings.creds is None:
+        return b""
+    try:
+        return hashlib.blake2b(Path(settings.creds).read_bytes(), digest_size=32).digest()
+    except OSError:
+        return b""

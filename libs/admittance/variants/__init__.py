@@ -1,0 +1,1 @@
+"""What families lack, so that they become what policy asks for. Pure."""

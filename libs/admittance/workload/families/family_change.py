@@ -1,0 +1,200 @@
+"""A family in the course of one fact: its members as they are by now, what each has to say, and
+what becomes of several at once. All of it is one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from admittance.events.shapes import Admission
+from admittance.family.policy import Wish
+from admittance.family.rules import FamilyRules
+from admittance.family.states import judged
+from admittance.workload.change import Change, Outcome, applied
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.phase import is_stopping
+from admittance.workload.roles import PARENT
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.transition_context import (
+    CheckRules,
+    FlavorParts,
+    Hindrance,
+    Occasion,
+    RequiredCheck,
+    Surroundings,
+)
+
+QUIET = frozenset({"pending", "requeued"})
+"""Said for people: of several in one commit only the last is said."""
+OF_PARENTS = frozenset({"admitted", "evicted"})
+"""Said to runners, who know nothing of variants."""
+
+
+class WithoutChecks:
+    """The queues as a parent sees them: no check is asked about it, ever."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.limits = around.limits
+
+    def check(self, name: str) -> CheckRules | None:
+        return self._around.check(name)
+
+    def cluster_queue(self, namespace: str, queue: str) -> str:
+        return self._around.cluster_queue(namespace, queue)
+
+    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+        return self._around.hindrance(namespace, queue)
+
+    def required_checks(
+        self,
+        cluster_queue: str,  # noqa: ARG002 - whatever it is
+        admission: Admission | None,  # noqa: ARG002
+    ) -> tuple[RequiredCheck, ...]:
+        return ()
+
+    def named_checks(self, cluster_queue: str) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()
+
+    def flavor(self, name: str) -> FlavorParts:
+        return self._around.flavor(name)
+
+    def edition(self, namespace: str, queue: str, check: str) -> str:
+        return self._around.edition(namespace, queue, check)
+
+    def not_offered(self, admission: Admission) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
+        return self._around.family_rules(namespace, queue)
+
+
+class Kin(NamedTuple):
+    """A family before a fact. ``parent`` None: there is none, or it is a parent no more.
+    ``variants``: those that have not finished, by name."""
+
+    parent: StoredWorkload | None
+    variants: Mapping[str, StoredWorkload]
+
+
+class Joint(NamedTuple):
+    """What a fact makes of a family. ``own``: of the member that it is about. ``others``: of the
+    rest of the family, by name, in the order in which they are to be written, the parent last."""
+
+    own: Change
+    others: Mapping[str, Change]
+
+
+class Together:
+    """``variants``: without those that are gone. ``at``: as variants see it."""
+
+    def __init__(self, kin: Kin, at: Occasion) -> None:
+        self.parent = kin.parent
+        self.variants = dict(kin.variants)
+        self.at = at
+        self.at_parent = at._replace(around=WithoutChecks(at.around))
+        self._says: dict[str, list[Say]] = {}
+        self._wishes: dict[str, Wish] | None = None
+        self.parent_name = kin.parent.metadata.name if kin.parent is not None else ""
+        self._rules: FamilyRules | None = None
+        if kin.parent is not None:
+            namespace, queue = kin.parent.metadata.namespace, head(kin.parent).queue_name
+            self._rules = at.around.family_rules(namespace, queue)
+
+    @property
+    def now(self) -> datetime:
+        """Of the occasion."""
+        return self.at.now
+
+    @property
+    def rules(self) -> FamilyRules | None:
+        """What the queue says of families; None: nothing (any more)."""
+        return self._rules
+
+    # Who is who. ----------------------------------------------------------------------------
+
+    def family_head(self) -> StoredWorkload:
+        """The parent, which is there."""
+        assert self.parent is not None, "a family has a parent"
+        return self.parent
+
+    def running(self) -> list[StoredWorkload]:
+        """Variants that are admitted and do not lose that."""
+        return [
+            one
+            for one in self.variants.values()
+            if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
+        ]
+
+    def wishes(self) -> dict[str, Wish]:
+        """What policy wants of each variant as things are by now."""
+        if self.parent is None or head(self.parent).role != PARENT:
+            return {}
+        if self._wishes is None:
+            states = [variant_state(one) for one in self.variants.values()]
+            self._wishes = judged(parent_state(self.parent), states, self._rules, self.now)
+        return self._wishes
+
+    def wish(self, name: str) -> Wish | None:
+        """Of one of them; None: nothing is to become of it."""
+        return self.wishes().get(name)
+
+    def is_stopping(self) -> bool:
+        """The family's job is being stopped."""
+        return self.parent is not None and is_stopping(self.parent)
+
+    # What becomes of them. ------------------------------------------------------------------
+
+    def put(self, name: str, change: Change) -> None:
+        """A member is so from now on; None: it is gone."""
+        self._wishes = None
+        if name == self.parent_name:
+            self.parent = change.workload
+            says = change.says
+        else:
+            if change.workload is None:
+                self.variants.pop(name, None)
+            else:
+                self.variants[name] = change.workload
+            says = tuple(say for say in change.says if say.what not in OF_PARENTS)
+        before = self._says.setdefault(name, [])
+        for say in says:
+            if say.what in QUIET:
+                before[:] = [one for one in before if one.what not in QUIET]
+            before.append(say)
+
+    def keep(self, workload: StoredWorkload, *says: Say) -> None:
+        """The same of one that is there, where nothing but this is to be said."""
+        self.put(workload.metadata.name, applied(workload, *says))
+
+    def hush(self, name: str) -> None:
+        """What was to be said of it for people is not true any more."""
+        said = self._says.get(name)
+        if said is not None:
+            said[:] = [one for one in said if one.what not in QUIET]
+
+    def touched(self, name: str) -> bool:
+        """Something became of it."""
+        return name in self._says
+
+    def said(self, name: str, what: str) -> Say | None:
+        """What it has to say of that kind."""
+        return next((say for say in self._says.get(name, ()) if say.what == what), None)
+
+    def joint(self, name: str, own: Change) -> Joint:
+        """All of it. ``own``: the answer to the fact, as far as it was known at first."""
+        changes = {
+            one: Change(
+                self.parent if one == self.parent_name else self.variants.get(one), tuple(said)
+            )
+            for one, said in self._says.items()
+        }
+        mine = changes.pop(name, None)
+        if mine is not None:
+            own = Change(mine.workload, mine.says, Outcome.APPLIED, own.reason, own.message)
+        if self.parent_name in changes:
+            changes[self.parent_name] = changes.pop(self.parent_name)
+        return Joint(own, changes)

@@ -1,0 +1,223 @@
+"""What a parent tells of its family: rows, why nothing of it is admitted, until when all of it
+waits, and when time alone changes who may try. LIFECYCLE 1.3, 4.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.api.meta import Condition
+from admittance.api.workload import RequeueState, VariantRow
+from admittance.family.policy import STOPPED, Why, Wish
+from admittance.family.states import begins, changes_next
+from admittance.workload.change import with_status
+from admittance.workload.conditions import Type, find, is_false, is_true, put
+from admittance.workload.families.family_change import Together
+from admittance.workload.families.shaping import wanted_tags
+from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
+from admittance.workload.moves.backoff import no_wait, rejection
+from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
+from admittance.workload.reasons import Standing, hindered, is_held
+from admittance.workload.stored import Say, StoredWorkload, head
+
+EACH_MAX: Final = 300
+"""Characters that are told of one variant."""
+_HOPELESS: Final = "NoMatchingFlavor"
+_RESERVED: Final = "UnsatisfiedAdmissionChecks"
+_INACTIVE: Final = "WaitingForFamily"
+"""Reasons of a family in which nobody waits for quota: some hold it, or nobody is to try."""
+
+
+def tell(family: Together, *, asked: bool = False) -> None:
+    """Brings up to date what the parent tells, if it is written anyway, if somebody ``asked`` for
+    it, or if the family waits until another time now, or time changes who may try at another."""
+    parent = family.family_head()
+    states = [variant_state(one) for one in family.variants.values()]
+    done = is_true(parent, Type.FINISHED)
+    at = None
+    if not done:
+        at = changes_next(parent_state(parent), states, family.rules, family.now)
+    touched = family.touched(family.parent_name)
+    wishes = family.wishes()
+    waits = parent.status.requeue_state if done else _wait(family, wishes)
+    same = at == parent.status.next_change_at and waits == parent.status.requeue_state
+    if not touched and not asked and same:
+        return
+    rows = rows_of(map(seen, family.variants.values()), wishes)
+    if done:
+        # Those that have finished earlier are not looked at any more.
+        rows = rows or parent.status.variants
+    told = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
+    standing = None if done else _standing(family, told, wishes)
+    if standing is None:
+        if told != parent:
+            family.keep(told)
+        return
+    reason, message = standing
+    before = find(parent, Type.QUOTA_RESERVED)
+    conditions = put(
+        told.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=family.now
+    )
+    says: tuple[Say, ...] = ()
+    if before is None or before.reason != reason:
+        says = (Say(what="pending", reason=reason, message=message),)
+    elif before.message == message:
+        conditions = told.status.conditions
+    new = with_status(told, conditions=conditions)
+    if new != parent:
+        family.keep(new, *says)
+
+
+def _wait(family: Together, wishes: dict[str, Wish]) -> RequeueState | None:
+    """The parent's requeue state. While each of its variants waits for a time, it waits until the
+    first of these: nothing of the family competes before. A backoff of its own stays."""
+    parent = family.family_head()
+    state = parent.status.requeue_state
+    if holds_quota(parent) or is_false(parent, Type.REQUEUED):
+        return state
+    until = _first_time(family, wishes) if _is_up_to_variants(family, parent) else None
+    if until is None:
+        return no_wait(state)
+    return RequeueState(count=state.count if state is not None else None, requeue_at=until)
+
+
+def _first_time(family: Together, wishes: dict[str, Wish]) -> datetime | None:
+    """The first time for which a variant waits; None: one waits for none, or has not been made."""
+    parent = family.family_head()
+    tags = {head(family.variants[name]).variant for name in wishes if name in family.variants}
+    if family.rules is None or any(
+        one.name not in tags for one in wanted_tags(parent, family.rules)
+    ):
+        return None
+    times: list[datetime] = []
+    for name, wish in wishes.items():
+        variant = family.variants[name]
+        if wish.why is Why.CREATE_DELAY:
+            at = begins(parent_state(parent), family.rules, head(variant).variant)
+        elif wish.active:
+            state = variant.status.requeue_state
+            waits = phase(variant, family.now) is Phase.BACKOFF
+            at = state.requeue_at if waits and state is not None else None
+        elif wish.why in STOPPED:
+            continue  # No time brings it back.
+        else:
+            return None
+        if at is None or at <= family.now:
+            return None
+        times.append(at)
+    return min(times, default=None)
+
+
+def _is_up_to_variants(family: Together, parent: StoredWorkload) -> bool:
+    """Nothing keeps the family back but what its variants wait for."""
+    return (
+        head(parent).active
+        and not is_held(parent)
+        and hindered(parent, family.at_parent) is None
+        and family.rules is not None
+    )
+
+
+def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish]) -> Standing | None:
+    """Why nothing of the family is admitted; None: something is, or the reason is not theirs."""
+    if holds_quota(parent) or is_false(parent, Type.REQUEUED):
+        return None
+    if not _is_up_to_variants(family, parent) or family.rules is None:
+        return None
+    if not wanted_tags(parent, family.rules):
+        allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
+        return Standing(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
+    found = [(one, wishes[name]) for name in wishes if (one := family.variants.get(name))]
+    if not found:
+        return None
+    reasons = [
+        reserved.reason
+        for one, wish in found
+        if wish.active
+        and not is_reserved(one)
+        and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
+    ]
+    # The best one's: that is what the family would like to be changed. But that one variant has no
+    # flavor to match is true of the family only where nobody else has one.
+    held = any(map(_holds, found))
+    possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
+    reason = possible[0] if possible else _RESERVED if held else _INACTIVE
+    return Standing(reason, "; ".join(_told(family, one, wish) for one, wish in found))
+
+
+def _holds(one: tuple[StoredWorkload, Wish]) -> bool:
+    return is_reserved(one[0]) and one[1].active
+
+
+def _told(family: Together, variant: StoredWorkload, wish: Wish) -> str:
+    tag = head(variant).variant
+    reserved = find(variant, Type.QUOTA_RESERVED)
+    if wish.why is Why.CREATE_DELAY:
+        at = begins(parent_state(family.family_head()), family.rules, tag)
+        return f"{tag}: inactive ({wish.why}){until(at)}"
+    if wish.why is Why.REJECTED:
+        return f"{tag}: inactive ({wish.why}): {rejection(variant)}"[:EACH_MAX]
+    if not wish.active:
+        return f"{tag}: inactive ({wish.why})"
+    if is_reserved(variant):
+        waits = sorted(row.name for row in variant.status.admission_checks if row.state != "Ready")
+        return f"{tag}: reserved, waits for {', '.join(waits) or 'its admission'}"
+    if reserved is None:
+        return f"{tag}: not looked at yet"
+    return f"{tag}: {reserved.message or reserved.reason}"[:EACH_MAX]
+
+
+def until(at: datetime | None) -> str:
+    """The words for a time that is waited for; "": there is none."""
+    return f" until {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+
+
+SHOWN: Final = (Type.QUOTA_RESERVED, Type.ADMITTED, Type.EVICTED, Type.REQUEUED)
+"""Conditions of a variant that its parent repeats."""
+
+MESSAGE_MAX: Final = 400
+"""Characters of a message that a parent repeats: of dozens of variants it has to hold them all."""
+
+
+class Seen(NamedTuple):
+    """A variant as its parent tells of it, but for why policy wants it so. ``place``: among its
+    siblings, as it is stored."""
+
+    place: int
+    row: VariantRow
+
+
+def seen(variant: StoredWorkload) -> Seen:
+    """What of a stored variant is told."""
+    spec = head(variant)
+    constraints = spec.admission_constraints
+    conditions = {one.type: one for one in variant.status.conditions}
+    row = VariantRow(
+        name=variant.metadata.name,
+        variant=spec.variant,
+        resource_flavors=(constraints and constraints.allowed_resource_flavors) or (),
+        active=spec.active,
+        conditions=tuple(_short(conditions[kind]) for kind in SHOWN if kind in conditions),
+    )
+    return Seen(spec.sibling_index or 0, row)
+
+
+def _short(condition: Condition) -> Condition:
+    if len(condition.message) <= MESSAGE_MAX:
+        return condition
+    return replace(condition, message=f"{condition.message[: MESSAGE_MAX - 3]}...")
+
+
+def rows_of(variants: Iterable[Seen], wants: Mapping[str, Wish]) -> tuple[VariantRow, ...]:
+    """``status.variants``, the best first. ``wants``: what `admittance.family.states.judged` says
+    now; of whom it says nothing no reason is told."""
+    ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
+    return tuple(
+        replace(one.row, why=str(wish.why)) if wish is not None else one.row
+        for one in ordered
+        for wish in (wants.get(one.row.name),)
+    )

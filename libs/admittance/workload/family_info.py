@@ -1,0 +1,140 @@
+"""What a stored parent or variant tells of its family."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
+from admittance.events import facts
+from admittance.family.gates import Opening, Sibling
+from admittance.family.states import ParentState, VariantState
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.phase import is_reserved, is_stopping
+from admittance.workload.reasons import gated_by, is_held
+from admittance.workload.roles import owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+_LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:
+    """The flavors that it may have; None: any."""
+    constraints = head(workload).admission_constraints
+    if constraints is not None and constraints.allowed_resource_flavors is not None:
+        return frozenset(constraints.allowed_resource_flavors)
+    written = workload.metadata.annotations.get(ALLOWED_FLAVORS)
+    if written is None:
+        return None
+    return frozenset(name.strip() for name in written.split(",") if name.strip())
+
+
+def parent_state(parent: StoredWorkload) -> ParentState:
+    """What is to be known of a parent. Its role is not looked at."""
+    meta, status, spec = parent.metadata, parent.status, head(parent)
+    gate = status.preemption_gate
+    return ParentState(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        queue=spec.queue_name,
+        active=(
+            spec.active
+            and not is_true(parent, Type.FINISHED)
+            and meta.deletion_timestamp is None
+            and not is_held(parent)
+            and not gated_by(parent)
+        ),
+        waits=is_false(parent, Type.REQUEUED),
+        start=status.family_start or meta.creation_timestamp or _LONG_AGO,
+        admitted=status.admitted_variant,
+        migrating_to=status.migrating_to,
+        first_admitted=status.first_admitted_at,
+        stopping=is_stopping(parent),
+        allowed=allowed_flavors(parent),
+        gate=Opening(gate.holder, gate.since) if gate is not None else None,
+    )
+
+
+def variant_state(variant: StoredWorkload) -> VariantState:
+    """What is to be known of a variant. Its role is not looked at."""
+    spec = head(variant)
+    name, uid = owner_of(variant)
+    return VariantState(
+        name=variant.metadata.name,
+        tag=spec.variant,
+        parent=name,
+        parent_uid=uid,
+        stopped_by=variant.status.stopped_by,
+        active=spec.active,
+    )
+
+
+Gates = tuple[GatePosition, ...]
+
+
+def is_used(gate: GatePosition) -> bool:
+    """Others have gone, or are going, for what its workload has reserved."""
+    return gate.used_at is not None
+
+
+def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
+    """The gates with the note whether others go for the present reservation. Stored, since who went
+    may hold other quota by now, or be gone, and no longer tell."""
+    since = now if others_went else None
+    return tuple(
+        replace(gate, used_at=since)
+        if gate.name == FAMILY_GATE and gate.position == "Open" and gate.used_at != since
+        else gate
+        for gate in gates
+    )
+
+
+def others_go(fact: facts.Assigned) -> bool:
+    """Whether quota of others is taken with the reservation, or they are told to go for it."""
+    pending = fact.pending_preemption
+    return bool(fact.preempts) or (pending is not None and pending.issued)
+
+
+def gate_of(workload: StoredWorkload) -> GatePosition:
+    """The gate of its family, closed where nobody has touched it."""
+    for gate in workload.status.preemption_gates:
+        if gate.name == FAMILY_GATE:
+            return gate
+    return GatePosition(name=FAMILY_GATE)
+
+
+def shut(workload: StoredWorkload) -> Gates:
+    """Its gates, with that of its family closed. A note of who went for what it has stays."""
+    return tuple(
+        replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
+        for gate in workload.status.preemption_gates
+    )
+
+
+def sibling(variant: StoredWorkload, place: int) -> Sibling:
+    """What its conditions tell of a variant. An absent QuotaReserved and the reason
+    PendingEvaluation both mean that nobody has looked at it in this attempt."""
+    reserved = find(variant, Type.QUOTA_RESERVED)
+    gate = gate_of(variant)
+    merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
+    return Sibling(
+        name=variant.metadata.name,
+        place=place,
+        evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
+        blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
+        open=gate.position == "Open",
+        took=is_used(gate) and merely_reserved,
+    )
+
+
+def competes(variant: StoredWorkload) -> bool:
+    """It may be tried now, or holds something: it is turned on, and waits for no time of its own.
+    One that does wait delays none of its siblings."""
+    if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
+        return False
+    requeued = find(variant, Type.REQUEUED)
+    waits = requeued is not None and requeued.status == "False"
+    return head(variant).active and (is_reserved(variant) or not waits)

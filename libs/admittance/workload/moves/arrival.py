@@ -1,0 +1,107 @@
+"""A workload appears: T01."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.meta import ObjectMeta
+from admittance.events.base import Fact
+from admittance.events.names import uid_of
+from admittance.workload.change import Change, applied, ignored, refused, with_status
+from admittance.workload.check_rows import synced
+from admittance.workload.conditions import Type, put
+from admittance.workload.reasons import hindered
+from admittance.workload.roles import PARENT
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.transition_context import Occasion
+
+
+class Arrived(Fact, frozen=True, kw_only=True):
+    """A submission that passed the door. Not on the wire: the controller makes it of
+    `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: what people should
+    know of how it was taken. ``message_id``: a digest of that of the submission; "": it had none.
+    """
+
+    api_version: str
+    metadata: ObjectMeta
+    spec: msgspec.Raw
+    remark: str = ""
+    message_id: str = ""
+
+
+REPEATED: Final = "Repeated"
+"""Reason where the submission that made the workload is said again: no other word follows."""
+
+
+def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Change:
+    """T01, or why not: a name is taken until its workload is deleted.
+
+    Identity and creation time come from the log, so that reading the submission again makes the
+    same workload of it.
+    """
+    if workload is not None:
+        if workload.metadata.deletion_timestamp is not None:
+            return refused(
+                workload,
+                "BeingDeleted",
+                f"the workload {fact.namespace}/{fact.name} is being deleted: "
+                "submit it again when its job has stopped",
+            )
+        return _taken(workload, fact)
+    seed = f"{fact.namespace}/{fact.name}/{at.sequence}/{at.at.isoformat()}"
+    metadata = replace(
+        fact.metadata,
+        name=fact.name,
+        namespace=fact.namespace,
+        generate_name="",
+        uid=fact.uid or uid_of(seed),
+        generation=1,
+        creation_timestamp=at.at,
+        deletion_timestamp=None,
+        resource_version="",
+        managed_fields=None,
+    )
+    new = StoredWorkload(
+        api_version=fact.api_version, kind="Workload", metadata=metadata, spec=fact.spec
+    )
+    spec = head(new)
+    queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
+    # A parent is in no queue: its variants are.
+    asked = queue and spec.role != PARENT
+    required = at.around.required_checks(queue, None) if asked else ()
+    standing = hindered(new, at)
+    says: tuple[Say, ...] = ()
+    if not spec.active:
+        reason, message = "Deactivated", "The workload is deactivated"
+    elif standing is not None:
+        reason, message = standing
+        says = (Say(what="pending", reason=reason, message=message),)
+    else:
+        reason, message = "PendingEvaluation", ""
+    if fact.remark:
+        says = (*says, Say(what="noted", reason="RegularWorkload", message=fact.remark))
+    return applied(
+        with_status(
+            new,
+            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=at.now),
+            admission_checks=synced((), {}, required, now=at.now).rows,
+            submitted_as=fact.message_id,
+        ),
+        *says,
+    )
+
+
+def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
+    """The name is another workload's, or the same one is submitted again."""
+    about = f"a workload {fact.namespace}/{fact.name} exists"
+    if bytes(workload.spec) != bytes(fact.spec):
+        return refused(workload, "AlreadyExists", f"{about} with another spec")
+    if fact.uid and fact.uid != workload.metadata.uid:
+        return refused(workload, "AlreadyExists", f"{about} with another uid")
+    known = workload.status.submitted_as
+    if fact.uid or (known and known == fact.message_id):
+        return ignored(workload, REPEATED, "the same submission made the workload")
+    return ignored(workload, "Unchanged", "the workload exists and is the same")

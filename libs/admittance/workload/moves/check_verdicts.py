@@ -1,0 +1,435 @@
+"""What a verdict of a check makes of a workload. LIFECYCLE 2.5, 2.6, 3.2.
+
+A verdict names the cycle that it judged, and counts if that is the current one. Of earlier cycles
+two kinds are taken late: a Rejected of the one that has just ended, and a Retry with a delay, both
+only as long as the check has been asked nothing that this verdict would be no answer to. Whatever
+does not count is answered with one of these words, which metrics count by: UnknownState, BadDelay,
+BadUpdates (refused), NoSuchCheck, OtherController, Stale, NoReservation, Repeated, and the phase of
+a workload that wants no verdicts any more.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from math import ceil
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.units import BadDuration, seconds
+from admittance.api.validation.status import UpdateOf, check_updates
+from admittance.api.workload import CheckState
+from admittance.events import facts
+from admittance.events.shapes import CHECK_STATES, DELAY_MAX
+from admittance.workload.change import Change, applied, ignored, refused, with_status
+from admittance.workload.check_rows import Rows, all_ready, placed, row_of
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
+from admittance.workload.moves.activation import deactivate
+from admittance.workload.moves.backoff import (
+    REJECTED,
+    Asked,
+    asked,
+    check_deadline,
+    quoted,
+    recomputed,
+    spoken,
+    told,
+    wake_if_over,
+)
+from admittance.workload.moves.eviction import evict
+from admittance.workload.moves.pacing import forgotten, paced
+from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
+from admittance.workload.pod_set_updates import merged, pod_set_names
+from admittance.workload.reasons import PREEMPTION_REQUIRED, reason_of
+from admittance.workload.stored import Say, StoredWorkload
+from admittance.workload.transition_context import CheckRules, Occasion
+
+UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
+"""Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
+
+
+def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
+    """A verdict on one row."""
+    fact = _in_seconds(fact)
+    wrong = _unfit(workload, fact)
+    if wrong is not None:
+        return wrong
+    rules = at.around.check(fact.check)
+    if rules is None:
+        return ignored(workload, "NoSuchCheck", f"there is no AdmissionCheck {fact.check}")
+    if fact.controller != rules.controller:
+        return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
+    if fact.cycle < 0:
+        return stale(workload, fact)  # Before the first cycle there was none that could have ended.
+    row = row_of(workload.status.admission_checks, fact.check)
+    match fact.state:
+        case "Rejected":
+            return _rejected(workload, row, fact, at)
+        case "Retry":
+            return retry(workload, row, fact, rules, at)
+    if row is None:
+        return unlisted(workload, fact)
+    if fact.cycle != workload.status.admission_cycle:
+        return stale(workload, fact)
+    return _stored(workload, row, fact, at)
+
+
+def drop(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
+    """A verdict on a workload that is turned off or finished."""
+    return ignored(workload, str(phase(workload, at.now)), f"it wants no verdict of {fact.check}")
+
+
+def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
+    """The verdict with a delay that is written as a duration as a number; a text that is no
+    duration stays."""
+    written = fact.requeue_after_seconds
+    if not isinstance(written, str):
+        return fact
+    try:
+        return replace(fact, requeue_after_seconds=ceil(seconds(written)))
+    except BadDuration:
+        return fact
+
+
+def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
+    """Why a verdict makes no sense whatever the workload does; None when it does."""
+    if fact.state not in CHECK_STATES:
+        return refused(
+            workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(CHECK_STATES)}"
+        )
+    delay = fact.requeue_after_seconds
+    if isinstance(delay, str):
+        return refused(
+            workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is no duration like 8m0s"
+        )
+    if delay is not None and not 0 <= delay <= DELAY_MAX:
+        return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
+    if fact.pod_set_updates and fact.state == "Ready":
+        try:
+            updates = msgspec.convert(
+                msgspec.to_builtins(fact.pod_set_updates), tuple[UpdateOf, ...]
+            )
+        except msgspec.ValidationError as error:
+            return refused(workload, "BadUpdates", f"podSetUpdates: {error}")
+        problems = check_updates(updates, pod_set_names(workload), "podSetUpdates")
+        if problems:
+            first = problems[0]
+            return refused(workload, "BadUpdates", f"{first.field}: {first.message}")
+    return None
+
+
+# Pending and Ready. ---------------------------------------------------------------------
+
+
+def _stored(
+    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
+) -> Change:
+    frozen = waits_for_checks(workload)
+    anew = is_reserved_anew(workload)
+    ready = fact.state == "Ready"
+    competes = phase(workload, at.now) is Phase.PENDING
+    if not frozen and not anew and (ready or not competes):
+        # A Ready that is given before the flavor is known proves nothing.
+        return ignored(workload, "NoReservation", "it holds no quota that could be judged")
+    admitted = anew and is_true(workload, Type.ADMITTED)
+    if admitted and ready and row.state == "Ready":
+        return ignored(workload, "Repeated", "what it says of pods comes too late")
+    # Its pods were made when it was admitted: nothing can be added to them any more.
+    late = admitted and bool(fact.pod_set_updates)
+    moved = row.state != fact.state
+    taken_back = row.state == "Retry" and not ready
+    reason, remarks = reason_of(fact, row)
+    new = CheckState(
+        name=row.name,
+        state=fact.state,
+        message=fact.message[:MESSAGE_MAX],
+        reason=reason,
+        last_transition_time=at.now if moved else row.last_transition_time,
+        retry_count=0 if ready else row.retry_count + taken_back,
+        pod_set_updates=_plain(fact) if ready and anew and not late else (),
+        verdict_cycle=fact.cycle,
+    )
+    if new == row:
+        return ignored(workload, "Repeated")
+    if ready:
+        workload = forgotten(workload, row.name)
+    rows = placed(workload.status.admission_checks, new)
+    if frozen:
+        change = held(workload, rows, at)
+        return change._replace(says=(*remarks, *change.says))
+    kept = with_status(workload, admission_checks=rows)
+    says: tuple[Say, ...] = ()
+    if ready and late:
+        says = (_note(UPDATES_TOO_LATE, new, "what it adds to the pods comes after their start"),)
+    elif admitted and moved and not ready:
+        # Only False suspends: what runs goes on.
+        says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
+    elif (
+        anew
+        and new.reason == PREEMPTION_REQUIRED != row.reason
+        and not workload.status.pending_preemption
+    ):
+        says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
+    if not admitted and anew:
+        conflict = contradiction(kept, at)
+        if conflict is not None:
+            return conflict
+    # Also the last Ready is only written down: the scheduler looks again before it admits.
+    return applied(kept, *remarks, *says)
+
+
+def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
+    return tuple(msgspec.to_builtins(update) for update in fact.pod_set_updates)
+
+
+def _note(reason: str, row: CheckState, text: str) -> Say:
+    said = f'AdmissionCheck "{row.name}": {text}'
+    return Say(what="noted", reason=reason, message=said[:MESSAGE_MAX], detail=row.name)
+
+
+def contradiction(workload: StoredWorkload, at: Occasion) -> Change | None:
+    """Once all checks of a reservation are Ready: what becomes of it if what they add to its pods
+    cannot be (T11 of the last one by name); None: it can."""
+    admission = workload.status.admission
+    if admission is None:
+        return None
+    required = at.around.required_checks(admission.cluster_queue, admission)
+    if not required or not all_ready(workload.status.admission_checks, required):
+        return None
+    _, conflicts = merged(workload, at.around.flavor)
+    if not conflicts:
+        return None
+    check = max(one.check for one in conflicts)
+    why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
+    change = reject(workload, check, why, at)
+    note = Say(what="noted", reason="ConflictingChecks", message=why, detail=check)
+    return change._replace(says=(note, *change.says))
+
+
+# Rejected. ------------------------------------------------------------------------------
+
+
+def _rejected(
+    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported, at: Occasion
+) -> Change:
+    cycle = workload.status.admission_cycle
+    if fact.cycle == cycle:
+        if row is None:
+            return unlisted(workload, fact)
+        return rejected(workload, row, fact, at)
+    if not is_known(workload, row, fact.check):
+        return unlisted(workload, fact)
+    if fact.cycle != cycle - 1 or is_reserved_anew(workload):
+        return stale(workload, fact)
+    return rejected(workload, row, fact, at)
+
+
+def deadline(workload: StoredWorkload) -> datetime | None:
+    """The latest end of a delay that a check asks for; None: no check asks for one."""
+    return check_deadline(workload.status.admission_checks)
+
+
+def unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+    """The verdict is on a row that the workload does not have."""
+    return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
+
+
+def stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+    """The verdict is of a cycle that does not count any more, or not yet."""
+    now = workload.status.admission_cycle
+    return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
+
+
+def is_reserved_anew(workload: StoredWorkload) -> bool:
+    """It holds quota that it is not about to lose: checks are asked about it now."""
+    return holds_quota(workload) and not is_stopping(workload)
+
+
+def is_known(workload: StoredWorkload, row: CheckState | None, check: str) -> bool:
+    """The check has a row, or had one and nothing was reserved since."""
+    return row is not None or (
+        check in workload.status.check_retry_counts and not is_reserved_anew(workload)
+    )
+
+
+def waits_for_checks(workload: StoredWorkload) -> bool:
+    """Evicting or Backoff by AdmissionCheck: the rows are frozen, and verdicts are welcome."""
+    if is_stopping(workload):
+        evicted = find(workload, Type.EVICTED)
+        return evicted is not None and evicted.reason == "AdmissionCheck"
+    requeued = find(workload, Type.REQUEUED)
+    return (
+        not holds_quota(workload)
+        and requeued is not None
+        and (requeued.status, requeued.reason) == ("False", "AdmissionCheck")
+    )
+
+
+def retry(
+    workload: StoredWorkload,
+    row: CheckState | None,
+    fact: facts.CheckReported,
+    rules: CheckRules,
+    at: Occasion,
+) -> Change:
+    """A verdict that says Retry, of the current cycle or of an earlier one."""
+    before = workload
+    count = _count(workload, row, fact.check)
+    uid = workload.metadata.uid
+    limits = at.around.limits
+    want = asked(fact.delay_seconds, rules, count=count, uid=uid, limits=limits)
+    if fact.cycle != workload.status.admission_cycle:
+        holds = want.delay is not None or want.spent
+        if not holds or not _is_late_and_welcome(workload, row, fact):
+            return stale(workload, fact) if row is not None else unlisted(workload, fact)
+    elif row is None:
+        return unlisted(workload, fact)
+    elif not waits_for_checks(workload) and not is_reserved_anew(workload) and not want.delay:
+        # It was asked nothing, and holds nobody.
+        if phase(workload, at.now) is not Phase.PENDING:
+            return ignored(workload, "NoReservation", "it holds no quota that could be judged")
+        reason, remarks = reason_of(fact, row)
+        said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
+        if said == row:
+            return ignored(workload, "Repeated")
+        rows = placed(workload.status.admission_checks, said)
+        return applied(with_status(workload, admission_checks=rows), *remarks)
+    if want.spent:
+        return rejected(workload, row, fact, at, want.remark)
+    workload, want = paced(workload, fact.check, fact.cycle, want, at)
+    reason, remarks = reason_of(fact, row)
+    new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
+    new = replace(new, reason=reason)
+    if new == row:
+        return ignored(before, "Repeated", "a Retry said again moves nothing")
+    return retried(workload, (new,), (*remarks, *want.notes), at)
+
+
+def _is_late_and_welcome(
+    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported
+) -> bool:
+    """A Retry of an earlier cycle still holds the workload: since then only the waits of other
+    checks ended, or nothing at all was reserved; and the check has said nothing newer."""
+    status = workload.status
+    if fact.cycle > status.admission_cycle or not is_known(workload, row, fact.check):
+        return False
+    if row is not None and row.verdict_cycle is not None and row.verdict_cycle > fact.cycle:
+        return False
+    just_ended = fact.cycle == status.admission_cycle - 1 and not is_reserved_anew(workload)
+    return just_ended or fact.cycle >= status.rounds_since
+
+
+def _in_retry(
+    row: CheckState | None,
+    check: str,
+    message: str,
+    cycle: int,
+    want: Asked,
+    count: int,
+    at: Occasion,
+) -> CheckState:
+    same = row is not None and row.state == "Retry" and row.requeue_after_seconds == want.delay
+    return CheckState(
+        name=check,
+        state="Retry",
+        message=_joined(message, want.remark),
+        last_transition_time=row.last_transition_time if same and row is not None else at.now,
+        requeue_after_seconds=want.delay,
+        retry_count=count,
+        verdict_cycle=cycle,
+    )
+
+
+def _joined(message: str, remark: str) -> str:
+    return "; ".join(part for part in (message, remark) if part)[:MESSAGE_MAX]
+
+
+def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
+    return row.retry_count if row is not None else workload.status.check_retry_counts.get(check, 0)
+
+
+def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Change:
+    """Checks that took too long to judge: as if each had said Retry without a delay."""
+    new: list[CheckState] = []
+    notes: list[Say] = []
+    for name in late:
+        row, rules = row_of(workload.status.admission_checks, name), at.around.check(name)
+        if row is None or rules is None:
+            continue
+        message = f"no verdict within {rules.timeout_seconds} s"
+        want = asked(
+            None, rules, count=row.retry_count, uid=workload.metadata.uid, limits=at.around.limits
+        )
+        if want.spent:
+            return reject(workload, name, _joined(message, want.remark), at)
+        notes += want.notes
+        cycle = workload.status.admission_cycle
+        workload, want = paced(workload, name, cycle, want, at)
+        new.append(_in_retry(row, name, message, cycle, want, row.retry_count, at))
+    return retried(workload, tuple(new), tuple(notes), at)
+
+
+def retried(
+    workload: StoredWorkload, new: tuple[CheckState, ...], notes: tuple[Say, ...], at: Occasion
+) -> Change:
+    """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
+    rows = workload.status.admission_checks
+    for row in new:
+        rows = placed(rows, row)
+    listed = {row.name for row in new}
+    counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
+    change = held(with_status(workload, check_retry_counts=counts), rows, at)
+    return change._replace(says=(*notes, *change.says))
+
+
+def held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
+    """With these rows, some of them in Retry, as long as they ask for it."""
+    new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
+    message = spoken(new)
+    if is_reserved_anew(new):
+        text = f"Evicted due to {message}"
+        return wake_if_over(evict(new, "AdmissionCheck", text, at, keep_rows=True), at)
+    new = told(new, at)
+    if is_stopping(new):
+        return applied(new)
+    said = (Say(what="pending", reason="AdmissionCheck", message=message),) if message else ()
+    return wake_if_over(applied(new, *said), at)
+
+
+def rejected(
+    workload: StoredWorkload,
+    row: CheckState | None,
+    fact: facts.CheckReported,
+    at: Occasion,
+    remark: str = "",
+) -> Change:
+    """T11 by a verdict. ``remark``: why it counts as Rejected if it says something else."""
+    reason, remarks = reason_of(fact, row)
+    why = _joined(fact.message, remark)
+    change = reject(workload, fact.check, why, at, reason=reason)
+    return change._replace(says=(*remarks, *change.says))
+
+
+def reject(
+    workload: StoredWorkload, check: str, why: str, at: Occasion, *, reason: str = ""
+) -> Change:
+    """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
+    until the workload is turned on again, also where no flavor asks for that check any more."""
+    message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
+    change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
+    assert change.workload is not None, "nothing was deleted"
+    row = CheckState(
+        name=check,
+        state="Rejected",
+        message=why[:MESSAGE_MAX],
+        reason=reason,
+        last_transition_time=at.now,
+        verdict_cycle=workload.status.admission_cycle,
+    )
+    rows = placed(change.workload.status.admission_checks, row)
+    told = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
+    return change._replace(
+        workload=with_status(change.workload, admission_checks=rows),
+        says=(told, *change.says),
+    )

@@ -1,0 +1,115 @@
+"""What becomes of a workload when a time has come: T13, T14, T15, the forced end of an eviction
+(T19), and checks that took too long. LIFECYCLE 6.
+
+A timer only says when to look. What is due is asked anew, so that one which is late, repeated or of
+an earlier state changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from admittance.api.workload import RequeueState
+from admittance.events import facts
+from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.conditions import Type, find
+from admittance.workload.due import Kind, check_ends, due_times
+from admittance.workload.limits import PodsReadyLimits
+from admittance.workload.moves.activation import deactivate
+from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
+from admittance.workload.moves.check_verdicts import overdue
+from admittance.workload.moves.eviction import evict, release, total_seconds
+from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.transition_context import Occasion
+
+OUT_OF_RETRIES: Final = "RequeuingLimitExceeded"
+OUT_OF_TIME: Final = "MaximumExecutionTimeExceeded"
+KINDS: Final = frozenset(str(kind) for kind in Kind)
+
+
+def look(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change:
+    """What is due now, of the kind that the timer was set for."""
+    if fact.kind not in KINDS:
+        return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind[:64]}")
+    kind = Kind(fact.kind)
+    when = due_times(workload, at.now, at.around).get(kind)
+    if when is None:
+        return ignored(workload, "NotWaiting", f"it waits for no time of the kind {kind}")
+    if at.now < when:
+        return ignored(workload, "TooEarly", f"not before {when.isoformat()}")
+    match kind:
+        case Kind.REQUEUE:
+            return wake(workload, at)
+        case Kind.PODS_READY:
+            return _not_ready(workload, at)
+        case Kind.EXECUTION:
+            return _ran_out(workload, at)
+        case Kind.DRAIN:
+            return _forced(workload, at)
+        case Kind.CHECKS:
+            return overdue(workload, _late_checks(workload, at), at)
+        case Kind.FAMILY:
+            # It is written anew: what it makes of its variants follows from what time it is.
+            return applied(workload)
+
+
+def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
+    """How long the count-th eviction waits; count starts at 1."""
+    # More doublings than this are beyond any limit, and a number of so many bits helps nobody.
+    return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
+
+
+def _not_ready(workload: StoredWorkload, at: Occasion) -> Change:
+    """T13; T14 when it was given its last chance."""
+    limits = at.around.limits.pods_ready
+    assert limits is not None, "a time is due"
+    ready = find(workload, Type.PODS_READY)
+    recovering = ready is not None and ready.reason == "WaitForRecovery"
+    cause = "WaitForRecovery" if recovering else "WaitForStart"
+    wait = limits.recovery if recovering and limits.recovery else limits.timeout
+    what = "ready again" if recovering else "ready"
+    message = f"Exceeded the PodsReady timeout: not all pods were {what} within {_span(wait)}"
+    state = workload.status.requeue_state or RequeueState()
+    count = (state.count or 0) + 1
+    if limits.backoff_limit is not None and count > limits.backoff_limit:
+        text = f"Deactivated after {limits.backoff_limit} evictions with a requeue: {message}"
+        reason = f"DeactivatedDueTo{OUT_OF_RETRIES}"
+        return deactivate(workload, reason, text, at, cause=OUT_OF_RETRIES)
+    until = rounded_up(at.now + timedelta(seconds=backoff_seconds(count, limits)))
+    until = max(until, state.requeue_at or until)
+    waiting = with_status(workload, requeue_state=RequeueState(count=count, requeue_at=until))
+    return evict(waiting, "PodsReadyTimeout", message, at, cause=cause)
+
+
+def _ran_out(workload: StoredWorkload, at: Occasion) -> Change:
+    """T15."""
+    longest = head(workload).maximum_execution_time_seconds
+    ran = total_seconds(workload, at.now)
+    message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
+    reason = f"DeactivatedDueTo{OUT_OF_TIME}"
+    change = deactivate(workload, reason, message, at, cause=OUT_OF_TIME)
+    note = Say(what="noted", reason=OUT_OF_TIME, message=message)
+    return change._replace(says=(note, *change.says))
+
+
+def _forced(workload: StoredWorkload, at: Occasion) -> Change:
+    """No runner says that the job has stopped. Its quota is free all the same: a runner that comes
+    back finds another revision, and that the job stopped counts nothing then. Its result does,
+    until the workload is admitted again."""
+    message = (
+        f"No runner said within {_span(at.around.limits.drain)} that the job has stopped: "
+        "its quota is free without that"
+    )
+    change = wake_if_over(release(workload, at), at)
+    note = Say(what="noted", reason="ForcedRelease", message=message)
+    return change._replace(says=(note, *change.says))
+
+
+def _late_checks(workload: StoredWorkload, at: Occasion) -> tuple[str, ...]:
+    ends = check_ends(workload, at.around)
+    return tuple(sorted(name for name, end in ends.items() if end <= at.now))
+
+
+def _span(span: timedelta) -> str:
+    return f"{span.total_seconds():g} s"

@@ -1,0 +1,150 @@
+"""What flavors and checks add to the pods of a workload, and where they contradict each other.
+
+Additions never change what is there: a key that the pod template, a flavor or another check has set
+to another value is a conflict, found before the workload is admitted. LIFECYCLE 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from admittance.api.workload import Kept
+from admittance.events.shapes import PodSetUpdate
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.transition_context import FlavorParts
+
+
+class _Meta(Kept, frozen=True, kw_only=True):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Spec(Kept, frozen=True, kw_only=True):
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class _Template(Kept, frozen=True, kw_only=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+class _PodSet(Kept, frozen=True, kw_only=True):
+    name: str = "main"
+    template: _Template = _Template()
+
+
+class _PodSets(Kept, frozen=True, kw_only=True):
+    pod_sets: tuple[_PodSet, ...] = ()
+
+
+_pod_sets = msgspec.json.Decoder(_PodSets)
+
+
+class Added(NamedTuple):
+    """What one pod set gets beside its template."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    node_selector: Mapping[str, str]
+    tolerations: tuple[dict[str, Any], ...]
+
+
+class Conflict(NamedTuple):
+    """A key that is to have two values. ``check``: of those that set it, the last by name."""
+
+    check: str
+    message: str
+
+
+class _Value(NamedTuple):
+    value: str
+    whose: str
+    check: str = ""
+
+
+class _Keys:
+    """Keys of one kind in one pod set: who set them first, and who would set them otherwise."""
+
+    def __init__(self, kind: str, pod_set: str, template: Mapping[str, str]) -> None:
+        self._what = kind, pod_set
+        self._set = {key: _Value(value, "the pod template") for key, value in template.items()}
+        self._setters: dict[str, list[str]] = {}
+        self._clashes: list[tuple[str, _Value, _Value]] = []
+        self.added: dict[str, str] = {}
+
+    def put(self, pairs: Mapping[str, str], whose: str, check: str = "") -> None:
+        for key, value in sorted(pairs.items()):
+            if check:
+                self._setters.setdefault(key, []).append(check)
+            known = self._set.setdefault(key, _Value(value, whose, check))
+            if known.whose == whose and known.value == value:
+                self.added[key] = value
+            elif check and known.value != value:
+                self._clashes.append((key, known, _Value(value, whose, check)))
+
+    def conflicts(self) -> Iterator[Conflict]:
+        kind, pod_set = self._what
+        for key, one, other in self._clashes:
+            yield Conflict(
+                max(self._setters[key]),
+                f"podSetUpdates contradict each other: {kind} {key!r} of pod set {pod_set!r} is "
+                f"{one.value!r} by {one.whose} and {other.value!r} by {other.whose}",
+            )
+
+
+def merged(
+    workload: StoredWorkload, flavor: Callable[[str], FlavorParts]
+) -> tuple[dict[str, Added], tuple[Conflict, ...]]:
+    """What each assigned pod set gets, by name, and the conflicts, of which the first value wins.
+
+    Nothing of a workload without an admission.
+    """
+    admission = workload.status.admission
+    if admission is None:
+        return {}, ()
+    templates = {one.name: one.template for one in _pod_sets.decode(workload.spec).pod_sets}
+    found: dict[str, Added] = {}
+    conflicts: list[Conflict] = []
+    for place in admission.pod_set_assignments:
+        template = templates.get(place.name, _Template())
+        labels = _Keys("label", place.name, template.metadata.labels)
+        annotations = _Keys("annotation", place.name, template.metadata.annotations)
+        selector = _Keys("nodeSelector", place.name, template.spec.node_selector)
+        tolerations: list[dict[str, Any]] = []
+        for name in sorted(set(place.flavors.values())):
+            parts = flavor(name)
+            selector.put(parts.node_labels, f"flavor {name!r}")
+            _unite(tolerations, [msgspec.to_builtins(one) for one in parts.tolerations])
+        for check, update in _updates(workload, place.name):
+            whose = f"check {check!r}"
+            labels.put(update.labels, whose, check)
+            annotations.put(update.annotations, whose, check)
+            selector.put(update.node_selector, whose, check)
+            _unite(tolerations, update.tolerations)
+        found[place.name] = Added(
+            labels.added, annotations.added, selector.added, tuple(tolerations)
+        )
+        for keys in (labels, annotations, selector):
+            conflicts += keys.conflicts()
+    return found, tuple(conflicts)
+
+
+def _updates(workload: StoredWorkload, pod_set: str) -> Iterator[tuple[str, PodSetUpdate]]:
+    for row in sorted(workload.status.admission_checks, key=lambda row: row.name):
+        for written in row.pod_set_updates:
+            update = msgspec.convert(msgspec.to_builtins(written), PodSetUpdate)
+            if update.name == pod_set:
+                yield row.name, update
+
+
+def _unite(found: list[dict[str, Any]], more: Any) -> None:
+    found += [one for one in more if one not in found]
+
+
+def pod_set_names(workload: StoredWorkload) -> tuple[str, ...]:
+    """The pod sets of the workload."""
+    return tuple(one.name for one in _pod_sets.decode(workload.spec).pod_sets)

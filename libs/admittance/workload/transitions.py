@@ -1,0 +1,310 @@
+"""The legal moves: in which phase which fact is acted on, and by what. LIFECYCLE 1.4.
+
+What is not in the table changes nothing: late, repeated and foreign facts are everyday traffic,
+and are answered with why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.workload.change import Change, ignored
+from admittance.workload.moves import activation, queue_changes, requests, reservation, timeouts
+from admittance.workload.moves.arrival import Arrived, arrive
+from admittance.workload.moves.backoff import wake_if_over
+from admittance.workload.moves.check_verdicts import drop, weigh
+from admittance.workload.phase import Phase, is_stopping, phase
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.transition_context import Occasion, QueueChanged
+
+
+class Way(NamedTuple):
+    """One outcome of a move. ``to`` None: the workload is gone."""
+
+    id: str
+    to: Phase | None
+
+
+def ways(id: str, *to: Phase | None) -> tuple[Way, ...]:
+    """The ways of one transition."""
+    return tuple(Way(id, phase) for phase in to)
+
+
+class Transition(NamedTuple):
+    """What happens, by whom, and what becomes of three fields of the status."""
+
+    what: str
+    admission: str
+    checks: str
+    requeue_state: str
+
+
+_KEPT: Final = "kept"
+_CLEARED: Final = "cleared, next cycle"
+_FORGOTTEN: Final = "cleared, next cycle, retry counts 0"
+_FREED: Final = "kept until the job has stopped"
+
+TRANSITIONS: Final[dict[str, Transition]] = {
+    "T01": Transition("submitted", "none", "queue-wide ones, Pending", "none"),
+    "T02": Transition("its queue is missing or stopped, and it says so", _KEPT, _KEPT, _KEPT),
+    "T03": Transition(
+        "the scheduler books quota",
+        "set",
+        "those of the assigned flavors, Pending",
+        "time cleared, count kept",
+    ),
+    "T04": Transition("the same, and no check is required: admitted in the same write", "set",
+                      "none", "time cleared, count kept"),
+    "T05": Transition("the same while victims still hold what it needs: they are named in "
+                      "pendingPreemption", "set", "as T03", "as T03"),
+    "T06": Transition("the scheduler looked at it and says why it waits", "none", _KEPT, _KEPT),
+    "T07": Transition("a check asks for the planned preemptions", _KEPT, _KEPT, _KEPT),
+    "T08": Transition("all required checks are Ready and the recheck passed", _KEPT,
+                      "kept, retry counts 0", _KEPT),
+    "T09": Transition("the recheck failed, or quota was cut; of a job only with onQuotaCut: evict, "
+                      "which stops first", "cleared", _CLEARED, _KEPT),
+    "T10": Transition("a check says Retry, or took too long", _FREED,
+                      "frozen as they are until T20", "the time of 3.2"),
+    "T11": Transition("a check says Rejected, was retried too often, or adds what contradicts "
+                      "others: turned off", _FREED,
+                      f"{_FORGOTTEN}; that row stays Rejected", "cleared"),
+    "T12": Transition("the scheduler gives its quota to another workload", _FREED, _CLEARED, _KEPT),
+    "T13": Transition("its pods took too long to be ready, or ready again", _FREED, _CLEARED,
+                      "count + 1, time by backoff"),
+    "T14": Transition("the same once too often: turned off", _FREED, _FORGOTTEN, "cleared"),
+    "T15": Transition("it ran for as long as it may: turned off, accumulated seconds cleared",
+                      _FREED, _FORGOTTEN, "cleared"),
+    "T16": Transition("a user turns it off", _FREED, _FORGOTTEN, "cleared"),
+    "T17": Transition("its queue is drained", _FREED, _CLEARED, _KEPT),
+    "T17b": Transition("its runner or node was lost", "cleared", _CLEARED, _KEPT),
+    "T18": Transition("its queue is stopped or missing before it was admitted", "cleared", _CLEARED,
+                      _KEPT),
+    "T19": Transition("the job has stopped, or nobody said so in time: its quota is free",
+                      "cleared", "what they add to pods is dropped", _KEPT),
+    "T20": Transition("the wait is over", "none",
+                      "all Pending, next cycle; retry count + 1 where Retry",
+                      "time cleared, count kept"),
+    "T21": Transition("a check says something new meanwhile", _KEPT, "that row", "recomputed"),
+    "T21b": Transition("a Retry with a delay comes late, or without a reservation", _KEPT,
+                       "that row", "recomputed"),
+    "T22": Transition("a user turns it on again", _KEPT, _FORGOTTEN, "cleared"),
+    "T23": Transition("its queue runs again", "none", _KEPT, _KEPT),
+    "T25": Transition("the runner tells of its pods", _KEPT, _KEPT,
+                      "cleared once they are ready"),
+    "T26": Transition("it ended", "kept, counts no more", _KEPT, _KEPT),
+    "T27": Transition("a user deletes it; a job stops first", _FREED, _KEPT, _KEPT),
+    "T28": Transition("the checks of its queue changed", _KEPT,
+                      "new ones Pending, and asked where it has quota; removed ones gone, others "
+                      "untouched", _KEPT),
+    "T29": Transition("its priority changed", _KEPT, _KEPT, _KEPT),
+    "T30": Transition("a user holds it or lets it go", _KEPT, _KEPT, _KEPT),
+    "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
+}  # fmt: skip
+"""Ids of LIFECYCLE 1.4; ``2.6``: a verdict that moves nothing else. What only a parent and its
+variants do (T24): `admittance.workload.families.ways`."""
+
+
+Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
+"""Any: the key of the table has settled the type."""
+
+
+RUNNER_ENDED: Final = "RunnerEnded"
+"""Reason of a stop that ends no admission: by the time it is heard, another runner may have it."""
+
+
+def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
+    return wake_if_over(reservation.stopped(workload, fact, at), at)
+
+
+def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
+    if not is_stopping(workload):
+        return ignored(workload, "Stale", "nothing of it was running")
+    return reservation.stopped(workload, fact, at)
+
+
+def _given_back(workload: StoredWorkload) -> Change:
+    return ignored(workload, RUNNER_ENDED, "its job runs again under the same admission")
+
+
+def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+    if fact.reason == RUNNER_ENDED:
+        return _given_back(workload)
+    if fact.reason != "NodeFailures":
+        return ignored(workload, "NotEvicted", "nobody asked to stop it")
+    return reservation.lost(workload, fact, at)
+
+
+_WAITING: Final = (Phase.PENDING, Phase.BACKOFF)
+_HOLDING: Final = (Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
+_JOB: Final = (Phase.ADMITTED, Phase.RUNNING)
+_OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
+_LIVING: Final = (*_WAITING, *_HOLDING)
+
+
+class Legal(NamedTuple):
+    """What is done where a fact comes in a phase, and what may come of it: nothing else does.
+    Whatever is answered without a change is no way."""
+
+    move: Move
+    ways: tuple[Way, ...] = ()
+
+
+_STAYS: Final = ()
+"""Among the phases of a transition: that in which the fact was heard."""
+
+
+def _rows(
+    phases: tuple[Phase, ...],
+    fact: type[Fact],
+    move: Move,
+    *found: tuple[str, tuple[Phase | None, ...]],
+) -> dict[Any, Legal]:
+    """Rows of the table, one for each phase. found: id and targets; none: it stays."""
+    return {
+        (where, fact): Legal(
+            move, tuple(way for id, to in found for way in ways(id, *(to or (where,))))
+        )
+        for where in phases
+    }
+
+
+_GONE: Final = (None,)
+_P, _B, _QR, _A, _R, _E, _D, _X, _F = (
+    (Phase.PENDING,),
+    (Phase.BACKOFF,),
+    (Phase.QUOTA_RESERVED,),
+    (Phase.ADMITTED,),
+    (Phase.RUNNING,),
+    (Phase.EVICTING,),
+    (Phase.DEACTIVATED,),
+    (Phase.REJECTED,),
+    (Phase.FINISHED,),
+)
+
+MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
+    # the scheduler decides
+    **_rows(_P, facts.Assigned, reservation.assign, ("T03", _QR), ("T04", _A), ("T05", _QR)),
+    **_rows(_P, facts.Refused, reservation.refuse, ("T06", _STAYS)),
+    **_rows(_QR, facts.Preempted, reservation.preempt, ("T12", _P)),
+    **_rows(_JOB, facts.Preempted, reservation.preempt, ("T12", _E)),
+    **_rows(_QR, facts.Planned, reservation.plan_anew, ("T07", _STAYS)),
+    **_rows(_QR, facts.Confirmed, reservation.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
+    **_rows(_QR, facts.Revoked, reservation.revoke_reservation, ("T09", _P)),
+    **_rows(_JOB, facts.Revoked, reservation.evict_for_cut, ("T09", _E)),
+    # checks judge
+    **_rows(
+        _P,
+        facts.CheckReported,
+        weigh,
+        ("2.6", _STAYS),
+        ("T11", _X),
+        ("T21b", _B),
+    ),
+    **_rows(
+        _B,
+        facts.CheckReported,
+        weigh,
+        ("T11", _X),
+        ("T20", _P),
+        ("T21", _STAYS),
+        ("T21b", _STAYS),
+    ),
+    **_rows(
+        _QR,
+        facts.CheckReported,
+        weigh,
+        ("2.6", _STAYS),
+        ("T07", _STAYS),
+        ("T10", (*_B, *_P)),
+        ("T11", _X),
+    ),
+    **_rows(_JOB, facts.CheckReported, weigh, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
+    **_rows(_E, facts.CheckReported, weigh, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
+    **_rows((*_OFF, *_F), facts.CheckReported, drop),
+    # runners report
+    **_rows((*_JOB, *_E), facts.Started, requests.started),
+    **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
+    **_rows(_R, facts.PodsReady, requests.pods_ready),
+    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A)),
+    **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
+    **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
+    **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
+    # until then the quota stays booked
+    **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
+    **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
+    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
+    # users ask
+    **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
+    **_rows(_OFF, facts.Deactivated, activation.turn_off),
+    **_rows(_LIVING, facts.Activated, activation.turn_on),
+    **_rows(_OFF, facts.Activated, activation.turn_on, ("T22", (*_P, *_E))),
+    **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
+    **_rows(_HOLDING, facts.Held, requests.hold),  # refused
+    **_rows(_WAITING, facts.Released, requests.let_go, ("T30", _STAYS)),
+    **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
+    **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
+    **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
+    **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
+    # queues and clocks
+    **_rows(
+        _P,
+        QueueChanged,
+        queue_changes.queue_changed,
+        ("T02", _STAYS),
+        ("T23", _STAYS),
+        ("T28", _STAYS),
+    ),
+    **_rows(
+        _B,
+        QueueChanged,
+        queue_changes.queue_changed,
+        ("T02", _STAYS),
+        ("T20", _P),
+        ("T23", _P),
+        ("T28", _STAYS),
+    ),
+    **_rows(
+        _QR,
+        QueueChanged,
+        queue_changes.queue_changed,
+        ("T09", _P),
+        ("T11", _X),
+        ("T18", _P),
+        ("T28", _STAYS),
+    ),
+    **_rows(_JOB, QueueChanged, queue_changes.queue_changed, ("T17", _E), ("T28", _STAYS)),
+    **_rows((*_E, *_OFF), QueueChanged, queue_changes.queue_changed),
+    **_rows(_P, facts.TimerDue, timeouts.look),
+    **_rows(_B, facts.TimerDue, timeouts.look, ("T20", _P)),
+    **_rows(_QR, facts.TimerDue, timeouts.look, ("T10", (*_B, *_P)), ("T11", _X)),
+    **_rows(_A, facts.TimerDue, timeouts.look, ("T13", _E), ("T14", _D), ("T15", _D)),
+    **_rows(_R, facts.TimerDue, timeouts.look, ("T15", _D)),
+    **_rows(_E, facts.TimerDue, timeouts.look, ("T19", (*_P, *_B)), ("T27", _GONE)),
+    **_rows(_OFF, facts.TimerDue, timeouts.look, ("T19", _STAYS), ("T27", _GONE)),
+}
+
+
+def transition(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Change:
+    """What fact makes of workload, and what is to be said.
+
+    A uid in the fact that is not the workload's is a namesake's: nothing changes.
+    """
+    if isinstance(fact, Arrived):
+        return arrive(workload, fact, at)
+    if workload is None:
+        return ignored(None, "NoSuchWorkload", f"there is no {fact.namespace}/{fact.name}")
+    if fact.uid and fact.uid != workload.metadata.uid:
+        return ignored(workload, "OtherUid", f"the workload's uid is {workload.metadata.uid}")
+    where = phase(workload, at.now)
+    legal = MOVES.get((where, type(fact)))
+    if legal is None:
+        said = f"{type(fact).__name__.lower()!r}"
+        return ignored(workload, "NoMove", f"it is {where}: {said} changes nothing")
+    return legal.move(workload, fact, at)

@@ -1,0 +1,162 @@
+"""``admit apply`` and ``admit delete``: manifests go to the workload-controller as a whole.
+
+Workloads and Jobs among them are submitted, after the queues that they wait in are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from admittance.api.checks import Foreign
+from admittance.api.reading.manifest import Document
+from admittance.api.workload import Job, Workload
+from admittance.cli import delete as deleting_requests
+from admittance.cli import lifecycle
+from admittance.cli.get import find
+from admittance.cli.submit.submit import submission_of, submit_all
+from admittance.cli.support import files, kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call
+from admittance.events.applying import Apply, ApplyReply, Delete, DeleteReply
+
+APPLY_SECONDS: Final = 30.0
+FOREIGN: Final = " (foreign parameters)"
+AT_ONCE_BYTES: Final = 700_000
+AT_ONCE: Final = 500
+"""One request is applied as a whole or not at all, and a message of the bus has its limits."""
+
+
+async def apply(call: Call, paths: Sequence[str]) -> int:
+    """Applies everything in paths and prints what became of each object, a line each."""
+    documents = files.documents(paths, call.namespace)
+    for document in documents:
+        for warning in document.warnings:
+            output.warn(f"{document.source}, {document.place}: {warning}")
+    runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
+    objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
+    submissions = [submission_of(one) for one in runs]
+    async with link(call) as bus:
+        foreign = [await _apply_part(bus, part) for part in _parts(objects)]
+        if any(foreign):
+            output.note(
+                "objects of a foreign kind are kept as they are, as parameters of the checks and "
+                "providers that name them; nothing is run for them"
+            )
+        return await submit_all(bus, submissions) if submissions else 0
+
+
+def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
+    """objects in order, as many at once as one request takes."""
+    part: list[Document] = []
+    size = 0
+    for one in objects:
+        length = len(one.raw)
+        if part and (size + length > AT_ONCE_BYTES or len(part) == AT_ONCE):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield part
+
+
+async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
+    """Applies them and prints what became of each. True: some are of a kind that is not ours."""
+    request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
+    reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
+    if reply.problems:
+        raise BadInput(*reply.problems)
+    if reply.error:
+        raise AnswerIsNo(reply.error)
+    aliens = {_qualified(one) for one in part if _is_unknown(one)}
+    foreign = False
+    spelled = {_identity(one): _qualified(one) for one in part}
+    for result in reply.results:
+        kind = spelled.get((result.kind, result.namespace, result.name), result.kind.lower())
+        alien = kind in aliens and result.outcome != "unchanged"
+        output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if alien else ""))
+        foreign = foreign or alien
+        for warning in result.warnings:
+            output.warn(f"{kind}/{result.name}: {warning}")
+    return foreign
+
+
+def _identity(document: Document) -> tuple[str, str, str]:
+    manifest = document.manifest
+    return manifest.kind, manifest.metadata.namespace, manifest.metadata.name
+
+
+def _is_unknown(document: Document) -> bool:
+    """Its kind is of a foreign API group, and none that we know better."""
+    manifest = document.manifest
+    if not isinstance(manifest, Foreign):
+        return False
+    return kinds.kind_of_manifest(manifest.kind, manifest.group) not in kinds.KINDS
+
+
+def _qualified(document: Document) -> str:
+    manifest = document.manifest
+    group = manifest.group if isinstance(manifest, Foreign) else ""
+    return kinds.kind_of_manifest(manifest.kind, group).qualified
+
+
+async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
+    """Deletes objects one after the other, and prints what became of each.
+
+    The status is 1 when one of them was not there or is still needed; the others are deleted.
+    """
+    status = 0
+    async with link(call) as bus:
+        for kind, name in targets:
+            try:
+                if kind is kinds.WORKLOAD:
+                    await lifecycle.delete(bus, name)
+                elif kind is kinds.REQUEST:
+                    await deleting_requests.delete(bus, name)
+                else:
+                    await _delete_object(bus, kind, name)
+            except CliError as error:
+                if len(targets) == 1:
+                    raise
+                for line in error.lines:
+                    output.error(line)
+                status = max(status, error.status)
+    return status
+
+
+async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
+    found = await find(bus, kind, name)
+    spelled = f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
+    request = Delete(kind=spelled, namespace=found.namespace, name=name)
+    reply = await bus.ask("delete", request, DeleteReply)
+    match reply.outcome:
+        case "deleted":
+            output.outcome(f"{kind.qualified}/{name}", "deleted")
+        case "absent":
+            raise AnswerIsNo(f'{kind.qualified} "{name}" not found')
+        case "deferred":
+            output.outcome(f"{kind.qualified}/{name}", "deleting")
+            output.note(f"{name} disappears as soon as nothing needs it: {reply.error}")
+        case other:
+            raise AnswerIsNo(reply.error or f'{kind.qualified} "{name}": {other or "no answer"}')
+
+
+def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
+    """``KIND NAME…`` or ``KIND/NAME…`` as kinds and names. Raises BadInput."""
+    if "/" in typed:
+        words = [typed, *names]
+        found = []
+        for word in words:
+            kind, name = kinds.target(word, None)
+            if name is None:
+                raise BadInput(f'"{word}" names no object; write kind/name')
+            found.append((kind, name))
+        return found
+    kind = kinds.kind_named(typed)
+    if not names:
+        raise BadInput(f"which {kind.singular}? the name is missing")
+    return [(kind, name) for name in names]

@@ -1,0 +1,238 @@
+"""``admit approve`` and ``admit deny``: a person gives the verdict of a check.
+
+The verdict travels on the log like that of any controller, and its message says who gave it, and
+when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.workload import CheckState
+from admittance.cli.get import find
+from admittance.cli.lifecycle import outcome_of
+from admittance.cli.show import tables
+from admittance.cli.show.families import Family, family_of, is_parent
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call
+from admittance.cli.wait import follow
+from admittance.events import facts
+from admittance.events.reading import BROKEN
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
+from admittance.workload.stored import StoredWorkload
+
+APPROVAL: Final = "admittance.dev/approval"
+"""The controller whose checks are meant where no check is named."""
+USER_VARIABLE: Final = "ADMIT_USER"
+FOLLOW_SECONDS: Final = 5.0
+"""How long an approval is followed, to tell whether the workload was admitted."""
+MESSAGE_MAX: Final = 2048
+
+
+def said_by(word: str, user: str, message: str, now: datetime) -> str:
+    """``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
+    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = f"{word} by {user} at {moment}"
+    return f"{text}: {message}" if message else text
+
+
+def user_of(typed: str | None) -> str:
+    """Who speaks: as typed, or by ADMIT_USER, or by the operating system. Raises BadInput."""
+    if typed is not None and not typed.strip():
+        raise BadInput("--as is empty")
+    named = typed or os.environ.get(USER_VARIABLE)
+    if named:
+        return named.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise BadInput(
+            f"nobody knows who you are: give --as NAME, or set {USER_VARIABLE}"
+        ) from None
+
+
+async def speak(
+    call: Call, name: str, check: str | None, message: str, user: str | None, *, approve: bool
+) -> None:
+    """Approves, or denies. Raises AnswerIsNo with what is in its way."""
+    word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
+    if len(message) > MESSAGE_MAX:
+        raise BadInput(f"--message has {len(message)} characters, {MESSAGE_MAX} are allowed")
+    who = user_of(user)
+    async with link(call) as bus:
+        found = await find(bus, kinds.WORKLOAD, name)
+        now = clock.now()
+        if is_parent(found.workload()):
+            found = asked_of(await family_of(bus, found), check, now)
+            name = found.name
+        workload = found.workload()
+        barred(workload, now)
+        rows = workload.status.admission_checks
+        controllers = await _controllers(bus, rows)
+        row = chosen(name, rows, controllers, check, state)
+        controller = controllers.get(row.name)
+        if controller is None:
+            raise AnswerIsNo(f'AdmissionCheck "{row.name}" of workload "{name}" does not exist')
+        fact = facts.CheckReported(
+            namespace=found.namespace,
+            name=found.name,
+            uid=workload.metadata.uid,
+            time=now,
+            controller=controller,
+            check=row.name,
+            cycle=workload.status.admission_cycle,
+            state=state,
+            message=said_by(word, who, message, now),
+        )
+        reply = await outcome_of(bus, fact)
+        if reply.outcome == "ignored":
+            # Another verdict, an eviction or a requeue was faster.
+            why = ": ".join(part for part in (reply.reason, reply.message) if part)
+            raise AnswerIsNo(f'workload "{name}" was not {word}: it has moved meanwhile ({why})')
+        output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
+        await _tell(bus, found, row.name, state)
+
+
+def asked_of(family: Family, check: str | None, now: datetime) -> Found:
+    """The variant that is meant with a parent: the only one whose checks are asked, and among them
+    the one named. Raises AnswerIsNo naming those that there are."""
+    name = family.found.name
+    asked = [
+        one
+        for one in family.variants
+        if holds_quota(one.workload)
+        and not is_stopping(one.workload)
+        and any(
+            row.name == check if check is not None else row.state == "Pending"
+            for row in one.workload.status.admission_checks
+        )
+    ]
+    if len(asked) == 1:
+        return asked[0].found
+    if asked:
+        several = ", ".join(f"{one.found.name} ({one.tag})" for one in asked)
+        raise AnswerIsNo(
+            f'several variants of workload "{name}" wait for a check: name one of them: {several}'
+        )
+    which = f'has the check "{check}"' if check is not None else "waits for a check"
+    lanes = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
+    raise AnswerIsNo(
+        f'no variant of workload "{name}" with quota reserved {which}: {lanes or "it has none yet"}'
+    )
+
+
+async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
+    """The controller of each row's check; a check that does not exist is left out."""
+    found = {}
+    for row in rows:
+        entry = await bus.get(kinds.CHECK.object_key("", row.name))
+        if entry is None or entry.value is None:
+            continue
+        try:
+            check = msgspec.json.decode(entry.value, type=AdmissionCheck)
+        except BROKEN as error:
+            raise AnswerIsNo(f"{entry.key} in the bucket is no AdmissionCheck: {error}") from None
+        found[row.name] = check.spec.controller_name
+    return found
+
+
+def barred(workload: StoredWorkload, now: datetime) -> None:
+    """Raises AnswerIsNo where no verdict of a person counts: without a reservation, or on the way
+    out."""
+    name, where = workload.metadata.name, phase(workload, now)
+    if holds_quota(workload) and not is_stopping(workload):
+        return
+    reason, message = tables.reason_of(workload, now)
+    because = ": ".join(part for part in (reason, message) if part)
+    told = f"{where} ({because})" if because else str(where)
+    if where in (Phase.PENDING, Phase.BACKOFF):
+        raise AnswerIsNo(
+            f'workload "{name}" has no quota reserved, so none of its checks is asked: it is {told}'
+        )
+    raise AnswerIsNo(f'workload "{name}" waits for no check: it is {told}')
+
+
+def chosen(
+    name: str,
+    rows: Sequence[CheckState],
+    controllers: Mapping[str, str],
+    check: str | None,
+    state: str,
+) -> CheckState:
+    """The row that is meant: the one named; else the pending one of the approval check; else the
+    only pending one. Raises AnswerIsNo naming what there is."""
+    listed = ", ".join(f"{row.name} ({row.state})" for row in rows)
+    if not rows:
+        raise AnswerIsNo(f'workload "{name}" has no checks')
+    if check is not None:
+        row = next((one for one in rows if one.name == check), None)
+        if row is None:
+            raise AnswerIsNo(f'workload "{name}" has no check "{check}"; it has {listed}')
+        if row.state == state:
+            said = f": {row.message}" if row.message else ""
+            raise AnswerIsNo(f'check "{check}" of workload "{name}" is {state} already{said}')
+        return row
+    pending = [row for row in rows if row.state == "Pending"]
+    if not pending:
+        raise AnswerIsNo(
+            f'no check of workload "{name}" is Pending; it has {listed}; '
+            "--check NAME overrules one that has spoken"
+        )
+    ours = [row for row in pending if controllers.get(row.name) == APPROVAL]
+    meant = ours or pending
+    if len(meant) > 1:
+        several = ", ".join(row.name for row in meant)
+        raise AnswerIsNo(f'workload "{name}" waits for several checks: say --check {several}')
+    return meant[0]
+
+
+async def _tell(bus: Link, found: Found, check: str, state: str) -> None:
+    """What became of it, as far as it is known within a few seconds."""
+    workload = (await find(bus, kinds.WORKLOAD, found.name)).workload()
+    others = [
+        row.name
+        for row in workload.status.admission_checks
+        if row.name != check and row.state != "Ready"
+    ]
+    if state == "Ready" and not others and phase(workload, clock.now()) is Phase.QUOTA_RESERVED:
+        # The quota is looked at once more, then it is admitted.
+        workload = await _settled(bus, found, workload)
+    now = clock.now()
+    where = phase(workload, now)
+    if where is Phase.QUOTA_RESERVED and others:
+        output.note(f"{found.name} still waits for {', '.join(others)}")
+        return
+    reason, message = tables.reason_of(workload, now)
+    because = ": ".join(part for part in (reason, message) if part)
+    running = where in (Phase.ADMITTED, Phase.RUNNING)
+    output.note(f"{found.name} is {where}" + (f" ({because})" if because and not running else ""))
+
+
+async def _settled(bus: Link, found: Found, workload: StoredWorkload) -> StoredWorkload:
+    try:
+        async with (
+            asyncio.timeout(FOLLOW_SECONDS),
+            aclosing(follow(bus, found.namespace, found.name)) as states,
+        ):
+            async for seen in states:
+                if seen is None:
+                    return workload
+                workload = seen.workload()
+                if phase(workload, clock.now()) is not Phase.QUOTA_RESERVED:
+                    return workload
+    except TimeoutError:
+        pass
+    return workload

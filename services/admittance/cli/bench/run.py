@@ -1,0 +1,122 @@
+"""`admit bench`: one generator file against a live system."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from admittance.cli.bench import measure, queues, raw
+from admittance.cli.bench.generator import Plan, plan, read
+from admittance.cli.bench.load import Outcome, carry_out
+from admittance.cli.bench.report import Report, report, told, write
+from admittance.cli.bench.system import embedded
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError
+
+Find = Callable[[], Iterable[psutil.Process]]
+
+
+def run(
+    generator: Path,
+    *,
+    json_path: Path | None = None,
+    scale: float = 1.0,
+    nats_url: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Plays generator, prints the figures, writes them to json_path; 0 when all finished.
+
+    Without nats_url the embedded system is started as a child on a temporary data folder. With it
+    the processes are found by their connections to that server, as far as they run here. Raises
+    SetupError: the file, the system, the server.
+    """
+    what = plan(read(generator), scale=scale)
+    found = measured(what, nats_url)
+    if json_path is not None:
+        write(found, json_path)
+    if as_json:
+        lines = [msgspec.json.format(msgspec.json.encode(found), indent=2).decode()]
+    else:
+        lines = told(found)
+    sys.stdout.write("\n".join([*lines, ""]))
+    return 0 if found.finished == found.workloads and not found.trouble else 1
+
+
+def measured(what: Plan, nats_url: str | None) -> Report:
+    """The figures of one plan, against the embedded system or that at nats_url."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(outcome_of(what, nats_url))[0]
+
+
+def main_of(command: Callable[[], list[str]]) -> None:
+    """Runs command as a program: its lines to standard output, trouble as one line to standard
+    error with exit status 1."""
+    try:
+        lines = command()
+    except AdmittanceError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None
+    sys.stdout.write("\n".join([*lines, ""]))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes a loop quick enough to load the system without taking its cores."""
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]:
+    """The figures of one plan, and what they were made from."""
+    async with system(nats_url) as (url, find):
+        bus = await Bus.connect(
+            url, name="admit-bench", creds=os.environ.get("ADMIT_NATS_CREDS") or None
+        )
+        try:
+            return await play(bus, what, find)
+        finally:
+            await bus.close()
+
+
+async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
+    """Creates the queues, carries out the plan, and measures the processes that find names."""
+    await queues.create(bus, what)
+    meter = measure.Meter(find)
+    own = measure.Meter(lambda: [psutil.Process()])
+    before = await raw.persisted(bus)
+    meter.start()
+    own.start()
+    outcome = await carry_out(bus, what)
+    processes = meter.stop()
+    load_generator = own.stop()[0]
+    persisted = await raw.persisted(bus) - before
+    # Afterwards, so that it costs the system neither memory nor time; the same server, as warm.
+    raw_per_second = await raw.publish_per_second(bus)
+    made = report(
+        what,
+        outcome,
+        processes=processes,
+        peak_memory_bytes=meter.peak_memory_bytes,
+        load_generator=msgspec.structs.replace(load_generator, name="(load generator)"),
+        raw_per_second=raw_per_second,
+        persisted=persisted,
+    )
+    return made, outcome
+
+
+@asynccontextmanager
+async def system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
+    """Where the system under test is, an embedded one unless a URL is given, and its processes."""
+    if nats_url is not None:
+        found = measure.connected(nats_url)
+        yield nats_url, lambda: found
+        return
+    async with embedded("--no-runner") as child:
+        yield child.url, lambda: measure.family(child.pid)

@@ -1,0 +1,174 @@
+"""Arguments that several commands share, and what the shell completes for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from admittance.cli.support.services import SERVICES
+
+KINDS: Final = (
+    "workloads",
+    "clusterqueues",
+    "localqueues",
+    "cohorts",
+    "resourceflavors",
+    "admissionchecks",
+    "workloadpriorityclasses",
+    "provisioningrequestconfigs",
+    "namespaces",
+    "provisioningrequests",
+    "machinepools",
+)
+"""Spelled out here for completion: the manifests' own table would have to import them all. A test
+keeps the two alike."""
+
+PHASES: Final = (
+    "Pending",
+    "Backoff",
+    "QuotaReserved",
+    "Admitted",
+    "Running",
+    "Evicting",
+    "Deactivated",
+    "Rejected",
+    "Finished",
+)
+ENDS: Final = ("Succeeded", "Failed")
+"""How a workload finishes: what can be waited for beside its phases."""
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete.lower())]
+
+
+def _kinds_and_pending(incomplete: str) -> list[str]:
+    return [kind for kind in (*KINDS, "pending") if kind.startswith(incomplete.lower())]
+
+
+def _workload(incomplete: str) -> list[str]:
+    return ["workload"] if "workload".startswith(incomplete.lower()) else []
+
+
+def phases(incomplete: str) -> list[str]:
+    return [phase for phase in (*PHASES, *ENDS) if phase.lower().startswith(incomplete.lower())]
+
+
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of objects of the kind that is typed already."""
+    kind = str(ctx.params.get("kind") or "")
+    return _names_of(ctx, kind, incomplete) if kind and kind.lower() != "pending" else []
+
+
+def queues(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names_of(ctx, "localqueues", incomplete)
+
+
+def _workloads(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names_of(ctx, "workloads", incomplete)
+
+
+def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
+    from admittance.cli.support.errors import BadInput
+    from admittance.cli.support.kinds import kind_named
+    from admittance.cli.support.object_names import names
+    from admittance.cli.support.options import outer_call
+
+    said = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
+    try:
+        call = outer_call(said.get("nats"), said.get("namespace"), None)
+        return names(call.url, kind_named(kind), call.namespace, incomplete)
+    except BadInput:
+        return []
+
+
+def _services(incomplete: str) -> list[str]:
+    return [service for service in SERVICES if service.startswith(incomplete)]
+
+
+KindOrPending = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds_and_pending
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Argument(metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds),
+]
+OptionalName = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Of one object.", autocompletion=_names),
+]
+OptionalNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Of one or several.", autocompletion=_names),
+]
+WorkloadWord = Annotated[
+    str,
+    typer.Argument(
+        metavar="workload",
+        help="The word workload (or wl), or workload/NAME.",
+        autocompletion=_workload,
+    ),
+]
+WorkloadName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="The name of the workload.", autocompletion=_workloads),
+]
+QueueOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="QUEUE",
+        help="The LocalQueue. Default: the only one there is.",
+        autocompletion=queues,
+    ),
+]
+PhaseOption = Annotated[
+    str,
+    typer.Option("--for", metavar="PHASE", help=", ".join((*PHASES, *ENDS)), autocompletion=phases),
+]
+ServiceName = Annotated[
+    str,
+    typer.Argument(metavar="SERVICE", help=", ".join(SERVICES), autocompletion=_services),
+]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", "-F", help="Go on as more comes, until interrupted.")
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="Give up after 90, 90s, 5m or 1h30m; then the status is 1."),
+]
+
+
+CommandArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- CMD...",
+        help="Start it so, with ADMIT_NATS_URL set. Default: it runs already.",
+        show_default=False,
+    ),
+]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        help="Seconds for its first answer. Default: --timeout; 60 with --embedded.",
+        min=0.1,
+    ),
+]
+CaseOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CASE", help="Only this one; may be given several times."),
+]
+EmbeddedOption = Annotated[
+    bool, typer.Option("--embedded", help="Start a server for it; nothing else is needed.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(metavar="P", help="Of that server. Default: a free one", min=0, max=65_535),
+]

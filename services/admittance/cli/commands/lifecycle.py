@@ -1,0 +1,163 @@
+"""stop, cancel, activate, hold, release, priority, finish: what users may do to a workload.
+
+What a command needs is imported when it runs: help and completion do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from admittance.cli.commands.arguments import WorkloadName, WorkloadWord
+from admittance.cli.commands.workloads import PANEL
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, NamespaceOption, NatsOption, call_of, run
+
+if TYPE_CHECKING:
+    from admittance.cli.show.objects import Found
+    from admittance.events.base import Fact
+
+
+def stop(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Stop a workload: it is evicted, and not admitted again before `activate`.
+
+    Of a variant: its family goes on without it.
+    """
+    from admittance.cli import lifecycle
+
+    _change(_target(kind, name), call_of(ctx, nats, namespace), lifecycle.stopped, "stopped")
+
+
+def cancel(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """The same as `stop`: the job ends; the workload stays, and `activate` or `delete` go on."""
+    stop(ctx, kind, name, nats, namespace)
+
+
+def activate(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Let a stopped or rejected workload compete again."""
+    from admittance.cli import lifecycle
+
+    _change(_target(kind, name), call_of(ctx, nats, namespace), lifecycle.activated, "activated")
+
+
+def hold(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Keep a waiting workload out of its queue until `release`."""
+    from admittance.cli import lifecycle
+
+    _change(
+        _target(kind, name),
+        call_of(ctx, nats, namespace),
+        lifecycle.held,
+        "held",
+        "hold workload {}",
+    )
+
+
+def release(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Put a held workload back into its queue."""
+    from admittance.cli import lifecycle
+
+    _change(
+        _target(kind, name),
+        call_of(ctx, nats, namespace),
+        lifecycle.released,
+        "released",
+        "release workload {}",
+    )
+
+
+def priority(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    words: Annotated[list[str], typer.Argument(metavar="NAME P", help="Name and priority.")],
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Give a workload another priority."""
+    from admittance.cli import lifecycle
+
+    *names, typed = words
+    if len(names) > 1:
+        raise BadInput(f'"{words[2]}" is one word too many: priority workload NAME P')
+    target = _target(kind, names[0] if names else None)
+    try:
+        number = int(typed)
+    except ValueError:
+        raise BadInput(f'the priority "{typed}" is not a whole number') from None
+    if not -(2**31) <= number < 2**31:
+        raise BadInput(f"the priority {number} is not a 32-bit number")
+    fact = lifecycle.reprioritized(number)
+    instead = f"priority workload {{}} {number}"
+    _change(target, call_of(ctx, nats, namespace), fact, f"has priority {number}", instead)
+
+
+def finish(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    failed: Annotated[bool, typer.Option("--failed", help="It failed.")] = False,
+    message: Annotated[str, typer.Option(metavar="TEXT", help="Kept with it.")] = "",
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Declare that a workload has ended; its quota is free at once."""
+    from admittance.cli import lifecycle
+
+    target = _target(kind, name)
+    fact = lifecycle.finished(failed=failed, message=message)
+    _change(target, call_of(ctx, nats, namespace), fact, "finished", "finish workload {}")
+
+
+def _target(kind: str, name: str | None) -> str:
+    from admittance.cli.support.kinds import workload_target
+
+    return workload_target(kind, name)
+
+
+def _change(
+    target: str, call: Call, make: Callable[[Found], Fact], done: str, instead: str = ""
+) -> None:
+    """``instead``: the command for a variant's parent (``{}``), where it is not for variants."""
+    from admittance.cli import lifecycle
+
+    run(lifecycle.change(call, target, make, done, instead=f"`admit {instead}`" if instead else ""))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    for command in (stop, cancel, activate, hold, release, finish):
+        app.command(rich_help_panel=PANEL)(command)
+    # A priority may be negative: -5 is its value and no option.
+    app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

@@ -1,0 +1,216 @@
+"""apply, get, describe, delete: objects of every kind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.arguments import (
+    AllNamespaces,
+    Kind,
+    KindOrPending,
+    OptionalName,
+    OptionalNames,
+    phases,
+    queues,
+)
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+
+PANEL = "Objects"
+
+
+def apply(
+    ctx: typer.Context,
+    file: Annotated[
+        list[str],
+        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
+    ],
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create or change objects from manifests: all of them are validated before any is applied.
+
+    Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
+    """
+    from admittance.cli import apply as applying
+
+    run(applying.apply(call_of(ctx, nats, namespace), file))
+
+
+def get(
+    ctx: typer.Context,
+    kind: KindOrPending,
+    name: OptionalName = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="QUEUE",
+            help="Workloads, or pending, of this LocalQueue or ClusterQueue.",
+            autocompletion=queues,
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--selector", "-l", metavar="LABELS", help="KEY=VALUE, KEY!=VALUE, KEY or !KEY."
+        ),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PHASE",
+            help="Workloads in these phases, or Succeeded or Failed.",
+            autocompletion=phases,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Created since then: 10m, 2h, or a time.")
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(
+            "--sort-by",
+            metavar="KEY",
+            help="name, namespace, created; of workloads also queue, priority, state, started, "
+            "duration. -KEY turns it around.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, metavar="N", help="So many at most. Default: all; of pending 1000"
+        ),
+    ] = None,
+    all_namespaces: AllNamespaces = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on with a line per change.")
+    ] = False,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show objects of a kind, or one of them; `get pending` shows what waits, in order.
+
+    Workloads come running before waiting before finished, the newest first. Tables are cut to the
+    width of the terminal; -o wide shows all.
+    """
+    from admittance.cli import get as reading
+    from admittance.cli.show import selection
+    from admittance.cli.support.kinds import WORKLOAD, target
+    from admittance.runtime import clock
+
+    call = call_of(ctx, nats, namespace, output)
+    narrowing = {
+        "-q/--queue": queue,
+        "-l/--selector": label,
+        "--state": state,
+        "--since": since,
+        "--sort-by": sort_by,
+        "--limit": limit,
+    }
+    typed = [option for option, value in narrowing.items() if value is not None]
+    if kind.lower() == reading.PENDING:
+        if alien := [one for one in typed if one not in ("-q/--queue", "--limit")]:
+            raise BadInput(f"get pending takes -q and --limit, and no {alien[0]}")
+        if name is not None:
+            raise BadInput(f'get pending takes a queue with -q, and no name "{name}"')
+        if watch:
+            raise BadInput("get pending cannot be watched; watch workloads instead")
+        rows = limit or reading.PENDING_ROWS
+        run(reading.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
+        return
+    known, wanted = target(kind, name)
+    if queue is not None and known is not WORKLOAD:
+        raise BadInput("-q/--queue goes with workloads and pending only")
+    if typed and (wanted is not None or watch):
+        raise BadInput(f"{typed[0]} is for lists" + (", which cannot be watched" if watch else ""))
+    if watch:
+        from admittance.cli.show import watch as watching
+
+        run(watching.watch(call, kind, name, all_namespaces=all_namespaces))
+        return
+    chosen = selection.selection(
+        known,
+        labels=label or (),
+        states=state or (),
+        since=since,
+        sort_by=sort_by,
+        limit=limit,
+        now=clock.now(),
+    )
+    run(reading.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
+
+
+def describe(
+    ctx: typer.Context,
+    kind: Kind,
+    name: OptionalName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Tell the story of one object: what it is, how it stands, and what happened last.
+
+    Tables are cut to the width of the terminal; -o wide shows all.
+    """
+    from admittance.cli import describe as describing
+    from admittance.cli.support.options import Output
+
+    call = call_of(ctx, nats, namespace, output)
+    if call.output not in (Output.TABLE, Output.WIDE):
+        raise BadInput(f"describe has no -o {call.output}; `admit get` has")
+    run(describing.describe(call, kind, name))
+
+
+def delete(
+    ctx: typer.Context,
+    kind: Kind,
+    names: OptionalNames = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Delete objects; a workload disappears once its job has stopped."""
+    from admittance.cli import apply as applying
+
+    targets = applying.targets_of(kind, names or [])
+    run(applying.delete(call_of(ctx, nats, namespace), targets))
+
+
+def simulate(
+    ctx: typer.Context,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
+    ] = None,
+    deletes: Annotated[
+        list[str] | None,
+        typer.Option("--delete", metavar="KIND/NAME", help="As if it were deleted; repeatable."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Rows of each list; 0: all. Default: 20; of JSON and YAML all", min=0
+        ),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Tell what would start, wait, or be evicted if manifests were applied now; changes nothing.
+
+    Told is what differs from what would happen anyway: at once, and once evicted jobs have stopped.
+    """
+    from admittance.cli.simulate import simulate as simulating
+
+    call = call_of(ctx, nats, namespace, output)
+    run(simulating.simulate(call, file or [], deletes or [], limit))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    for command in (apply, get, describe, delete, simulate):
+        app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,294 @@
+"""The system itself: up, serve, doctor, bench, replay, check-test, provider-test, token,
+completion."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.arguments import ServiceName
+from admittance.cli.commands.check_test import check_test
+from admittance.cli.commands.provider_test import provider_test
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import (
+    NamespaceOption,
+    NatsOption,
+    OutputOption,
+    UrlFrom,
+    call_of,
+    run,
+    run_forever,
+)
+
+PANEL = "The system"
+
+LAST_SEQUENCE = 2**63 - 1
+"""More than a log can ever reach; the server takes no number of more than 64 bits."""
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="State and output of jobs. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Where Prometheus reads the workload-controller's figures. Default: $ADMIT_METRICS, "
+        "or nowhere",
+    ),
+]
+Executor = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="How the runner starts jobs: local (processes) or docker.",
+        envvar="ADMIT_EXECUTOR",
+    ),
+]
+DetachJobs = Annotated[
+    bool,
+    typer.Option(
+        "--detach-jobs",
+        help="Leave jobs running when this ends; the next start on the same data folder takes "
+        "them over. They stop if it does not come before $ADMIT_CLAIM_SECONDS (300) run out.",
+        envvar="ADMIT_DETACH_JOBS",
+    ),
+]
+
+
+def up(
+    ctx: typer.Context,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", help="0: a free one. Default: 4222, or a free one", min=0, max=65_535
+        ),
+    ] = None,
+    no_runner: Annotated[
+        bool, typer.Option("--no-runner", help="Start nothing that was admitted.")
+    ] = False,
+    executor: Executor = "local",
+    detach_jobs: DetachJobs = False,
+    sync_always: Annotated[
+        bool,
+        typer.Option(
+            "--sync-always", help="Every write reaches the disk before it counts; slower."
+        ),
+    ] = False,
+    config: ConfigFile = None,
+    metrics: Metrics = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Run everything in the foreground: an embedded NATS server and all services.
+
+    Prints `ready nats://…` once everything serves. Ctrl-C ends it cleanly and stops jobs; after
+    the next start they run again, and keep what they printed. With --detach-jobs they run on.
+    With --nats your server is used.
+    """
+    from admittance.cli.up import up as composition
+
+    call = call_of(ctx, nats, namespace)
+    if call.url_from is UrlFrom.OPTION and port is not None:
+        raise BadInput("--port is for the embedded server, and --nats names another one")
+    options = composition.Options(
+        data_dir=_data_dir(data_dir),
+        folder_chosen=data_dir is not None,
+        port=port,
+        runner=not no_runner,
+        executor=executor,
+        detach_jobs=detach_jobs,
+        sync_always=sync_always,
+        config=config,
+        metrics=metrics,
+    )
+    run_forever(composition.up(call, options))
+
+
+def serve(
+    ctx: typer.Context,
+    service: ServiceName,
+    data_dir: DataDir = None,
+    executor: Executor = "local",
+    detach_jobs: DetachJobs = False,
+    config: ConfigFile = None,
+    metrics: Metrics = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Run one service against a server that is there."""
+    from admittance.cli.support.services import service_named
+    from admittance.cli.up import up as composition
+
+    call = call_of(ctx, nats, namespace)
+    service_named(service)
+    run_forever(
+        composition.serve(
+            call,
+            service,
+            _data_dir(data_dir),
+            executor,
+            config,
+            metrics,
+            detach_jobs=detach_jobs,
+        )
+    )
+
+
+def _data_dir(typed: Path | None) -> Path:
+    if typed is not None:
+        return typed
+    chosen = os.environ.get("ADMIT_DATA_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "admittance"
+
+
+def doctor(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Check the server, streams, consumers and services; status 1 when something is wrong."""
+    from admittance.cli.doctor import doctor as checkup
+
+    run(checkup.doctor(call_of(ctx, nats, namespace, output)))
+
+
+def bench(
+    ctx: typer.Context,
+    generator: Annotated[
+        Path, typer.Argument(metavar="GENERATOR.yaml", help="Kueue's generator file.")
+    ],
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, too.")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(metavar="F", help="That part of the workloads.", min=0.0)
+    ] = 1.0,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Measure a live system with a generator file: the embedded one, unless --nats is given."""
+    from admittance.cli.bench.run import run as play
+    from admittance.cli.support.options import Output
+
+    call = call_of(ctx, nats, namespace, output)
+    if not scale > 0:
+        raise BadInput(f"--scale {scale:g} leaves nothing to measure")
+    if not generator.is_file():
+        raise BadInput(f"{generator}: no such file")
+    url = call.url if call.url_from is UrlFrom.OPTION else None
+    status = play(
+        generator,
+        json_path=json_path,
+        scale=scale,
+        nats_url=url,
+        as_json=call.output is Output.JSON,
+    )
+    if status:
+        raise typer.Exit(status)
+
+
+def replay(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SCENARIO.json[.gz]...", help="Differential scenarios."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write DIR/NAME.json for each instead of printing it."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare with the answers in the files; 1 if any differs."),
+    ] = False,
+    from_log: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SEQ",
+            help="Repeat the decision at that sequence of the log.",
+            min=1,
+            max=LAST_SEQUENCE,
+        ),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Decide again: scenarios with a known outcome, or a decision that is on the log.
+
+    Scenarios need no bus. One line of JSON for each, in the order of the files; those that can be
+    played are played, whatever is wrong with others; the status is 2 then. With --from-log SEQ the
+    state that the decision was made from is rebuilt, and the status is 1 if another one comes out.
+    """
+    call = call_of(ctx, nats, namespace, output)
+    if from_log is not None:
+        if files or out is not None or check:
+            raise BadInput("--from-log repeats one decision: leave out the scenarios")
+        from admittance.cli.replay import decision
+
+        run(decision.replay_decision(call, from_log))
+        return
+    from admittance.cli.replay import replay as replaying
+
+    if not files:
+        raise BadInput("nothing to replay: name files of scenarios, or --from-log SEQ")
+    status = replaying.replay(files, out=out, check=check)
+    if status:
+        raise typer.Exit(status)
+
+
+def token(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to escape.")],
+) -> None:
+    """Print how a name is spelled in subjects, bucket keys and durables."""
+    from admittance.events.names import token as escaped
+
+    for name in names:
+        if not name:
+            raise BadInput("an empty name has no token")
+        typer.echo(escaped(name))
+
+
+def completion(
+    shell: Annotated[
+        str | None, typer.Argument(metavar="[SHELL]", help="bash, zsh, fish or powershell.")
+    ] = None,
+) -> None:
+    """Print the shell's completion script: `source <(admit completion bash)`."""
+    from typer._completion_shared import get_completion_script
+
+    known = ("bash", "zsh", "fish", "powershell", "pwsh")
+    chosen = shell or Path(os.environ.get("SHELL", "bash")).name
+    if chosen not in known:
+        raise BadInput(f'no completion for the shell "{chosen}"; there are {", ".join(known)}')
+    typer.echo(
+        get_completion_script(prog_name="admit", complete_var="_ADMIT_COMPLETE", shell=chosen)
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    for command in (up, serve, doctor, bench, replay, check_test, provider_test, token, completion):
+        app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,224 @@
+"""submit, wait, explain, events, logs: workloads come in, and are looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.arguments import (
+    AllNamespaces,
+    Follow,
+    PhaseOption,
+    QueueOption,
+    Timeout,
+    WorkloadName,
+    WorkloadWord,
+)
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+from admittance.cli.support.times import seconds_of
+
+PANEL = "Workloads"
+
+
+def submit(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- CMD...", help="What each pod runs.", show_default=False),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Workloads or Jobs instead."),
+    ] = None,
+    queue: QueueOption = None,
+    name: Annotated[str | None, typer.Option(metavar="N", help="Default: made up.")] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1Gi")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 0")] = None,
+    count: Annotated[int, typer.Option(metavar="PODS", help="How many pods.", min=1)] = 1,
+    priority: Annotated[
+        int | None, typer.Option(metavar="P", help="Greater goes first. Default: 0")
+    ] = None,
+    priority_class: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A WorkloadPriorityClass instead.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    flavor: Annotated[
+        list[str] | None,
+        typer.Option("--flavor", metavar="FLAVOR", help="Only on this one; repeatable."),
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Where a runner has an engine.")
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Longest time that it may run in all.")
+    ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Until it has finished; the exit status is that of the job."),
+    ] = False,
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway", help="Also where the queue does not exist, or can never hold so much."
+        ),
+    ] = False,
+    timeout: Timeout = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Submit a workload: a command after --, or manifests with -f."""
+    from admittance.api.reading.from_job import GPU
+    from admittance.cli.submit import submit as submitting
+    from admittance.cli.submit.command_workload import Wish
+
+    call = call_of(ctx, nats, namespace, output)
+    wish = None
+    described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)
+    if file:
+        if command:
+            raise BadInput("either a command after --, or -f; not both")
+        if any(word is not None for word in described) or count != 1 or max_time is not None:
+            raise BadInput("with -f the manifest says all of it; leave out the other options")
+    elif not command:
+        raise BadInput("nothing to submit: name a command after --, or a file with -f")
+    else:
+        asked = {"cpu": cpu, "memory": memory, GPU: gpu}
+        wish = Wish(
+            command=command,
+            queue=queue,
+            name=name,
+            requests={resource: one for resource, one in asked.items() if one is not None},
+            count=count,
+            priority=priority,
+            priority_class=priority_class,
+            image=image or "",
+            env=pairs(env, "--env"),
+            labels=pairs(label, "--label"),
+            flavors=flavor or (),
+            max_seconds=None if max_time is None else round(seconds_of(max_time, "--max-time")),
+        )
+    if timeout is not None and not wait:
+        raise BadInput("--timeout goes with --wait")
+    limit = None if timeout is None else seconds_of(timeout, "--timeout")
+    run(submitting.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
+
+
+def pairs(words: list[str] | None, option: str) -> dict[str, str]:
+    """``KEY=VALUE`` words as a dict. Raises BadInput."""
+    found = {}
+    for word in words or []:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise BadInput(f'{option} "{word}" is not KEY=VALUE')
+        found[key] = value
+    return found
+
+
+def wait(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    phase: PhaseOption,
+    name: WorkloadName = None,
+    timeout: Timeout = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Wait until a workload is in a phase, or has Succeeded or Failed.
+
+    Admitted is reached by Running as well, and QuotaReserved by both; a workload that finished was
+    admitted on the way. When the phase can no longer come, the waiting ends with status 1; so it
+    does for Finished when the job failed.
+    """
+    from admittance.cli import wait as following
+    from admittance.cli.support.kinds import workload_target
+
+    target = workload_target(kind, name)
+    limit = None if timeout is None else seconds_of(timeout, "--timeout")
+    run(following.wait(call_of(ctx, nats, namespace), target, phase, limit))
+
+
+def explain(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Say why a workload waits, flavor by flavor and check by check, and what would unblock it."""
+    from admittance.cli.explain import explain as explaining
+    from admittance.cli.support.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(explaining.explain(call_of(ctx, nats, namespace, output), target))
+
+
+def events(
+    ctx: typer.Context,
+    workload: Annotated[
+        str | None, typer.Option("--workload", metavar="NAME", help="Of one workload only.")
+    ] = None,
+    follow: Follow = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="10m, 2h, or 2026-02-07T00:10:00Z. Default: all"),
+    ] = None,
+    all_namespaces: AllNamespaces = False,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Tell the story from the log, oldest first; -o wide has each fact's place on the log, -o json
+    a line of JSON for each."""
+    from admittance.cli.events import events as history
+    from admittance.cli.support.times import moment_of
+    from admittance.runtime import clock
+
+    moment = None if since is None else moment_of(since, "--since", clock.now())
+    run(
+        history.events(
+            call_of(ctx, nats, namespace, output),
+            workload=workload,
+            follow=follow,
+            since=moment,
+            all_namespaces=all_namespaces,
+        )
+    )
+
+
+def logs(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    pod: Annotated[int | None, typer.Option(metavar="I", help="Of one pod only.", min=0)] = None,
+    follow: Follow = False,
+    tail: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The last lines of each pod. Default: all", min=0),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what the processes of a workload printed."""
+    from admittance.cli import logs as pod_logs
+    from admittance.cli.support.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow, tail=tail))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this module to app."""
+    for command in (submit, wait, explain, events, logs):
+        app.command(rich_help_panel=PANEL)(command)

@@ -1,0 +1,1 @@
+"""``admit check-test`` and ``admit provider-test``."""

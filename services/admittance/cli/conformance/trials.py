@@ -1,0 +1,171 @@
+"""What the commands that try out somebody's program have in common: the server, the report, what
+was typed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import yaml
+
+from admittance.api.problems import Problem
+from admittance.cli.support import output
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.link import check_url
+from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.support.output import Column, Progress, Table
+from admittance.conformance.program import OwnServer, embedded
+from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED, Report
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.telemetry import logs
+
+COLUMNS = (Column("CASE"), Column("OUTCOME"), Column("WHAT"))
+
+Tell: TypeAlias = Callable[[str], None]
+"""Hears what is tried now."""
+Ready: TypeAlias = Callable[[], None]
+"""Called when the program may be started."""
+
+
+class Where(NamedTuple):
+    """``port``: of a server of our own; None: the server of the call. ``command``: starts the
+    program; empty: it runs already. ``wait``: seconds for its first answer, if that was typed."""
+
+    port: int | None
+    command: Sequence[str]
+    wait: float | None
+
+
+def where_of(
+    call: Call, *, own: bool, port: int | None, command: Sequence[str] | None, wait: float | None
+) -> Where:
+    """Where the program is tried. Raises BadInput where what was typed contradicts itself."""
+    if port is not None and not own:
+        raise BadInput("--port is for the server of --embedded")
+    if own and call.url_from is UrlFrom.OPTION:
+        raise BadInput("--embedded starts a server, and --nats names another one")
+    return Where((port or 0) if own else None, command or (), wait)
+
+
+async def on_trial(
+    call: Call,
+    where: Where,
+    what: str,
+    name: str,
+    trial: Callable[[Bus, str, OwnServer | None, Tell, Ready], Awaitable[Report]],
+) -> int:
+    """Runs the trial and shows its report; 1 when something failed. ``what``: what the program
+    is, in a sentence."""
+    logs.configure("admit", "", json=False, level="error")
+    async with AsyncExitStack() as stack:
+        url, server = call.url, None
+        if where.port is not None:
+            server = await stack.enter_async_context(embedded(where.port, "admit-test"))
+            url = server.url
+        else:
+            check_url(url)
+        credentials = os.environ.get("ADMIT_NATS_CREDS") or None
+        bus = await Bus.connect(url, name="admit test", creds=credentials)
+        stack.push_async_callback(bus.close)
+        progress = stack.enter_context(Progress(name))
+
+        def ready() -> None:
+            if where.port is not None and not where.command:
+                output.note(f"ready {url}")
+                output.note(f"start the {what} now: ADMIT_NATS_URL={url} …")
+
+        report = await trial(bus, url, server, progress.say, ready)
+    show(report, call.output)
+    return 0 if report.passed else 1
+
+
+def show(report: Report, shape: Output) -> None:
+    """The report in the shape that was asked for."""
+    match shape:
+        case Output.JSON:
+            output.show_json({**output.plain_of(report), "passed": report.passed})
+        case Output.YAML:
+            output.show_yaml({**output.plain_of(report), "passed": report.passed})
+        case Output.NAME:
+            for one in report.outcomes:
+                output.say(f"{one.case} {one.outcome}")
+        case Output.TABLE | Output.WIDE:
+            output.show_table(Table(COLUMNS, list(_rows(report))))
+            output.say("")
+            output.say(summary(report))
+
+
+def _rows(report: Report) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    for one in report.outcomes:
+        said = one.details or (one.title,)
+        rows.append((one.case, one.outcome, said[0]))
+        rows += [("", "", more) for more in said[1:]]
+    return rows
+
+
+def summary(report: Report) -> str:
+    """The last line."""
+    counts = ", ".join(
+        f"{report.count(word)} {word}"
+        for word in (PASSED, FAILED, NOT_APPLICABLE)
+        if report.count(word)
+    )
+    usual = f"; it answers {report.usual}" if report.usual else ""
+    return f"{report.program}: {counts} in {report.seconds:g} s{usual}"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed for any program. ``cases``: those alone; empty: all."""
+
+    where: Where
+    timeout: float
+    cases: Sequence[str] = ()
+
+
+def how(options: Options, known: Collection[str]) -> dict[str, Any]:
+    """What is wanted of any trial. Raises BadInput for a case that is not ``known``."""
+    for case in options.cases:
+        if case not in known:
+            raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
+    where = options.where
+    patience = 60.0 if where.port is not None else options.timeout
+    return {
+        "timeout": options.timeout,
+        "patience": patience if where.wait is None else where.wait,
+        "command": where.command,
+        "only": options.cases,
+    }
+
+
+def check_name(what: str, name: str, problems: Iterable[Problem]) -> None:
+    """Raises BadInput for a name that no manifest could name: an empty one, and one with
+    ``problems``."""
+    if not name:
+        raise BadInput(f"{what} is empty")
+    for one in problems:
+        raise BadInput(f"{what}: {one.message}")
+
+
+def parameters_of(path: Path | None) -> Any:
+    """The parameters in a file: those of a manifest (its spec), or just what they are."""
+    if path is None:
+        return None
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{path}: {error}") from None
+    if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
+        found = found.get("spec")
+    try:
+        # As it travels: YAML knows dates and keys that JSON does not.
+        return msgspec.json.decode(msgspec.json.encode(found))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise BadInput(f"{path}: {error}") from None

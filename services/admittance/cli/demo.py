@@ -1,0 +1,341 @@
+"""`make demo`: the whole of it in under a minute, with real processes, by the public face alone.
+
+Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
+quota takes, and tells what happens as the log says it: who waits and why, who starts when somebody
+else ends, whom a check holds back and when it lets go, who moves up when something better comes
+free. Exit status 0 when everything finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.cli.bench import system
+from admittance.cli.demo_tally import Tally
+from admittance.cli.events import story
+from admittance.cli.support import output
+from admittance.events import codec, facts
+from admittance.events.requests import LogEntry
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, SetupError
+
+LIMIT_SECONDS: Final = 55.0
+JOBS: Final = 6
+SHOWN: Final = frozenset(
+    {"submitted", "refused", "held", "admitted", "started", "finished", "evicted", "rejected"}
+    | {"asked", "coming", "there", "revoked"}
+)
+"""What of the log is told; the rest is one `admit events` away."""
+CAPACITY: Final = {
+    "capacity asked": "asked",
+    "capacity coming": "coming",
+    "capacity there": "there",
+    "capacity revoked": "revoked",
+}
+COLORS: Final = {
+    "finished": "32",
+    "admitted": "36",
+    "refused": "33",
+    "held": "35",
+    "asked": "35",
+    "coming": "35",
+    "there": "35",
+    "revoked": "31",
+    "rejected": "31",
+}
+JOB: Final = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+  labels: {{kueue.x-k8s.io/queue-name: {queue}}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: busybox
+          command: [sh, -c, "echo {word}; sleep {seconds}; echo done"]
+          resources: {{requests: {{cpu: "{cpu}", memory: 256Mi}}}}
+"""
+FAMILY: Final = "train-1"
+OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
+"""Of the sample: who moves up, and who is in its way at first."""
+BURST: Final = "burst"
+IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
+"""Of the sample: whose capacity is obtained, and who has it at first."""
+PATIENCE_SECONDS: Final = 15.0
+"""For what the story needs: two steps that borrow, capacity that comes at the second attempt."""
+
+
+def _step(name: str) -> str:
+    return JOB.format(name=name, queue="research", word="computing", seconds=2.5, cpu=2)
+
+
+def _sweep(name: str) -> str:
+    return JOB.format(name=name, queue="sweeps", word="sweeping", seconds=0.5, cpu=1)
+
+
+def _audit() -> str:
+    return JOB.format(name="audit", queue="production", word="auditing", seconds=1, cpu=3)
+
+
+class Demo:
+    """One run of the demo against the system at ``url``."""
+
+    def __init__(self, url: str, samples: Path) -> None:
+        self._url = url
+        self._samples = samples
+        self._began = clock.monotonic()
+        self._seen: set[str] = set()
+        self.tally = Tally()
+        self.changed = asyncio.Event()
+
+    async def run(self) -> bool:
+        """The story; whether everything finished."""
+        bus = await Bus.connect(self._url, name="admit-demo")
+        try:
+            await bus.nc.listen("admit.workload.>", self._hear)
+            await bus.nc.listen("admit.check.reported.>", self._hear)
+            await bus.nc.listen("admit.provisioning.>", self._hear)
+            await self._act()
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while self.tally.open:
+                    await self.changed.wait()
+                    self.changed.clear()
+        except TimeoutError:
+            output.say("\nIt took too long; these did not finish: " + ", ".join(self.tally.open))
+        finally:
+            await bus.close()
+        return self.tally.all_finished
+
+    async def _act(self) -> None:
+        heading("Two teams, quota for each, one cohort in which they lend to each other")
+        await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
+        await self._family()
+        await self._capacity()
+        await self._budget()
+        await self._revoke()
+        heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
+        self.tally.expect("count-words", "nightly-report", "train")
+        await self.admit("submit", "-f", str(self._samples / "job.yaml"))
+        await self.admit("submit", "-f", str(self._samples / "workload.yaml"))
+        names = [f"step-{number}" for number in range(1, JOBS + 1)]
+        self.tally.expect(*names)
+        # All in one call, so that they come at once however slow the machine is.
+        await self.admit("submit", "-f", "-", text="---".join(map(_step, names)))
+        if names[-1] in self.tally.open:
+            heading("Why does the last one wait?")
+            await self.admit("explain", "workload", names[-1], fails=True)
+            await self.admit("get", "pending", fails=True)
+        await self._reclaim(names)
+        heading("The rest starts as quota comes free")
+
+    async def _family(self) -> None:
+        """A job on the worst flavor, since it alone has room, that moves up as others end."""
+        heading("One job, three flavors: it starts where there is room, and moves up")
+        self.tally.expect(*OTHERS, FAMILY)
+        await self.admit("apply", "-f", str(self._samples / "families" / "story-1.yaml"))
+
+    async def _capacity(self) -> None:
+        """What is reserved is taken, so machines are asked for; there are none at first."""
+        heading("Reserved machines first, else spot, which a provider has to obtain beforehand")
+        folder = self._samples / "provisioning"
+        self.tally.expect(*IN_ITS_WAY)
+        files = [str(folder / name) for name in ("machines.yaml", "story.yaml")]
+        await self.admit("apply", "-f", files[0], "-f", files[1])
+        await self._until(lambda: self.tally.running(*IN_ITS_WAY) == len(IN_ITS_WAY))
+        self.tally.expect(BURST)
+        await self.admit("apply", "-f", str(folder / "burst.yaml"))
+
+    async def _revoke(self) -> None:
+        """The machines of one that runs are taken away, and come back."""
+        if not await self._until(lambda: self.tally.running(BURST) == 1):
+            return
+        folder = self._samples / "provisioning"
+        heading("Its machines are taken away: the job is stopped and rejected. They come back")
+        await self.admit("apply", "-f", str(folder / "gone.yaml"))
+        await self._until(lambda: self.tally.heard(BURST, "rejected"))
+        await self.admit("apply", "-f", str(folder / "machines.yaml"))
+        await self.admit("activate", "workload", BURST, fails=True)
+
+    async def _until(self, so: Callable[[], bool]) -> bool:
+        """Waits for something to happen; whether it did, in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not so():
+                    await self.changed.wait()
+                    self.changed.clear()
+        return so()
+
+    async def _budget(self) -> None:
+        """A check that anyone could have written holds a job back, and lets it go later."""
+        check = self._samples / "checks" / "allowance"
+        heading(
+            "A check of your own: a budget of one start in five seconds, a program of ten lines"
+        )
+        output.say(styled(f"$ python {check / 'allowance.py'} &", "1"))
+        await self.admit("apply", "-f", str(check / "manifests.yaml"))
+        names = ("sweep-1", "sweep-2")
+        self.tally.expect(*names)
+        await self.admit("submit", "-f", "-", text="---".join(map(_sweep, names)))
+
+    async def _reclaim(self, names: list[str]) -> None:
+        """Production takes back what research borrows, while it does."""
+        await self._until(lambda: self.tally.running(*names) >= 2)
+        heading("Production wants its quota back: a borrower is stopped, and runs again later")
+        self.tally.expect("audit")
+        await self.admit("submit", "-f", "-", text=_audit())
+
+    async def close(self) -> None:
+        """What a user would look at afterwards."""
+        heading("What jobs printed")
+        await self.admit("logs", "workload", "train", fails=True)
+        await self.admit("logs", "workload", FAMILY, "--pod", "0", fails=True)
+        await self.admit("get", "workloads", fails=True)
+
+    async def admit(self, *arguments: str, text: str = "", fails: bool = False) -> None:
+        """Runs the command with text as its input and shows it with its answer. Raises SetupError
+        unless it may fail."""
+        output.say(styled(f"$ admit {shlex.join(arguments)}", "1"))
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).parent / "admit"),
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "ADMIT_NATS_URL": self._url, "COLUMNS": "110"},
+        )
+        out, err = await process.communicate(text.encode())
+        for line in (out + err).decode(errors="replace").rstrip().splitlines():
+            output.say(f"  {line}")
+        if process.returncode and not fails:
+            raise SetupError(f"admit {arguments[0]} ended with {process.returncode}")
+
+    def _hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        entry = LogEntry(
+            sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
+        )
+        told = story.told(entry)
+        moved = _places(subject.decode(), data)
+        if told.what == "check reported":
+            if not told.message.startswith("Retry"):
+                return
+            # By which check, and until when, in its own words.
+            why = told.message.partition(": ")[2]
+            told = told._replace(what="held", message=f"by {told.reason}: {why}")
+        if told.what in CAPACITY:
+            short = told.message.partition(", until ")[0]
+            told = told._replace(what=CAPACITY[told.what], reason="", message=short)
+        name = told.whose.rpartition("/")[2]
+        if not self.tally.expects(name):
+            return  # Variants: what becomes of them shows in their parent.
+        since = clock.monotonic() - self._began
+        if moved and name in (FAMILY, *OTHERS):
+            self.tally.at(name, moved, since)
+            told = told._replace(message=f"on {moved}")
+        if told.what == "evicted" and told.reason == "VariantEvicted":
+            told = told._replace(message=f"from {self.tally.place(name)}, to move up")
+        self.tally.hear(told.what, name, since, told.reason)
+        self.changed.set()
+        line = f"{told.what:<9} {name:<19} {told.message or told.reason}".rstrip()
+        by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
+        # Who moves starts again; what others are told again is no news.
+        known = line in self._seen and name not in (FAMILY, BURST)
+        if told.what in SHOWN and not by_check and not known:
+            self._seen.add(line)
+            output.say(styled(f"    {since:5.1f} s  {line}", COLORS.get(told.what, "2")))
+
+
+def _places(subject: str, data: bytes) -> str:
+    """The flavors on which somebody is admitted; "": it is no such fact."""
+    if not subject.startswith("admit.workload.admitted."):
+        return ""
+    fact = codec.decode(subject, data)
+    assert isinstance(fact, facts.Admitted)
+    return ", ".join(dict.fromkeys(one for pods in fact.pod_sets for one in pods.flavors.values()))
+
+
+@asynccontextmanager
+async def budget_check(samples: Path, url: str, log: Path) -> AsyncIterator[None]:
+    """The sample check as a process beside the system, as anybody would run it."""
+    with log.open("ab") as words:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(samples / "checks" / "allowance" / "allowance.py"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            env={**os.environ, "ADMIT_NATS_URL": url},
+        )
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+def heading(text: str) -> None:
+    output.say(f"\n{styled(text, '1;34')}")
+
+
+def styled(text: str, code: str) -> str:
+    """The text in a style where a person looks, plain elsewhere."""
+    return f"\033[{code}m{text}\033[0m" if output.is_terminal() else text
+
+
+async def main(samples: Path) -> int:
+    """Runs the demo on a system of its own; its exit status."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    began = clock.monotonic()
+    with tempfile.TemporaryDirectory(prefix="admit-demo-") as folder:
+        heading("Everything embedded: a nats-server and all services, on a folder of its own")
+        output.say(styled(f"$ admit up --port 0 --data-dir {folder}/data", "1"))
+        # What its jobs note for their next attempt is nobody else's, and goes with the folder.
+        child = await system.start(
+            ["up", "--port", "0", "--data-dir", f"{folder}/data"],
+            Path(folder) / "log",
+            {"TMPDIR": folder},
+        )
+        try:
+            url = await child.ready()
+            output.say(f"  ready {url}   ({clock.monotonic() - began:.1f} s)")
+            demo = Demo(url, samples)
+            async with budget_check(samples, url, Path(folder) / "check.log"):
+                finished = await demo.run()
+            await demo.close()
+        finally:
+            await child.stop()
+    heading("Summary")
+    for line in demo.tally.summary():
+        output.say(f"  {line}")
+    output.say(f"  {clock.monotonic() - began:.0f} s in all; nothing is left behind")
+    return 0 if finished else 1
+
+
+if __name__ == "__main__":
+    try:
+        with suppress(asyncio.CancelledError):
+            raise SystemExit(asyncio.run(main(Path(sys.argv[1]))))
+        raise SystemExit(130)
+    except AdmittanceError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from None

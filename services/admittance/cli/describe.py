@@ -1,0 +1,299 @@
+"""``admit describe``: one object as a story for people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from admittance.api.problems import ManifestError
+from admittance.api.queues import ClusterQueue
+from admittance.api.reading.manifest import decode_object
+from admittance.cli import get
+from admittance.cli.events import events as history
+from admittance.cli.events import lanes
+from admittance.cli.events.story import Told, placed
+from admittance.cli.explain import sections as why
+from admittance.cli.explain.explain import explained, up_to_a_user
+from admittance.cli.show import (
+    capacity_requests,
+    check_rows,
+    cohorts,
+    policy_words,
+    pools,
+    sections,
+    tables,
+)
+from admittance.cli.show.capacity_rows import record_of
+from admittance.cli.show.families import Family, family_of, is_parent, parent_of
+from admittance.cli.show.objects import Found, field
+from admittance.cli.show.order import is_variant
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import Table
+from admittance.cli.support.times import age, stamp
+from admittance.events.requests import NodeStatus, QueueStatus
+from admittance.events.shapes import PreemptedBy
+from admittance.family.rules import rules_of
+from admittance.provisioning.records import Record
+from admittance.runtime import clock
+from admittance.workload.family_info import allowed_flavors
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
+
+LAST_EVENTS: Final = 12
+
+
+async def describe(call: Call, typed: str, name: str | None) -> None:
+    """Prints the story of one object. Raises AnswerIsNo when it is not there."""
+    kind, wanted = kinds.target(typed, name)
+    if wanted is None:
+        raise BadInput(f"which {kind.singular}? the name is missing")
+    if call.output is Output.WIDE:
+        output.cut_nothing()
+    async with link(call) as bus:
+        if kind is kinds.COHORT:
+            await _tell_cohort(bus, wanted)
+            return
+        found = await get.find(bus, kind, wanted)
+        if kind is kinds.WORKLOAD:
+            family = await _family(bus, found)
+            events = await _events(bus, found)
+            asked = await capacity_requests.of_kin(bus, found, family)
+            silent = await capacity_requests.silent_classes(bus, asked)
+            because = await _because(bus, found, clock.now())
+            _tell_workload(found, events, clock.now(), family, because, asked, silent)
+            return
+        record = record_of(found) if kind is kinds.REQUEST else None
+        if record is not None:
+            silent = await capacity_requests.silent_classes(bus, [record])
+            _tell_request(record, clock.now(), silent)
+            return
+        counters = await get.live_counters(bus, kind, [found])
+        [found] = await get.with_bookings(bus, kind, [found])
+    _tell_object(kind, found, counters, clock.now())
+
+
+async def _family(bus: Link, found: Found) -> Family | None:
+    """The family of a parent, or of a variant whose parent is there."""
+    workload = found.workload()
+    if is_parent(workload):
+        return await family_of(bus, found)
+    if not is_variant(workload):
+        return None
+    parent = await parent_of(bus, found)
+    return None if parent is None else await family_of(bus, parent)
+
+
+async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
+    """Reason and message of its phase. Of one that waits the scheduler knows more than is stored of
+    it: that its queue is inactive, and why."""
+    workload = found.workload()
+    if phase(workload, now) is Phase.PENDING:
+        reply = await explained(bus, found.namespace, found.name)
+        if reply is not None and (reply := up_to_a_user(workload, reply, now)).reason:
+            return reply.reason, reply.message
+    return tables.reason_of(workload, now)
+
+
+async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
+    try:
+        return await history.recent(bus, found, LAST_EVENTS)
+    except AnswerIsNo as error:
+        output.warn(f"no events: {error}")
+        return None
+
+
+def _tell_workload(
+    found: Found,
+    events: Sequence[Told] | None,
+    now: datetime,
+    family: Family | None,
+    because: tuple[str, str],
+    asked: Sequence[Record] = (),
+    silent: Collection[str] = (),
+) -> None:
+    workload = found.workload()
+    plain = found.plain()
+    spec = head(workload)
+    meta = workload.metadata
+    status = workload.status
+    shown_phase = str(phase(workload, now))
+    members = [one.workload for one in family.variants] if family is not None else []
+    _facts(
+        [
+            ("Name", found.name),
+            ("Namespace", found.namespace),
+            ("Uid", meta.uid),
+            ("Created", _moment(meta.creation_timestamp, now)),
+            ("Labels", sections.pairs(meta.labels)),
+            ("Annotations", sections.pairs(meta.annotations)),
+            ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),
+            ("Queue", spec.queue_name),
+            ("Priority", str(spec.priority or 0)),
+            ("Phase", shown_phase),
+            ("Because", ": ".join(filter(None, because))),
+            ("Reserved in", placed(status.admission) if status.admission else ""),
+            ("Preempted by", _preempted_by(status.preempted_by, now)),
+            *lanes.kin(workload, family, now),
+            ("Flavors allowed", _allowed(workload)),
+            ("Not before", check_rows.next_attempt(workload, now, members)),
+            ("Timeouts", check_rows.pods_ready_evictions(workload)),
+            ("Time limit", _limit(spec.maximum_execution_time_seconds)),
+            ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
+        ]
+    )
+    if family is not None and is_parent(workload):
+        _section("Lanes, the best first", lanes.lane_table(family, now))
+        _section("Checks of the lanes", lanes.check_table(family, now))
+    _section("Pod sets", sections.pod_sets(plain))
+    _section("Checks", check_rows.check_table(workload, now))
+    for record in asked:
+        capacity_requests.tell(record, now, silent)
+    _section("Conditions", sections.conditions(plain, now))
+    if events:
+        output.say("\nLast events")
+        for event in events:
+            output.say(f"  {output.clean(event.line())}")
+
+
+def _tell_request(record: Record, now: datetime, silent: Collection[str]) -> None:
+    meta = record.metadata
+    _facts(
+        [
+            ("Name", meta.name),
+            ("Namespace", meta.namespace),
+            ("Created", _moment(meta.creation_timestamp, now)),
+            *capacity_requests.facts_of(record, now, silent),
+        ]
+    )
+    _section("Asked for", capacity_requests.pod_set_table(record))
+    _section("Conditions", sections.conditions(output.plain_of(record), now))
+    capacity_requests.tell_notes(record)
+
+
+def _allowed(workload: StoredWorkload) -> str:
+    allowed = allowed_flavors(workload)
+    if allowed is None:
+        return ""
+    return ", ".join(sorted(allowed)) or "none: it can never be admitted"
+
+
+def _preempted_by(by: PreemptedBy | None, now: datetime) -> str:
+    if by is None:
+        return ""
+    first, *_ = why.preempted(by, now)
+    return first.removeprefix("by ")
+
+
+def _moment(moment: datetime | None, now: datetime) -> str:
+    return "" if moment is None else f"{stamp(moment)} ({age(moment, now)})"
+
+
+def _limit(seconds: int | None) -> str:
+    return "" if seconds is None else f"{seconds} s"
+
+
+async def _tell_cohort(bus: Link, name: str) -> None:
+    """A cohort also exists where only queues name it; then there is a tree and no object."""
+    tree = await cohorts.known_tree(bus, name)
+    try:
+        found = await get.find(bus, kinds.COHORT, name)
+    except AnswerIsNo:
+        if not tree:
+            raise
+        facts = [("Name", name), ("Object", "none: other objects name it"), ("Kind", "Cohort")]
+        _facts([*facts, *cohorts.facts_of(tree, name)])
+        _section("Tree", cohorts.tree_table(tree, name))
+        return
+    if not tree:
+        output.warn("no live counters: the scheduler does not answer, or does not know it yet")
+    _tell_object(kinds.COHORT, found, {}, clock.now(), tree)
+
+
+def _tell_object(
+    kind: kinds.Kind,
+    found: Found,
+    counters: tables.Counters,
+    now: datetime,
+    tree: Sequence[NodeStatus] = (),
+) -> None:
+    plain = found.plain()
+    namespace = found.namespace if kind.namespaced else ""
+    counted = counters.get((namespace, found.name))
+    created = found.created()
+    _facts(
+        [
+            ("Name", found.name),
+            ("Namespace", found.namespace),
+            ("Kind", f"{plain.get('kind', kind.manifest)} ({plain.get('apiVersion', '')})"),
+            ("Created", _moment(created, now)),
+            ("Generation", str(field(plain, "metadata", "generation", default=""))),
+            ("Labels", sections.pairs(field(plain, "metadata", "labels", default={}))),
+            ("Annotations", sections.pairs(field(plain, "metadata", "annotations", default={}))),
+            *(_counted(counted) if counted is not None else ()),
+            *cohorts.facts_of(tree, found.name),
+            ("Wrong", pools.wrong(found) if kind is kinds.MACHINE_POOL else ""),
+        ]
+    )
+    _section("Tree", cohorts.tree_table(tree, found.name))
+    if kind is kinds.CLUSTER_QUEUE:
+        _tell_families(plain)
+    if kind is kinds.MACHINE_POOL:
+        _section("Machines", pools.kind_table(found))
+        _section("Booked by", pools.booking_table(found, now))
+    if counted is not None and counted.usage:
+        _section("Usage", sections.usage(counted))
+    _section("Conditions", sections.conditions(plain, now))
+    rest = {
+        key: value
+        for key, value in plain.items()
+        if key not in ("apiVersion", "kind", "metadata", "status")
+    }
+    if rest:
+        output.say("")
+        output.show_yaml(rest)
+
+
+def _tell_families(plain: Mapping[str, Any]) -> None:
+    """What a ClusterQueue does with families."""
+    try:
+        manifest = decode_object(plain).manifest
+    except ManifestError:
+        return  # Of a newer version, or written by hand: the spec below says it.
+    rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
+    if rules is not None:
+        output.say(f"\nFamilies of variants\n  {policy_words.policy(rules)}")
+        output.show_table(policy_words.tag_table(rules), indent=2)
+
+
+def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
+    active = "yes" if counted.active else f"no ({counted.reason}: {counted.message})"
+    parked = f" ({counted.parked} parked)" if counted.parked else ""
+    yield "Active", active
+    yield "Pending", f"{counted.pending}{parked}"
+    yield "Reserving", str(counted.reserving)
+    yield "Admitted", str(counted.admitted)
+    yield "Domain", counted.domain
+    if counted.weighted_share is not None:
+        yield "Weighted share", cohorts.share(counted.weighted_share)
+    if counted.used is not None:
+        yield "Usage", sections.usage_of(counted.used)
+    elif counted.by_usage:
+        yield "Order", "first the LocalQueue that used least, then by priority and age"
+
+
+def _facts(pairs: Sequence[tuple[str, str]]) -> None:
+    """``Title:  value`` lines; what is empty is left out."""
+    shown = [(title, value) for title, value in pairs if value]
+    width = max(len(title) for title, _ in shown) + 1
+    for title, value in shown:
+        output.fact(f"{title}:".ljust(width), output.clean(value))
+
+
+def _section(title: str, table: Table) -> None:
+    if table.rows:
+        output.say(f"\n{title}")
+        output.show_table(table, indent=2)

@@ -1,0 +1,317 @@
+"""``admit doctor``: what can be known about the installation from outside, and what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.cli.doctor import check_controllers, provisioning
+from admittance.cli.doctor.families import families_found
+from admittance.cli.doctor.set_aside import remedy, set_aside
+from admittance.cli.doctor.timers import timers_found
+from admittance.cli.doctor.writes import writes_found
+from admittance.cli.show import tables
+from admittance.cli.support import output
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.services import SERVICES
+from admittance.cli.up.readiness import health
+from admittance.events import subjects
+from admittance.events.names import BadToken, plain
+from admittance.events.reading import BROKEN
+from admittance.events.requests import HealthReply
+from admittance.events.system import DeadLetter
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import last
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
+from admittance.workload_controller.recording import checkpoints
+
+STREAMS: Final = (
+    subjects.STREAM,
+    subjects.TIMERS,
+    subjects.CHECKPOINTS,
+    f"KV_{subjects.BUCKET}",
+    f"KV_{subjects.CLAIMS}",
+)
+LAG_MAX: Final = 10_000
+"""Facts not yet read: more than a second's work means that somebody does not keep up."""
+HEALTH_SECONDS: Final = 1.0
+SET_ASIDE_MAX: Final = 50
+"""Things that cannot be read, of which each gets a line of the table."""
+
+OK: Final = "ok"
+NOTE: Final = "note"
+WRONG: Final = "wrong"
+
+
+class Line(NamedTuple):
+    """One thing that was looked at. ``state``: ok, note (should be known) or wrong."""
+
+    state: str
+    what: str
+    found: str
+
+
+async def doctor(call: Call) -> int:
+    """Prints what was looked at, a line each; status 1 when something is wrong."""
+    async with link(call) as bus:
+        lines = [
+            *_server(bus.bus, call),
+            *await _streams(bus.bus),
+            *await _writes(bus.bus),
+            *await _consumers(bus.bus),
+            *[
+                Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
+                for one in await check_controllers.standings(bus)
+            ],
+            *[
+                Line(OK if one.fine else NOTE, f"capacity {one.provisioning_class}", one.found)
+                for one in await provisioning.standings(bus)
+            ],
+            *await _timers(bus.bus),
+            *await _families(bus.bus),
+            *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
+            *await _leads(bus.bus),
+            *await _checkpoints(bus.bus),
+            *await _set_aside(bus.bus, call),
+            *await _dead_letters(bus.bus),
+        ]
+    wrong = [line for line in lines if line.state == WRONG]
+    match call.output:
+        case Output.JSON:
+            output.show_json({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
+        case Output.YAML:
+            output.show_yaml({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
+        case _:
+            columns = (Column("STATE"), Column("WHAT"), Column("FOUND"))
+            output.show_table(Table(columns, lines))
+    if wrong:
+        output.error(f"{len(wrong)} of {len(lines)} checks are wrong")
+    return 1 if wrong else 0
+
+
+def _server(bus: Bus, call: Call) -> list[Line]:
+    info: Mapping[str, Any] = bus.nc._server_info
+    name = info.get("server_name") or info.get("server_id", "?")
+    cluster = info.get("cluster")
+    where = f"{call.shown_url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
+    durability = (
+        "acknowledged writes are on the disks of a majority after sync_interval; a server tells "
+        "nobody what that is: set sync_interval: always where a power cut must lose nothing"
+    )
+    return [
+        Line(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
+        Line(NOTE, "durability", durability),
+    ]
+
+
+async def _streams(bus: Bus) -> list[Line]:
+    try:
+        problems = await streams.check(bus)
+    except (Refused, Unavailable) as error:
+        return [Line(WRONG, "streams", str(error))]
+    lines = [Line(WRONG, "streams", problem) for problem in problems]
+    for name in STREAMS:
+        try:
+            info = await bus.api(f"STREAM.INFO.{name}")
+        except (Refused, Unavailable):
+            continue  # Said above: it is missing.
+        state, config = info["state"], info["config"]
+        size = f"{state['messages']:,} messages, {_bytes(state['bytes'])}"
+        copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
+        lines.append(Line(OK, f"stream {name}", f"{size}, {copies}"))
+        lines += _replicas(name, info.get("cluster") or {})
+    return lines
+
+
+async def _writes(bus: Bus) -> list[Line]:
+    return [Line(OK if one.fine else WRONG, *one[1:]) for one in await writes_found(bus)]
+
+
+def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:
+    behind = [
+        one.get("name", "?")
+        for one in cluster.get("replicas") or []
+        if not one.get("current") or one.get("offline")
+    ]
+    if not behind:
+        return []
+    return [Line(WRONG, f"stream {name}", f"replicas behind or offline: {', '.join(behind)}")]
+
+
+async def _consumers(bus: Bus) -> list[Line]:
+    lines = []
+    for info in await _all_consumers(bus):
+        name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
+        if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
+            continue  # Told of as check controllers, and as capacity.
+        lag = info.get("num_pending", 0)
+        waiting = info.get("num_ack_pending", 0)
+        late = lag > LAG_MAX
+        lines.append(
+            Line(
+                WRONG if late else OK,
+                f"consumer {info['name']}",
+                f"{lag:,} not read, {waiting:,} not acknowledged",
+            )
+        )
+    return lines
+
+
+async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    with suppress(Refused, Unavailable):
+        while True:
+            page = await bus.api(f"CONSUMER.LIST.{subjects.STREAM}", {"offset": len(found)})
+            found += page.get("consumers") or []
+            if not page.get("consumers") or len(found) >= page["total"]:
+                break
+    return found
+
+
+async def _timers(bus: Bus) -> list[Line]:
+    return [Line(OK if well else WRONG, "timers", said) for well, said in await timers_found(bus)]
+
+
+async def _families(bus: Bus) -> list[Line]:
+    found = await families_found(bus)
+    return [] if found is None else [Line(OK if found.fine else WRONG, "families", found.sentence)]
+
+
+def _services(answers: list[HealthReply]) -> list[Line]:
+    lines = []
+    for name, service in SERVICES.items():
+        mine = [one for one in answers if one.service == name]
+        if not mine and service.together:
+            missing = f"nobody answers: start `admit up`, or `admit serve {name}`"
+            # Whoever runs jobs elsewhere needs no runner of ours, and no pool of machines; and who
+            # has no cloud misses nothing without the provider of it.
+            lines.append(Line(WRONG if service.wanted else NOTE, name, missing))
+        for one in mine:
+            lines.append(_service(one))
+    for one in answers:
+        if one.service not in SERVICES:
+            lines.append(_service(one))
+    return lines
+
+
+def _service(one: HealthReply) -> Line:
+    leads = f", leads {', '.join(one.leads)}" if one.leads else ""
+    leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
+    if leader == NO_LEADER:
+        found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
+        return Line(WRONG, one.service, found)
+    if leader is not None:
+        leads = f", stands by for {leader} (last seen: {seen})"
+    details = "".join(
+        f", {key} {value}" for key, value in one.details.items() if key not in (LEADER, LEADER_SEEN)
+    )
+    ready = "ready" if one.ready else "not ready"
+    late = one.lag > LAG_MAX
+    return Line(
+        OK if one.ready and not late else WRONG,
+        one.service,
+        f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}",
+    )
+
+
+async def _leads(bus: Bus) -> list[Line]:
+    """Who has the last epoch of each domain, as the log tells."""
+    import base64
+
+    from admittance.events.system import Epoch
+
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+
+    async def line(subject: str) -> Line:
+        domain = subject.removeprefix(subjects.EPOCH)
+        with suppress(BadToken):
+            domain = plain(domain)
+        owner = tables.UNKNOWN
+        sequence = 0
+        with suppress(Refused, Unavailable, *BROKEN):
+            answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": subject})
+            message = answer["message"]
+            sequence = message["seq"]
+            owner = msgspec.json.decode(base64.b64decode(message["data"]), type=Epoch).owner
+        return Line(OK, f"domain {domain}", f"led by {owner} since epoch {sequence}")
+
+    found = sorted(info["state"].get("subjects") or {})
+    return list(await asyncio.gather(*(line(subject) for subject in found)))
+
+
+async def _checkpoints(bus: Bus) -> list[Line]:
+    """From where past decisions can be repeated, beside the first fact."""
+    try:
+        made = await checkpoints(bus)
+    except (Refused, Unavailable):
+        return []
+    if not made:
+        return [Line(OK, "checkpoints", "none yet")]
+    newest = made[-1]
+    found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
+    return [Line(OK, "checkpoints", f"{found}, {_bytes(newest.size)}, {newest.rows:,} rows")]
+
+
+async def _set_aside(bus: Bus, call: Call) -> list[Line]:
+    """What cannot be read. A workload or a manifest is missing then; anything else is in no way."""
+    try:
+        found = await set_aside(bus, await _all_consumers(bus))
+    except (Refused, Unavailable) as error:
+        return [Line(WRONG, "set aside", str(error))]
+    if not found:
+        return [Line(OK, "set aside", "nothing: all that was read could be read")]
+    lines = []
+    shown = len(found) if call.output in (Output.JSON, Output.YAML) else SET_ASIDE_MAX
+    for one in found[:shown]:
+        where = f"{one.stream} {one.place}" + (f" ({one.sequence})" if one.sequence else "")
+        state = WRONG if one.stream == f"KV_{subjects.BUCKET}" else NOTE
+        lines.append(Line(state, "set aside", f"{where}: {one.reason}; {remedy(one)}"))
+    if len(found) > shown:
+        lines.append(Line(NOTE, "set aside", f"{len(found) - shown:,} more: `-o json` has all"))
+    return lines
+
+
+async def _dead_letters(bus: Bus) -> list[Line]:
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.DEADLETTER}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+    counts = info["state"].get("subjects") or {}
+    total = sum(counts.values())
+    if not total:
+        return [Line(OK, "dead letters", "none")]
+    each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
+    lines = [Line(NOTE, "dead letters", f"{each}: `admit events -A` tells them")]
+    for subject in counts:
+        with suppress(Refused, Unavailable, *BROKEN):
+            newest = await last(bus, subject)
+            if newest is not None:
+                letter = msgspec.json.decode(newest.data, type=DeadLetter)
+                found = f"on {letter.subject}: {letter.reason}"
+                service = subject.removeprefix(subjects.DEADLETTER)
+                lines.append(Line(NOTE, f"newest of {service}", found[:300]))
+    return lines
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

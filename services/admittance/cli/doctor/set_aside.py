@@ -1,0 +1,216 @@
+"""What of the log and the buckets cannot be read: services set it aside, and this names it.
+
+Read anew at each call, with the readers of the services, so that nothing has to be running for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from admittance.events import subjects
+from admittance.events.names import plain
+from admittance.events.reading import (
+    BROKEN,
+    Reader,
+    SetAside,
+    Unreadable,
+    number,
+    reason_of,
+)
+from admittance.events.system import Epoch, ObjectApplied
+from admittance.provider_pool.ledger import read_booking
+from admittance.providers.store import read_said
+from admittance.provisioning.records import read_record
+from admittance.runner.claims import read_holder
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import foreign
+from admittance.runtime.bus.history import Past, last
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.leader import lease_store
+from admittance.scheduler.service import read_echo
+from admittance.scheduler.usage_keys import read_usage
+from admittance.workload.reading import names_of, read_manifest, read_whole
+from admittance.workload_controller.journal import read_commits
+from admittance.workload_controller.recording import all_checkpoints
+
+AT_ONCE: Final = 100
+"""Questions to the server in flight."""
+_applied = Reader(ObjectApplied)
+_epoch = Reader(Epoch)
+
+
+async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[SetAside]:
+    """All of it: foreign ones of the ``consumers`` of the log, then by bucket and key, then by
+    stream and subject. Raises Refused or Unavailable."""
+    found: list[SetAside] = []
+    log = await lease_store.end_of_log(bus)
+    for name, judge in (
+        (subjects.BUCKET, _judge_value(log)),
+        (subjects.CLAIMS, _judge_claim),
+        (subjects.PROVIDERS, _judge_of_providers),
+    ):
+        found += await _of_bucket(bus, name, judge)
+    found += await _of_log(bus)
+    found += (await all_checkpoints(bus))[1]
+    found += await _of_commits(bus)
+    return [*_of_consumers(consumers, await lease_store.end_of_log(bus)), *found]
+
+
+# Buckets. -------------------------------------------------------------------------------
+
+
+async def _of_bucket(bus: Bus, name: str, judge: Callable[[Entry], None]) -> list[SetAside]:
+    found: dict[str, SetAside] = {}
+    reader = BucketReader(bus, bucket=name)
+    try:
+        async for entries in reader.batches():
+            for entry in entries:
+                found.pop(entry.key, None)
+                if entry.value is None:
+                    continue
+                try:
+                    judge(entry)
+                except BROKEN as error:
+                    found[entry.key] = SetAside(
+                        f"KV_{name}", entry.key, entry.revision, reason_of(error)
+                    )
+            if reader.loaded.is_set():
+                break
+    finally:
+        await reader.close()
+    return list(found.values())
+
+
+def _judge_value(end: int) -> Callable[[Entry], None]:
+    def judge(entry: Entry) -> None:
+        value = entry.value or b""
+        match entry.key.split(".")[0]:
+            case "workload":
+                names_of(entry.key)
+                fact = read_whole(entry.key, value).status.log.fact
+                # The log may have grown since its end was asked for, by what is in no value yet.
+                if fact > max(end, entry.revision) + 1_000_000:
+                    raise Unreadable(f"status.log.fact: {fact} is behind the end of the log, {end}")
+            case "barrier":
+                read_echo(entry.key, value)
+            case subjects.USAGE:
+                names_of(entry.key)
+                read_usage(value)
+            case subjects.CAPACITY:
+                read_record(entry.key, value)
+            case "_admittance" if entry.key == "_admittance.manifests":
+                if number(value) is None:
+                    raise Unreadable("it names no epoch")
+            case "_admittance" if entry.key == "_admittance.secret":
+                pass
+            case _:
+                names_of(entry.key)
+                read_manifest(entry.key, value)
+
+    return judge
+
+
+def _judge_claim(entry: Entry) -> None:
+    if entry.key.startswith("_alive."):
+        lease_store.instance_of(entry)
+        return
+    namespace, _, rest = entry.key.partition(".")
+    name, _, revision = rest.partition(".")
+    if number(revision) is None:
+        raise Unreadable("no claim has such a key")
+    plain(namespace), plain(name)
+    read_holder(entry.value or b"")
+
+
+def _judge_of_providers(entry: Entry) -> None:
+    value = entry.value or b""
+    if entry.key == "_pool_led":
+        return
+    if entry.key.startswith("_pool."):
+        read_booking(entry.key, value)
+    else:
+        read_said(value)
+
+
+# Streams. -------------------------------------------------------------------------------
+
+
+async def _of_log(bus: Bus) -> list[SetAside]:
+    """What is read again at a start: the last word on each manifest, and on each domain."""
+    bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}")
+    newest = int(bucket["state"]["last_seq"])
+    names: list[str] = []
+    for pattern in ("admit.object.>", f"{subjects.EPOCH}>"):
+        info = await bus.api(f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": pattern})
+        names += info["state"].get("subjects") or {}
+    found = []
+    for start in range(0, len(names), AT_ONCE):
+        part = names[start : start + AT_ONCE]
+        for one in await asyncio.gather(*(last(bus, name) for name in part)):
+            if one is None:
+                continue
+            try:
+                _judge_word(one, newest)
+            except BROKEN as error:
+                found.append(SetAside(subjects.STREAM, one.subject, one.sequence, reason_of(error)))
+    return found
+
+
+def _judge_word(one: Past, newest: int) -> None:
+    if one.subject.startswith(subjects.EPOCH):
+        domain = plain(one.subject.removeprefix(subjects.EPOCH))
+        if _epoch(one.data).domain != domain:
+            raise Unreadable(f"it is about the domain {_epoch(one.data).domain}")
+    elif not 0 <= (revision := _applied(one.data).revision) <= newest:
+        raise Unreadable(f"revision {revision} is behind the end of the bucket, {newest}")
+
+
+async def _of_commits(bus: Bus) -> list[SetAside]:
+    try:
+        found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
+    except (Refused, Unavailable):
+        return []
+    try:
+        if found is not None:
+            read_commits(found.data)
+    except Unreadable as error:
+        assert found is not None, "it was read"
+        return [SetAside(subjects.CHECKPOINTS, found.subject, found.sequence, str(error))]
+    return []
+
+
+def _of_consumers(consumers: Sequence[Mapping[str, Any]], end: int) -> list[SetAside]:
+    found = []
+    for info in consumers:
+        stem, _, turn = info["name"].rpartition("-")
+        stem, _, generation = stem.rpartition("-")
+        made = number(generation)
+        if made is None or number(turn) is None or stem not in READERS:
+            continue
+        floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
+        if why := foreign(info["config"], made, floor, end):
+            found.append(SetAside(subjects.STREAM, info["name"], 0, why))
+    return found
+
+
+READERS: Final = ("workload-controller", "provisioning-check")
+"""Stems of the names of consumers that a leader makes for itself."""
+
+
+def remedy(one: SetAside) -> str:
+    """What takes it away."""
+    if one.reason.startswith("a consumer"):
+        return f"nats consumer rm {one.stream} {one.place}"
+    if not one.stream.startswith("KV_"):
+        return "the next word on that subject takes its place"
+    bucket = one.stream.removeprefix("KV_")
+    kind, *names = one.place.split(".")
+    if kind == "workload" and len(names) == 2:
+        return (
+            "its quota is not counted by services that start from now on: `admit delete workload`, "
+            f"submit it again, or `nats kv del {bucket} {one.place}`"
+        )
+    return f"nats kv del {bucket} {one.place}"

@@ -1,0 +1,223 @@
+"""``admit events``: the story from the log, and on as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from admittance.api.meta import ObjectMeta
+from admittance.cli.events.story import Answers, Told, is_nudge, told
+from admittance.cli.show.families import is_parent, rules_for, tags_of
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.times import stamp
+from admittance.events import codec
+from admittance.events.names import token
+from admittance.events.requests import Events, EventsReply, LogEntry
+from admittance.workload.stored import head
+
+PAGE: Final = 500
+GATHER_SECONDS: Final = 0.05
+"""Facts come in bursts: one question for all that come within this time."""
+ROUNDED: Final = timedelta(milliseconds=1)
+"""Two readings of the time of one message differ by less."""
+AGAIN_SECONDS: Final = 5.0
+"""Asked this often also without a ring, which a broken connection may have swallowed."""
+
+
+async def events(
+    call: Call,
+    *,
+    workload: str | None,
+    follow: bool,
+    since: datetime | None,
+    all_namespaces: bool,
+) -> None:
+    """Prints what happened, oldest first, a line each; with follow until it is interrupted. Raises
+    the answer that there is no such workload, where none ever was."""
+    namespace = None if all_namespaces else call.namespace
+    async with link(call) as bus:
+        shown = 0
+        answers = Answers()
+        kin = Kin(bus, call.namespace, workload) if workload and not all_namespaces else None
+        async for entry in _entries(bus, namespace, workload, since, kin, follow=follow):
+            _show(call, entry, kin.tags if kin is not None else {}, answers)
+            shown += 1
+    if shown:
+        return
+    where = f" in namespace {namespace}" if namespace else ""
+    if workload and since is None:
+        raise AnswerIsNo(f"no events of workload {workload}{where}")
+    if call.output not in (Output.JSON, Output.YAML):
+        output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
+
+
+async def recent(bus: Link, found: Found, count: int) -> list[Told]:
+    """The last so many events of one workload, oldest first; of a parent with its variants'. Those
+    of one that had the name before are left out."""
+    kin = Kin(bus, found.namespace, found.name)
+    meta = found.workload().metadata
+    said = _entries(bus, found.namespace, found.name, None, kin, follow=False)
+    entries = [entry async for entry in said if not is_nudge(entry)]
+    answers = Answers()
+    own = [entry for entry in entries if is_of(entry, meta)]
+    return [told(entry, kin.tags, answers) for entry in own][-count:]
+
+
+def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
+    """The entry is about the workload with that metadata, or about a variant made since it is
+    there, and not about a namesake that was there before."""
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        fact = None
+    if fact is not None and fact.uid and fact.name == meta.name:
+        return fact.uid == meta.uid
+    # Whoever submits may say no uid: a workload is created when the log takes that.
+    created = meta.creation_timestamp
+    return created is None or entry.time >= created - ROUNDED
+
+
+class Kin:
+    """The names of a parent's variants, which are part of its story. ``tags``: which of them each
+    is; empty where the workload is no parent."""
+
+    def __init__(self, bus: Link, namespace: str, workload: str) -> None:
+        self._bus = bus
+        self._namespace = namespace
+        self._workload = workload
+        self.tags: dict[str, str] = {}
+
+    async def names(self) -> tuple[str, ...]:
+        """As many as are known now; those that have gone since the last look stay."""
+        key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
+        entry = await self._bus.get(key)
+        if entry is not None and entry.value is not None:
+            parent = Found(entry.key, entry.value, entry.revision).workload()
+            spec = head(parent)
+            if is_parent(parent):
+                rules = await rules_for(self._bus, self._namespace, spec.queue_name)
+                self.tags |= tags_of(parent, rules)
+            elif spec.variant:
+                self.tags[self._workload] = spec.variant
+        return tuple(self.tags)
+
+
+async def _entries(
+    bus: Link,
+    namespace: str | None,
+    workload: str | None,
+    since: datetime | None,
+    kin: Kin | None,
+    *,
+    follow: bool,
+) -> AsyncIterator[LogEntry]:
+    after = 0
+    ring = asyncio.Event()
+    heard: set[str | None] = set()
+    while True:
+        also = await kin.names() if kin is not None else ()
+        if follow:
+            for name in {workload, *also} - heard:
+                await _ring_on_facts(bus, namespace, name, ring)
+            heard |= {workload, *also}
+        query = Events(workload=workload or "", also=also, after=after, since=since, limit=PAGE)
+        try:
+            reply = await bus.ask("events", query, EventsReply, namespace=namespace)
+        except AnswerIsNo as error:
+            if not follow or not after:
+                raise
+            # Whoever follows wants to go on following; the log keeps what is missed meanwhile.
+            output.warn(str(error))
+            await asyncio.sleep(AGAIN_SECONDS)
+            continue
+        if reply.error:
+            raise AnswerIsNo(reply.error)
+        for entry in reply.entries:
+            after = max(after, entry.sequence)
+            yield entry
+        if reply.entries and not reply.complete:
+            continue
+        if not follow:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_SECONDS):
+                await ring.wait()
+        await asyncio.sleep(GATHER_SECONDS)
+        ring.clear()
+
+
+async def _ring_on_facts(
+    bus: Link, namespace: str | None, workload: str | None, ring: asyncio.Event
+) -> None:
+    """Sets ring whenever something happens. The fact itself is read from the log afterwards: it
+    has the sequence there, and nothing is lost or doubled between what was and what comes."""
+    where = "*" if namespace is None else token(namespace)
+    whose = "*" if workload is None else token(workload)
+
+    async def on_message(_message: Any) -> None:
+        ring.set()
+
+    for subject in (
+        f"admit.workload.*.{where}.{whose}",
+        f"admit.check.*.*.{where}.{whose}",
+        f"admit.provisioning.*.*.{where}.{whose}",
+    ):
+        await bus.bus.nc.subscribe(subject, cb=on_message)
+
+
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Answers) -> None:
+    match call.output:
+        case Output.JSON:
+            output.show_json_line(entry)
+        case Output.YAML:
+            output.say("---")
+            output.show_yaml(entry)
+        case Output.NAME:
+            output.say(entry.subject)
+        case Output.TABLE | Output.WIDE:
+            if call.output is Output.TABLE and is_nudge(entry):
+                return
+            line = told(entry, tags, answers)
+            if output.is_terminal():
+                _show_rich(line, numbered=call.output is Output.WIDE)
+            else:
+                output.say(output.clean(line.line(numbered=call.output is Output.WIDE)))
+    output.flush()
+
+
+def _show_rich(line: Told, *, numbered: bool) -> None:
+    from rich.text import Text
+
+    why = ": ".join(part for part in (line.reason, line.message) if part)
+    output.console().print(
+        Text.assemble(
+            (f"{line.sequence:>8}  " if numbered else "", "dim"),
+            (f"{stamp(line.time)}  ", "dim"),
+            (f"{line.what:<16}  ", _COLOURS.get(line.what, "")),
+            (f"{line.whose}  ", "bold"),
+            output.clean(why),
+        )
+    )
+
+
+_COLOURS: Final = {
+    "admitted": output.GOOD,
+    "quota reserved": output.BUSY,
+    "started": output.GOOD,
+    "pods ready": output.GOOD,
+    "finished": output.GOOD,
+    "capacity there": output.GOOD,
+    "evicted": output.WAITS,
+    "preempted": output.WAITS,
+    "pending": output.WAITS,
+    "capacity revoked": output.BAD,
+    "rejected": output.BAD,
+    "dead letter": output.BAD,
+}

@@ -1,0 +1,213 @@
+"""A lane for each variant of a family: how far it is, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from admittance.api.workload import FAMILY_GATE
+from admittance.cli.events.story import placed
+from admittance.cli.show import check_rows, policy_words, tables
+from admittance.cli.show.families import Family, Member, is_parent
+from admittance.cli.show.order import is_variant
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age, span, stamp
+from admittance.family.policy import Wish
+from admittance.family.states import changes_next, judged
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.family_info import variant_state
+from admittance.workload.phase import Phase, phase
+from admittance.workload.roles import owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+MIGRATION = "FlavorMigration"
+
+
+def lane_table(family: Family, now: datetime) -> Table:
+    """Each variant: whether it tries, why, and how far it is."""
+    columns = (
+        Column("VARIANT"),
+        Column("ACTIVE"),
+        Column("PHASE"),
+        Column("SINCE"),
+        Column("RESERVED"),
+        Column("GATE"),
+        Column("WHY"),
+        Column("NAME"),
+        Column("MESSAGE"),
+    )
+    wishes = family.wishes(now)
+    rows = []
+    for one in family.variants:
+        workload = one.workload
+        reason, message = tables.reason_of(workload, now)
+        rows.append(
+            (
+                one.tag or tables.NOTHING,
+                "yes" if head(workload).active else "no",
+                str(phase(workload, now)),
+                age(since(workload, now), now),
+                reserved(workload),
+                gate(workload, now),
+                why(family, one, wishes.get(one.found.name), now),
+                one.found.name,
+                ": ".join(part for part in (reason, message) if part) or tables.NOTHING,
+            )
+        )
+    return Table(columns, rows)
+
+
+def why(family: Family, one: Member, wish: Wish | None, now: datetime) -> str:
+    """Why it is active, or not; "-" once there is nothing to try any more."""
+    if is_true(one.workload, Type.FINISHED):
+        return tables.NOTHING
+    active = head(one.workload).active
+    if wish is None:
+        return f"the queue has no variant {one.tag} any more: it is about to be deleted"
+    tag = family.rules.tag(one.tag) if family.rules is not None else None
+    return policy_words.because(wish, active, tag, family.state, now)
+
+
+def reserved(workload: StoredWorkload) -> str:
+    """What it holds, or has been promised."""
+    if workload.status.admission is not None:
+        return placed(workload.status.admission)
+    if workload.status.promised is not None:
+        return f"promised: {placed(workload.status.promised)}"
+    return tables.NOTHING
+
+
+def gate(workload: StoredWorkload, now: datetime) -> str:
+    """Whether it may preempt."""
+    row = next((r for r in workload.status.preemption_gates if r.name == FAMILY_GATE), None)
+    if row is not None and row.position == "Open":
+        return f"open for {age(row.last_transition_time, now)}"
+    blocked = find(workload, Type.BLOCKED_ON_PREEMPTION_GATES)
+    if blocked is not None and blocked.status == "True":
+        return f"closed, needs it open for {age(blocked.last_transition_time, now)}"
+    return "closed"
+
+
+def since(workload: StoredWorkload, now: datetime) -> datetime | None:
+    """When its phase began; None: nobody knows."""
+    kind = {
+        Phase.RUNNING: Type.PODS_READY,
+        Phase.ADMITTED: Type.ADMITTED,
+        Phase.EVICTING: Type.EVICTED,
+        Phase.REJECTED: Type.EVICTED,
+        Phase.FINISHED: Type.FINISHED,
+        Phase.BACKOFF: Type.REQUEUED,
+    }.get(phase(workload, now), Type.QUOTA_RESERVED)
+    found = find(workload, kind) or find(workload, Type.QUOTA_RESERVED)
+    return found.last_transition_time if found is not None else None
+
+
+def check_table(family: Family, now: datetime) -> Table:
+    """The checks of every variant: a parent has none of its own. Nobody is asked about one that is
+    turned off."""
+    rows: list[tuple[str, ...]] = []
+    columns: tuple[Column, ...] = ()
+    for one in family.variants:
+        if not head(one.workload).active:
+            continue
+        table = check_rows.check_table(one.workload, now)
+        columns = (Column("VARIANT"), *table.columns)
+        rows += [(one.tag, *row) for row in table.rows]
+    return Table(columns, rows)
+
+
+def facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
+    """What a parent tells beside its lanes."""
+    status, state = family.parent.status, family.state
+    count = len(family.variants)
+    if family.rules is not None:
+        yield "Family", policy_words.policy(family.rules)
+    else:
+        yield "Family", f"variants: {count}; its queue has no policy for families any more"
+    tags = {one.found.name: one.tag for one in family.variants}
+    if status.admitted_variant:
+        when = find(family.parent, Type.ADMITTED)
+        held = f", for {age(when.last_transition_time, now)}" if when is not None else ""
+        stopping = ", its job is being stopped" if state.stopping else held
+        if is_true(family.parent, Type.FINISHED):
+            yield "Ran as", _named(tags, status.admitted_variant)
+        else:
+            yield "Admitted as", f"{_named(tags, status.admitted_variant)}{stopping}"
+    if status.migrating_to:
+        yield "Moves to", f"{_named(tags, status.migrating_to)}, once its job has stopped"
+    if head(family.parent).active and not is_true(family.parent, Type.FINISHED):
+        yield "Racing since", f"{stamp(state.start)} ({age(state.start, now)})"
+    if status.first_admitted_at is not None:
+        first = status.first_admitted_at
+        yield "First admitted", f"{stamp(first)} ({age(first, now)})"
+    yield "Migrations", str(migrations(family.parent)) if migrations(family.parent) else ""
+    if status.preemption_gate is not None:
+        held_by = status.preemption_gate
+        yield (
+            "Preemption gate",
+            f"opened for {_named(tags, held_by.holder)}, "
+            f"{stamp(held_by.since)} ({age(held_by.since, now)})",
+        )
+    yield "Next change", next_change(family, now)
+
+
+def _named(tags: dict[str, str], name: str) -> str:
+    tag = tags.get(name)
+    return f"{tag} ({name})" if tag else name
+
+
+def migrations(parent: StoredWorkload) -> int:
+    """How often the job has moved to a better place."""
+    stats = parent.status.scheduling_stats
+    counted = stats.evictions if stats is not None else ()
+    return sum(one.count for one in counted if MIGRATION in (one.reason, one.underlying_cause))
+
+
+def next_change(family: Family, now: datetime) -> str:
+    """What the clock alone changes next, and when; "" while it changes nothing."""
+    states = [variant_state(one.workload) for one in family.variants]
+    moment = changes_next(family.state, states, family.rules, now)
+    if moment is None:
+        return ""
+    before = judged(family.state, states, family.rules, now)
+    after = judged(family.state, states, family.rules, moment)
+    tags = {one.found.name: one.tag for one in family.variants}
+    turned = ", ".join(
+        f"{tags.get(name, name)} {'becomes' if before[name].active != wish.active else 'stays'} "
+        f"{'active' if wish.active else 'inactive'} ({wish.why})"
+        for name, wish in after.items()
+        if before[name] != wish
+    )
+    left = span((moment - now).total_seconds())
+    return f"{stamp(moment)} (in {left})" + (f": {turned}" if turned else "")
+
+
+def facts_of_variant(
+    variant: StoredWorkload, family: Family | None, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """What a variant tells of its family. ``family`` None: its parent is gone."""
+    parent, _ = owner_of(variant)
+    tag = head(variant).variant
+    yield "Variant", f"{tag} of workload {parent}" if parent else tag
+    if family is None:
+        yield "Parent", f"{parent or 'none'}, which is not there: the variant is about to go"
+        return
+    own = next((one for one in family.variants if one.found.name == variant.metadata.name), None)
+    if own is not None:
+        place = family.variants.index(own) + 1
+        yield "Place", f"{place} of {len(family.variants)}, 1 is the best"
+        yield "Why", why(family, own, family.wishes(now).get(own.found.name), now)
+    if variant.status.promised is not None:
+        yield "Promised", placed(variant.status.promised)
+    yield "Gate", gate(variant, now)
+    yield "Job", f"that of workload {parent}: `admit describe workload {parent}`"
+
+
+def kin(
+    workload: StoredWorkload, family: Family | None, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """What any workload tells of its family; nothing where it is regular."""
+    if is_parent(workload) and family is not None:
+        yield from facts(family, now)
+    elif is_variant(workload):
+        yield from facts_of_variant(workload, family, now)

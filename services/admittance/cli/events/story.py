@@ -1,0 +1,293 @@
+"""The log as a story: one line for each fact, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.units import render
+from admittance.cli.show import policy_words
+from admittance.cli.show.objects import field
+from admittance.cli.support.times import span, stamp
+from admittance.events import codec, facts, provisioning
+from admittance.events.base import Fact
+from admittance.events.names import BadToken, plain
+from admittance.events.provisioning import (
+    CapacityRevoked,
+    ProvisioningCancelled,
+    ProvisioningFact,
+    ProvisioningFailed,
+    ProvisioningRequested,
+    ProvisioningStatus,
+)
+from admittance.events.reading import BROKEN
+from admittance.events.requests import LogEntry
+from admittance.events.shapes import Admission, HandedOn, PendingPreemption, Taken
+from admittance.quota.amounts import UNLIMITED
+
+FAILED = "it had failed"
+TAKEN_BACK = "it was taken back"
+NOBODYS = "it is about no request of this workload"
+
+
+class Answers:
+    """Follows a story in its order. What came before it was read is not known, and not guessed."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[str, str], dict[str, str]] = {}
+        self._over: dict[str, str] = {}
+
+    def remark(self, fact: Fact) -> str:
+        """Why the next fact of the story does not count; "" where it does, or nobody knows."""
+        if not isinstance(fact, ProvisioningFact):
+            return ""
+        asked = self._asked.setdefault((fact.namespace, fact.name), {})
+        match fact:
+            case ProvisioningRequested():
+                asked.setdefault(fact.id, fact.provisioning_class)
+            case ProvisioningCancelled():
+                self._over[fact.id] = TAKEN_BACK
+            case ProvisioningStatus():
+                why = self._uncounted(fact, asked)
+                if not why and isinstance(fact, ProvisioningFailed):
+                    self._over[fact.id] = FAILED
+                return why
+        return ""
+
+    def _uncounted(self, fact: ProvisioningStatus, asked: dict[str, str]) -> str:
+        of = asked.get(fact.id)
+        if of is None:
+            uids = {one.partition("/")[0] for one in asked}
+            return NOBODYS if uids and fact.id.partition("/")[0] not in uids else ""
+        if of != fact.provisioning_class:
+            return f"it was asked of {of}"
+        over = self._over.get(fact.id, "")
+        # A failure of what was there ends nothing that runs: it can be revoked all the same.
+        return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
+
+
+VICTIMS_MAX: Final = 5
+NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+CREATED: Final = "CreatedVariant"
+DELETED: Final = "DeletedVariant"
+ACTIVATED: Final = "ActivatedVariant"
+DEACTIVATED: Final = "DeactivatedVariant"
+UNGATED: Final = "PreemptionUngatedVariant"
+"""Reasons of what becomes of variants: LIFECYCLE 8."""
+
+
+CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "requested": "capacity asked",
+        "cancelled": "capacity let go",
+        "accepted": "capacity coming",
+        "provisioned": "capacity there",
+        "failed": "capacity failed",
+    }
+)
+"""What becomes of requests for it, in a word."""
+
+
+class Told(NamedTuple):
+    """One fact in words. ``whose`` is ``namespace/name`` of a workload, or what it is about."""
+
+    sequence: int
+    time: datetime
+    what: str
+    whose: str
+    reason: str = ""
+    message: str = ""
+
+    def line(self, *, numbered: bool = False) -> str:
+        """``time  what  whose  reason: message``; numbered: its place on the log before them."""
+        why = ": ".join(part for part in (self.reason, self.message) if part)
+        number = f"{self.sequence:>8}  " if numbered else ""
+        return f"{number}{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
+
+
+def is_nudge(entry: LogEntry) -> bool:
+    """It moves nobody and tells nothing: what a parent shows of its variants is brought up to
+    date."""
+    return entry.subject.startswith("admit.workload.aggregated.")
+
+
+def told(
+    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: Answers | None = None
+) -> Told:
+    """The entry in words. One that is no fact of a workload is told by its subject alone. ``tags``:
+    names of workloads that are known to be variants, and which each is. ``answers``: of providers,
+    where all entries of a story are told one after the other."""
+    parts = entry.subject.split(".")
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        return Told(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
+    what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
+    if isinstance(fact, provisioning.ProvisioningFact):
+        what = CAPACITY.get(parts[2], parts[2])
+    tag = tags.get(fact.name, "")
+    reason, message = of_variant(fact, tag) or why(fact)
+    uncounted = answers.remark(fact) if answers is not None else ""
+    if uncounted:
+        message = f"{message} (does not count: {uncounted})".lstrip()
+    whose = f"{fact.namespace}/{fact.name}"
+    return Told(entry.sequence, entry.time, what.replace("_", " "), whose, reason, message)
+
+
+def of_variant(fact: Fact, tag: str) -> tuple[str, str] | None:
+    """Reason and message of what only variants meet; None: it is like that of any workload.
+    ``tag``: which variant the workload is known to be; "": nobody knows."""
+    match fact:
+        case facts.Submitted() if _role(fact) == "variant":
+            manifest = _plain(bytes(fact.workload))
+            name = field(manifest, "spec", "variant", default="")
+            owner = field(manifest, "metadata", "ownerReferences", default=[{}])[0]
+            return CREATED, f"{name} of {owner.get('name', '?')}"
+        case facts.Deleted() if tag:
+            return DELETED, tag
+        case facts.Activated() if tag:
+            return ACTIVATED, tag
+        case facts.Deactivated(reason=reason) if tag or reason:
+            word = reason or "User"
+            sentence = policy_words.SENTENCES.get(word, "")
+            shown = ", ".join(part for part in (word, sentence) if part)
+            return DEACTIVATED, f"{tag}: {shown}" if tag else shown
+        case facts.Ungated():
+            return UNGATED, f"{tag} may preempt" if tag else "it may preempt"
+        case facts.Assigned(migrates_from=HandedOn() as left):
+            numbered = "; ".join(filter(None, (placed(fact.admission), numbers(fact))))
+            return "", f"{numbered}; takes over from {left.name} once its job has stopped"
+        case facts.Evicted(reason="VariantEvicted", underlying_cause="FlavorMigration"):
+            return fact.reason, fact.message or "moves to a better variant"
+    return None
+
+
+def _role(fact: facts.Submitted) -> str:
+    return str(field(_plain(bytes(fact.workload)), "spec", "role", default=""))
+
+
+def why(fact: Fact) -> tuple[str, str]:
+    """Reason and message of a fact, made from what it carries where it has none."""
+    match fact:
+        case facts.Submitted():
+            return "", _submitted(fact)
+        case facts.Assigned(admission=admission):
+            return "", "; ".join(filter(None, (fact.message or placed(admission), numbers(fact))))
+        case facts.Refused(refusal=refusal):
+            return refusal.reason, refusal.message
+        case facts.Planned(pending_preemption=plan):
+            return "", _planned(plan)
+        case facts.Preempted(reason=reason, message=message, by=by):
+            return reason, message or (f"by {by}" if by else "")
+        case facts.Reprioritized(priority=priority):
+            return "", f"priority {priority}"
+        case facts.Finished(succeeded=succeeded, reason=reason, message=message):
+            return reason or ("Succeeded" if succeeded else "Failed"), message
+        case facts.Admitted(reason=reason, message=message, cluster_queue=queue):
+            return reason, message or (f"in {queue}" if queue else "")
+        case facts.CheckRequested(check=check, cycle=cycle):
+            return check, f"cycle {cycle}"
+        case facts.CheckWithdrawn(check=check, cycle=cycle, reason=reason):
+            return check, f"cycle {cycle}: {reason}" if reason else f"cycle {cycle}"
+        case facts.CheckReported(check=check, state=state, message=message):
+            delay = fact.requeue_after_seconds
+            asked = f"{delay} s" if isinstance(delay, int) else delay
+            later = f" (again in {asked})" if delay else ""
+            return check, f"{state}{later}: {message}" if message else f"{state}{later}"
+        case provisioning.ProvisioningFact():
+            return provisioned(fact)
+        case facts.TimerDue(kind=kind, at=at):
+            return kind, f"set for {stamp(at)}" if at else ""
+        case _:
+            return getattr(fact, "reason", ""), getattr(fact, "message", "")
+
+
+def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
+    """The class, and what was asked of its provider, or what it said."""
+    match fact:
+        case provisioning.ProvisioningRequested(check=check, attempt=attempt):
+            pods = ", ".join(f"{one.count} pods of {one.name}" for one in fact.pod_sets)
+            until = f", until {stamp(fact.deadline)}" if fact.deadline is not None else ""
+            message = f"attempt {attempt} of check {check}, cycle {fact.cycle}: {pods}{until}"
+        case provisioning.ProvisioningCancelled(reason=reason):
+            message = f"attempt {fact.attempt} of check {fact.check}: {reason}"
+        case provisioning.ProvisioningFailed(retryable=False, message=said):
+            message = f"{said} (for good)"
+        case provisioning.ProvisioningFailed(retry_after=int() as seconds, message=said):
+            message = f"{said} (again in {seconds} s)"
+        case _:
+            message = str(getattr(fact, "message", ""))
+    return fact.provisioning_class, message
+
+
+def placed(admission: Admission) -> str:
+    """``cluster-queue: main on spot``."""
+    pods = ", ".join(
+        f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
+        for one in admission.pod_set_assignments
+    )
+    return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
+
+
+def numbers(fact: facts.Assigned) -> str:
+    """What an admission took of what there was, and how long it had waited for it."""
+    parts = [_took(one) for one in fact.taken]
+    if fact.waited_seconds:
+        parts.append(f"after {span(fact.waited_seconds)}")
+    return ", ".join(parts)
+
+
+def _took(one: Taken) -> str:
+    free = "unlimited" if one.available >= UNLIMITED else render(one.resource, one.available)
+    borrowed = f", {render(one.resource, one.borrowed)} borrowed" if one.borrowed else ""
+    return f"{render(one.resource, one.amount)} {one.resource} of {free} in {one.flavor}{borrowed}"
+
+
+def _planned(plan: PendingPreemption) -> str:
+    if not plan.victims:
+        return "nobody has to go for it any more"
+    named = ", ".join(f"{one.namespace}/{one.name}" for one in plan.victims[:VICTIMS_MAX])
+    if (more := len(plan.victims) - VICTIMS_MAX) > 0:
+        named += f" and {more} more"
+    return f"told to go for it now: {named}" if plan.issued else f"to go for it then: {named}"
+
+
+def _submitted(fact: facts.Submitted) -> str:
+    manifest = _plain(bytes(fact.workload))
+    queue = field(manifest, "spec", "queueName", default="")
+    return f"to {queue}" if queue else ""
+
+
+def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
+    value = _plain(data)
+    reason, message = str(value.get("reason", "")), str(value.get("message", ""))
+    match parts:
+        case ["admit", "object", what, kind, namespace, name]:
+            where = "" if namespace == "_" else f"{_name(namespace)}/"
+            return f"object {what}", f"{_name(kind)} {where}{_name(name)}", reason, message
+        case ["admit", "lease", what, domain]:
+            owner = str(value.get("owner", ""))
+            return f"lease {what}", _name(domain), "", f"owner {owner}" if owner else ""
+        case ["admit", "deadletter", service]:
+            return "dead letter", _name(service), str(value.get("subject", "")), reason
+        case _:
+            return " ".join(parts[1:3]).replace("_", " "), ".".join(parts[3:]), reason, message
+
+
+def _plain(data: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except BROKEN:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _name(token: str) -> str:
+    try:
+        return plain(token)
+    except BadToken:
+        return token

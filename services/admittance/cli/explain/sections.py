@@ -1,0 +1,244 @@
+"""An explanation in words and tables: the sections that `admit explain` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from admittance.api.units import render
+from admittance.cli.show import tables
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age, stamp
+from admittance.events.requests import ExplainReply, FlavorVerdict, VariantVerdict
+from admittance.events.shapes import Grounds, PreemptedBy, Shares
+from admittance.events.why import Ahead, Going, Holder, Outlook, Room
+from admittance.quota.amounts import UNLIMITED
+from admittance.workload.phase import Phase
+
+OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
+
+
+def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
+    """Queue, position, and who is in front, a line each."""
+    if reply.local_queue:
+        parts = [f"cohort {reply.cohort}"] if reply.cohort else []
+        parts += [reply.strategy] if reply.strategy else []
+        inside = f" ({', '.join(parts)})" if parts else ""
+        through = f" of clusterqueue {reply.cluster_queue}{inside}" if reply.cluster_queue else ""
+        yield f"queue {reply.local_queue}{through}, priority {reply.priority}"
+    if reply.position:
+        of_all = f" of {reply.pending}" if reply.pending else ""
+        parked = ", parked until something changes" if reply.parked else ""
+        since = f", waiting for {age(reply.waiting_since, now)}" if reply.waiting_since else ""
+        yield f"position {reply.position}{of_all}{since}{parked}"
+    if reply.ahead:
+        yield f"behind {', '.join(_ahead(one) for one in reply.ahead)}"
+    if reply.outlook is not None:
+        yield f"next cycle: {outlook(reply.outlook)}"
+
+
+def because_of(phase: str, reason: str, message: str) -> str:
+    """``reason: message``, without a reason that only repeats the phase."""
+    return ": ".join(part for part in (reason if reason != phase else "", message) if part)
+
+
+def variant(one: VariantVerdict) -> str:
+    """One variant of a parent in one line: whether it tries, and how far it is."""
+    from admittance.cli.show import policy_words
+
+    said = one.explained
+    tries = "active" if one.active else "inactive"
+    sentence = policy_words.SENTENCES.get(one.why, "")
+    because = ", ".join(part for part in (one.why, sentence) if part)
+    text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
+    # Of one that is turned off its phase and its reason say the same once more.
+    if said.phase and (one.active or said.phase not in OFF):
+        reason = because_of(said.phase, said.reason, said.message)
+        text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
+    if one.set_aside:
+        text += f"; not tried now: {one.set_aside}"
+    if one.gate == "Open" and not one.admitted:
+        text += "; its preemption gate is open"
+    return text
+
+
+def _ahead(one: Ahead) -> str:
+    held = ", others make room for it" if one.holds_place else ""
+    parked = f", parked: {one.reason}" if one.reason else ""
+    number = f"number {one.position}, " if one.position else ""
+    return f"{one.namespace}/{one.name} ({number}priority {one.priority}{held}{parked})"
+
+
+def outlook(one: Outlook) -> str:
+    """What the next cycle would say, in one line."""
+    flavors = "; ".join(
+        f"{pod_set} on {', '.join(f'{flavor} ({resource})' for resource, flavor in got.items())}"
+        for pod_set, got in one.flavors.items()
+    )
+    counts = ", ".join(f"{count} pods of {pod_set}" for pod_set, count in one.counts.items())
+    less = f", with {counts} only" if counts else ""
+    borrowing = f", borrowing at level {one.level}" if one.level else ""
+    where = f"{flavors}{less}{borrowing}"
+    match one.outcome:
+        case "Fits":
+            return f"it fits: {where}"
+        case "Preempts":
+            count = len(one.victims) + one.victims_left_out
+            others = "1 workload has" if count == 1 else f"{count} workloads have"
+            return f"it fits once {others} gone: {where}"
+        case "NoCandidates":
+            return f"it does not fit, and nobody can be preempted for it ({one.reason})"
+        case "NoFit":
+            return f"it does not fit ({one.reason})"
+        case _:
+            return f"it is not considered ({one.reason})"
+
+
+def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
+    """What each flavor says to each pod set: a row for each resource, the numbers of now."""
+    columns = (
+        Column("POD SET"),
+        Column("FLAVOR"),
+        Column("RESOURCE"),
+        Column("ASKED", right=True),
+        Column("FREE", right=True),
+        Column("SHORT", right=True),
+        Column("USED", right=True),
+        Column("NOMINAL", right=True),
+        Column("AT MOST", right=True),
+        Column("FITS"),
+        Column("WHY"),
+    )
+    rows: list[tuple[str, ...]] = []
+    for one in verdicts:
+        why = ": ".join(part for part in (one.reason, _message(one)) if part) or tables.NOTHING
+        fits = "yes" if one.fits else "no"
+        flavor = one.flavor or tables.NOTHING
+        if not one.rooms:
+            resources = ",".join(one.resources) or tables.NOTHING
+            blank = (tables.NOTHING,) * 6
+            rows.append((one.pod_set, flavor, resources, *blank, fits, why))
+        for at, room in enumerate(one.rooms):
+            shown = (fits, why) if not at else ("", "")
+            rows.append((one.pod_set, flavor, room.resource, *_numbers(room), *shown))
+    return Table(columns, rows)
+
+
+def _numbers(room: Room) -> tuple[str, ...]:
+    """Asked, free, short, used, nominal, at most."""
+    asked = _amount(room.resource, room.requested)
+    if room.taken:
+        asked = f"{_amount(room.resource, room.taken)}+{asked}"
+    return (
+        asked,
+        _amount(room.resource, room.available),
+        _amount(room.resource, room.short) if room.short else tables.NOTHING,
+        _amount(room.resource, room.usage),
+        _amount(room.resource, room.nominal),
+        _amount(room.resource, room.potential),
+    )
+
+
+def _amount(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else render(resource, amount)
+
+
+def _message(verdict: FlavorVerdict) -> str:
+    if verdict.message:
+        return verdict.message
+    return "; ".join(short.message for short in verdict.shortfalls if short.message)
+
+
+def going_table(going: Sequence[Going], now: datetime) -> Table:
+    """Who has to go, and under which rule."""
+    columns = (
+        Column("WORKLOAD"),
+        Column("CLUSTERQUEUE"),
+        Column("PRIORITY", right=True),
+        Column("RULE"),
+        Column("TOLD"),
+    )
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            one.cluster_queue,
+            str(one.priority),
+            one.rule + (f" ({shares(one.shares)})" if one.shares is not None else ""),
+            f"{age(one.since, now)} ago" if one.since is not None else tables.NOTHING,
+        )
+        for one in going
+    ]
+    return Table(columns, rows)
+
+
+def holder_table(holders: Sequence[Holder]) -> Table:
+    """Who holds what is short."""
+    columns = (
+        Column("WORKLOAD"),
+        Column("CLUSTERQUEUE"),
+        Column("FLAVOR"),
+        Column("AMOUNT", right=True),
+        Column("PRIORITY", right=True),
+        Column("BORROWING"),
+        Column("PREEMPTION"),
+    )
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            one.cluster_queue,
+            one.flavor,
+            f"{_amount(one.resource, one.amount)} {one.resource}",
+            str(one.priority),
+            "yes" if one.borrowed else "no",
+            "on its way out" if one.leaving else one.spared_by or "candidate",
+        )
+        for one in holders
+    ]
+    return Table(columns, rows)
+
+
+def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
+    """Why preemption does not help, flavor by flavor."""
+    found = [
+        f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
+        for one in verdicts
+        for bar in one.barriers
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
+    """By whom it was preempted, under which rule, and with which numbers."""
+    when = f", {age(by.at, now)} ago ({stamp(by.at)})" if by.at is not None else ""
+    yield f"by workload {by.by}{when}, rule {by.rule}"
+    if by.grounds is not None:
+        yield from grounds(by.grounds)
+
+
+def grounds(why: Grounds) -> Iterator[str]:
+    """The numbers of a preemption, a line each."""
+    yield (
+        f"priority {why.by_priority} in clusterqueue {why.by_cluster_queue} against priority "
+        f"{why.priority} in clusterqueue {why.cluster_queue}"
+    )
+    if why.policy:
+        upto = f", up to priority {why.threshold}" if why.threshold is not None else ""
+        yield f"allowed by {why.policy} of clusterqueue {why.by_cluster_queue}{upto}"
+    if why.shares is not None:
+        yield shares(why.shares)
+    for one in why.short:
+        asked, free = _amount(one.resource, one.amount), _amount(one.resource, one.available)
+        yield f"for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
+
+
+def shares(compared: Shares) -> str:
+    """``LessThanInitialShare: 250 against 333``."""
+    text = f"{compared.strategy}: share {_share(compared.preemptor)} against "
+    if compared.after is not None:
+        return f"{text}{_share(compared.after)}, what is left of {_share(compared.victim)}"
+    return text + _share(compared.victim)
+
+
+def _share(value: float) -> str:
+    return "without weight" if value >= UNLIMITED else f"{value:.0f}"

@@ -1,0 +1,342 @@
+"""``admit get``: lists, single objects, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import astuple, replace
+
+from admittance.cli.show import tables
+from admittance.cli.show.objects import Found, field, shown_object, shown_queue, shown_workload
+from admittance.cli.show.selection import Selection, select
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.kinds import Kind
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age
+from admittance.events.requests import (
+    PendingQuery,
+    PendingReply,
+    PendingRow,
+    Queues,
+    QueuesReply,
+)
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, phase
+from admittance.workload.roles import PARENT
+from admittance.workload.stored import head
+
+PENDING: Final = "pending"
+PENDING_ROWS: Final = 1_000
+"""Rows that one answer has at most."""
+QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
+EVERYTHING: Final = Selection()
+TABLES: Final = (Output.TABLE, Output.WIDE)
+
+
+async def get(
+    call: Call,
+    kind: Kind,
+    wanted: str | None,
+    chosen: Selection = EVERYTHING,
+    queue: str | None = None,
+    *,
+    all_namespaces: bool,
+) -> None:
+    """Prints one object or those of a kind that are chosen. ``queue``: as for `pending`. Raises
+    AnswerIsNo when the one, or the queue, is not there."""
+    async with link(call) as bus:
+        more = 0
+        if wanted is not None:
+            found = [await find(bus, kind, wanted)]
+        else:
+            within = None if all_namespaces else call.namespace
+            if queue is not None:
+                chosen = chosen._replace(queues=await _queues(bus, queue, within))
+            everything = await find_all(bus, kind, within)
+            found, more = select(kind, everything, chosen, clock.now())
+        counters = await live_counters(bus, kind, found)
+        reasons = await waiting_reasons(bus, kind, found, all_namespaces=all_namespaces)
+        if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
+            found += await _variants(bus, found[0])
+        found = await with_bookings(bus, kind, found)
+    show(
+        *(call, kind, found, counters),
+        single=wanted is not None,
+        all_namespaces=all_namespaces,
+        reasons=reasons,
+    )
+    if more:
+        output.note(f"{more} more; --limit shows more")
+
+
+async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[str, str]]:
+    """The LocalQueues that are meant: the one of that name, else all of a ClusterQueue."""
+    if not queue:
+        raise BadInput("-q/--queue is empty")
+    locals_ = await find_all(bus, kinds.LOCAL_QUEUE, within)
+    named = [one for one in locals_ if one.name == queue]
+    if not named:
+        named = [
+            one
+            for one in locals_
+            if field(one.plain(), "spec", "clusterQueue", default="") == queue
+        ]
+        if not named and await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is None:
+            raise AnswerIsNo(_no_queue(queue, bus.call.namespace))
+    return frozenset((one.namespace, one.name) for one in named)
+
+
+def _no_queue(queue: str, namespace: str) -> str:
+    return (
+        f'there is neither a localqueue "{queue}" in namespace {namespace} '
+        f'nor a clusterqueue "{queue}"'
+    )
+
+
+async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
+    """Pools of machines with what is booked of them; objects of any other kind as they are."""
+    if kind is not kinds.MACHINE_POOL:
+        return found
+    from admittance.cli.show import pools
+
+    return await pools.with_bookings(bus, kind, found, clock.now())
+
+
+async def _variants(bus: Link, found: Found) -> list[Found]:
+    """The variants of a parent, which stand beneath it."""
+    if head(found.workload()).role != PARENT:
+        return []
+    from admittance.cli.show.families import family_of
+
+    return [one.found for one in (await family_of(bus, found)).variants]
+
+
+async def find(bus: Link, kind: Kind, name: str) -> Found:
+    """The object of that kind and name, in the namespace of the call. Raises AnswerIsNo."""
+    namespace = bus.call.namespace
+    for key in kind.keys(namespace, name):
+        entry = await bus.get(key)
+        if entry is not None and entry.value is not None:
+            return Found(entry.key, entry.value, entry.revision)
+    where = f" in namespace {namespace}" if kind.namespaced else ""
+    raise AnswerIsNo(f'{kind.qualified} "{name}" not found{where}')
+
+
+async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
+    """All objects of a kind that can be read, by name; namespace None: of all namespaces. What
+    cannot be read hides none of the others: a warning tells of it."""
+    found = readable(
+        kind,
+        [
+            Found(entry.key, entry.value, entry.revision)
+            for pattern in kind.patterns(namespace)
+            for entry in await bus.read_all(pattern)
+            if entry.value is not None
+        ],
+    )
+    return sorted(found, key=lambda one: (one.namespace, one.name))
+
+
+def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
+    """Those that can be read; a warning tells how many cannot."""
+    aside = {one.key for one in found if not one.is_readable()}
+    if aside:
+        output.warn(
+            f"{len(aside)} {kind.plural} cannot be read, such as {min(aside)}: "
+            "`admit doctor` says why"
+        )
+    return [one for one in found if one.key not in aside]
+
+
+async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
+    """What the scheduler counts of queues; empty, with a note, when it does not answer."""
+    if kind not in QUEUES or not found:
+        return {}
+    narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
+    namespaces = {one.namespace for one in found} if kind is kinds.LOCAL_QUEUE else set()
+    within = namespaces.pop() if len(namespaces) == 1 else None
+    try:
+        query = Queues(cluster_queue=narrow)
+        reply = await bus.ask("queues", query, QueuesReply, namespace=within)
+    except AnswerIsNo as error:
+        output.warn(f"no live counters: {error}")
+        return {}
+    if reply.error:
+        output.warn(f"no live counters: {reply.error}")
+    rows = reply.cluster_queues if kind is kinds.CLUSTER_QUEUE else reply.local_queues
+    return {(row.namespace, row.name): row for row in rows}
+
+
+async def waiting_reasons(
+    bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
+) -> tables.Reasons:
+    """Why workloads wait, as the scheduler says: what is stored of that is older, and silent of an
+    inactive queue. Of the first that wait; none where no table is shown, nothing waits, or the
+    scheduler does not answer."""
+    if kind is not kinds.WORKLOAD or bus.call.output not in TABLES:
+        return {}
+    now = clock.now()
+    if all(phase(one.workload(), now) is not Phase.PENDING for one in found):
+        return {}
+    namespace = None if all_namespaces else bus.call.namespace
+    try:
+        reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=namespace)
+    except AnswerIsNo:
+        return {}
+    return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
+
+
+def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
+    """An object as programs get it."""
+    if kind is kinds.WORKLOAD:
+        return shown_workload(found)
+    if kind in QUEUES:
+        namespace = found.namespace if kind.namespaced else ""
+        return shown_queue(found, counters.get((namespace, found.name)))
+    if kind is kinds.MACHINE_POOL:
+        from admittance.cli.show import pools
+
+        return pools.shown(found)
+    return shown_object(found)
+
+
+def show(
+    call: Call,
+    kind: Kind,
+    found: Sequence[Found],
+    counters: tables.Counters,
+    *,
+    single: bool,
+    all_namespaces: bool,
+    reasons: tables.Reasons = tables.NO_REASONS,
+) -> None:
+    """Prints objects in the shape that was asked for."""
+    match call.output:
+        case Output.NAME:
+            for one in found:
+                output.say(f"{kind.qualified}/{one.name}")
+        case Output.JSON | Output.YAML:
+            values = [shown(kind, one, counters) for one in found]
+            whole = values[0] if single else as_list(values)
+            (output.show_json if call.output is Output.JSON else output.show_yaml)(whole)
+        case Output.TABLE | Output.WIDE:
+            if not found:
+                here = f" in namespace {call.namespace}" if kind.namespaced else ""
+                output.note(f"no {kind.plural}" + ("" if all_namespaces else here))
+                return
+            table = tables.table(
+                *(kind, found, clock.now(), counters),
+                all_namespaces=all_namespaces,
+                reasons=reasons,
+            )
+            output.show_table(table, wide=call.output is Output.WIDE)
+
+
+def as_list(values: Sequence[Any]) -> dict[str, Any]:
+    """Objects as Kubernetes lists them."""
+    return {"apiVersion": "v1", "kind": "List", "items": list(values)}
+
+
+async def pending(
+    call: Call, queue: str | None, *, all_namespaces: bool, limit: int = PENDING_ROWS
+) -> None:
+    """Prints who waits, in order, the first ``limit`` of them. queue is a LocalQueue of the
+    namespace, or a ClusterQueue.
+
+    Raises AnswerIsNo when there is no such queue.
+    """
+    async with link(call) as bus:
+        query, namespace = await _query(bus, queue, all_namespaces)
+        listed, total = await _waiting(bus, query, namespace, limit)
+    now = clock.now()
+    match call.output:
+        case Output.JSON:
+            output.show_json({"items": [_whole(row) for row in listed], "total": total})
+        case Output.YAML:
+            output.show_yaml({"items": [_whole(row) for row in listed], "total": total})
+        case Output.NAME:
+            for row in listed:
+                output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
+        case Output.TABLE | Output.WIDE:
+            if not total:
+                output.note("nothing is pending")
+                return
+            output.show_table(_pending_table(listed, now), wide=call.output is Output.WIDE)
+            if total > len(listed):
+                output.note(f"{total - len(listed)} more are pending; --limit shows more")
+
+
+async def _waiting(
+    bus: Link, query: PendingQuery, namespace: str | None, limit: int
+) -> tuple[list[PendingRow], int]:
+    """The first so many who wait, asked for page by page, and how many there are."""
+    rows: list[PendingRow] = []
+    while True:
+        page = replace(query, skip=len(rows), limit=min(limit - len(rows), PENDING_ROWS))
+        reply = await bus.ask("pending", page, PendingReply, namespace=namespace)
+        if reply.error:
+            raise AnswerIsNo(reply.error)
+        rows += reply.rows
+        if not reply.rows or len(rows) >= min(limit, reply.total):
+            return rows, reply.total
+
+
+def _whole(row: PendingRow) -> dict[str, Any]:
+    """A row with its defaults, for programs."""
+    return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
+
+
+def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
+    columns = (
+        Column("POSITION", right=True),
+        Column("NAMESPACE"),
+        Column("NAME"),
+        Column("QUEUE"),
+        Column("CLUSTERQUEUE"),
+        Column("PRIORITY", right=True),
+        Column("WAITING"),
+        Column("AGE", wide=True),
+        Column("PARKED", wide=True),
+        Column("FLAVORS TRIED", wide=True),
+        Column("REASON"),
+        Column("MESSAGE"),
+    )
+    rows = [
+        (
+            str(row.position or tables.NOTHING),
+            row.namespace,
+            row.name,
+            row.local_queue,
+            row.cluster_queue,
+            str(row.priority),
+            age(row.waiting_since or row.created, now),
+            age(row.created, now),
+            "yes" if row.parked else "no",
+            ",".join(row.flavors) or tables.NOTHING,
+            row.reason or tables.NOTHING,
+            row.message,
+        )
+        for row in listed
+    ]
+    return Table(columns, rows)
+
+
+async def _query(
+    bus: Link, queue: str | None, all_namespaces: bool
+) -> tuple[PendingQuery, str | None]:
+    """What to ask, and in which namespace. A LocalQueue goes before a ClusterQueue of its name."""
+    namespace = bus.call.namespace
+    if queue is None:
+        return PendingQuery(), None if all_namespaces else namespace
+    if not queue:
+        raise BadInput("-q/--queue is empty")
+    if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is not None:
+        return PendingQuery(local_queue=queue), namespace
+    if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
+        return PendingQuery(cluster_queue=queue), None
+    raise AnswerIsNo(_no_queue(queue, namespace))

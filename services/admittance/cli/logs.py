@@ -1,0 +1,116 @@
+"""``admit logs``: what the pods of a workload printed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from admittance.cli.get import find
+from admittance.cli.show.families import refuse_variant
+from admittance.cli.support import kinds
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call
+from admittance.events.requests import Logs, LogsReply, PodLog
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, phase
+
+POLL_SECONDS: Final = 0.3
+NOT_YET_SECONDS: Final = 1.0
+ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
+"""Phases after which nothing more is printed."""
+
+
+async def logs(
+    call: Call, name: str, pod: int | None, *, follow: bool, tail: int | None = None
+) -> None:
+    """Prints the output so far, of each pod the last ``tail`` lines; with follow until the workload
+    has ended.
+
+    Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
+    pod, or output.
+    """
+    async with link(call) as bus:
+        refuse_variant(await find(bus, kinds.WORKLOAD, name), "`admit logs workload {}`")
+        writer = Writer(pod)
+        offsets: dict[str, int] = {}
+        ended = False
+        while True:
+            reply = await _ask(bus, name, pod, offsets, tail)
+            if reply.error and not (follow and not ended):
+                if offsets:
+                    return
+                raise AnswerIsNo(reply.error)
+            for one in reply.pods:
+                offsets[one.pod] = one.offset
+            writer.write(reply.pods)
+            if not reply.complete:
+                continue
+            if not follow or ended:
+                break
+            # Ended before the last look, so that what is printed at the end is not missed.
+            ended = await _has_ended(bus, name) and not any(one.running for one in reply.pods)
+            await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
+        writer.end()
+    if pod is not None and not offsets:
+        raise AnswerIsNo(f'workload "{name}" has no output of a pod {pod}')
+
+
+async def _ask(
+    bus: Link, name: str, pod: int | None, offsets: Mapping[str, int], tail: int | None
+) -> LogsReply:
+    # A pod that starts after the first answer is new: all of its lines are.
+    tail = None if offsets else tail
+    request = Logs(name=name, pod=pod, offsets=dict(offsets), tail=tail)
+    return await bus.ask("logs", request, LogsReply, namespace=bus.call.namespace)
+
+
+async def _has_ended(bus: Link, name: str) -> bool:
+    try:
+        found = await find(bus, kinds.WORKLOAD, name)
+    except (AnswerIsNo, BadInput):
+        return True
+    return phase(found.workload(), clock.now()) in ENDS
+
+
+class Writer:
+    """Writes whole lines of several pods to standard output, each with its pod; those of a single
+    pod just as they are."""
+
+    def __init__(self, pod: int | None) -> None:
+        self._chosen = pod is not None
+        self._half: dict[str, str] = {}
+        self._names: set[str] = set()
+
+    def write(self, pods: tuple[PodLog, ...]) -> None:
+        """What the pods printed since the last time."""
+        self._names.update(one.pod for one in pods)
+        for one in pods:
+            if not one.text:
+                continue
+            text = self._half.pop(one.pod, "") + one.text
+            if self._plain:
+                sys.stdout.write(text)
+                continue
+            *lines, rest = text.split("\n")
+            self._say(one.pod, lines)
+            if rest:
+                self._half[one.pod] = rest
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """Lines that were never ended."""
+        for pod, rest in self._half.items():
+            self._say(pod, [rest])
+        self._half.clear()
+        sys.stdout.flush()
+
+    @property
+    def _plain(self) -> bool:
+        return self._chosen or len(self._names) <= 1
+
+    def _say(self, pod: str, lines: list[str]) -> None:
+        for line in lines:
+            sys.stdout.write(f"{pod} | {line}\n")

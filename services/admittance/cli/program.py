@@ -1,0 +1,138 @@
+"""Global options, the tree of commands, and how a command ends.
+
+Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is a line on standard error
+and never a traceback; with ADMIT_DEBUG set, a bug shows its traceback, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from copy import copy
+from typing import Annotated, Any, Final
+
+import typer
+from typer.exceptions import TyperException
+
+from admittance.cli.commands import approve, lifecycle, objects, system, workloads
+from admittance.cli.main import INTERRUPTED
+from admittance.cli.support.errors import CliError, lines_of
+from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, outer_call
+
+ERRORS_MAX: Final = 100
+"""Lines of errors that a call prints; how many more there are is told in one."""
+
+app = typer.Typer(
+    name="admit",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+objects.register(app)
+workloads.register(app)
+lifecycle.register(app)
+approve.register(app)
+system.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"admit {version('admittance')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def admit(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Admittance: quota first, then every check, and only then the start."""
+    del version
+    ctx.obj = outer_call(nats, namespace, output)
+
+
+def invoke(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and answers its exit status; errors are printed, not raised."""
+    command: Any = typer.main.get_command(_needed(_words(arguments)))
+    try:
+        result = command.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="admit",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except CliError as error:
+        _complain(error)
+        return error.status
+    except TyperException as error:
+        # Without a message it was the help, shown because nothing else was typed.
+        if message := error.format_message():
+            # The validator behind the options puts its own words before ours.
+            _complain(error, message.replace(": Value error, ", ": "))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our answers has had enough. Python would complain once more at its end.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        return 0
+    except Exception as error:
+        if _is_expected(error):
+            _complain(error)
+            return 1
+        if os.environ.get("ADMIT_DEBUG"):
+            raise
+        _complain(
+            error, f"{type(error).__name__}: {error}; this is a bug, ADMIT_DEBUG=1 shows where"
+        )
+        return 1
+
+
+def _is_expected(error: Exception) -> bool:
+    """It is trouble that we know. Its module, which loads the client, is not imported here: what
+    raises such an error has done so."""
+    errors = sys.modules.get("admittance.runtime.errors")
+    return errors is not None and isinstance(error, errors.AdmittanceError)
+
+
+def _complain(error: Exception, *lines: str) -> None:
+    sys.stdout.flush()
+    told = list(lines or lines_of(error))
+    for line in told[:ERRORS_MAX]:
+        sys.stderr.write(f"error: {' '.join(line.split())}\n")
+    if len(told) > ERRORS_MAX:
+        sys.stderr.write(f"error: and {len(told) - ERRORS_MAX:,} more like these\n")
+
+
+def _words(arguments: Sequence[str] | None) -> list[str]:
+    """What was typed, or what the shell asks to complete."""
+    if arguments is None and (line := os.environ.get("COMP_WORDS")):
+        return line.split()[1:]
+    return list(sys.argv[1:] if arguments is None else arguments)
+
+
+def _needed(words: Sequence[str]) -> typer.Typer:
+    """The app with the commands alone that words may mean: to make all of them takes longer than
+    most commands run. All of them, where none is named or the first word is none."""
+    named = {_name_of(info): info for info in app.registered_commands}
+    meant = set(words[: words.index("--")] if "--" in words else words) & named.keys()
+    first = words[0] if words else ""
+    if not meant or not (first.startswith("-") or first in named):
+        return app
+    small = copy(app)
+    small.registered_commands = [info for name, info in named.items() if name in meant]
+    return small
+
+
+def _name_of(info: Any) -> str:
+    return str(info.name or info.callback.__name__.replace("_", "-"))

@@ -1,0 +1,130 @@
+"""``admit replay SCENARIO…``: scenarios with a known outcome, played through the cores.
+
+Every file that can be played is played, whatever is wrong with the others: what is wrong is a line
+on standard error each, and the status is 2 then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from admittance.cli.support import output
+from admittance.cli.support.errors import BadInput, one_line
+from admittance.replay.outcome import Settled, differences
+from admittance.replay.play import play
+from admittance.replay.scenario import BadScenario, read
+
+CROWD: Final = 40
+"""So many scenarios are worth the start of other processes; one takes about 10 ms."""
+
+
+class Played(NamedTuple):
+    """What became of one file: ``text`` is the answer as JSON; or ``trouble`` says what is wrong
+    with the file. ``differs``: how the answer is otherwise than the file expects; None: it expects
+    nothing."""
+
+    file: str
+    name: str = ""
+    text: str = ""
+    trouble: str = ""
+    differs: list[str] | None = None
+
+
+def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
+    """Plays the scenarios and prints the answers, or writes them to ``out``; the exit status.
+
+    With check the answers are compared with what the files expect, and what differs is printed in
+    their place.
+    """
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"--out {out}: {error.strerror or error}") from None
+    troubles = agreeing = played = 0
+    written: dict[str, str] = {}
+    for one in _all(files):
+        trouble = one.trouble
+        if not trouble and out is not None:
+            if one.name in written:
+                trouble = f"{written[one.name]} is a scenario {one.name}, too: not written"
+            else:
+                written[one.name] = one.file
+                trouble = _write(out / f"{one.name}.json", one.text)
+        if not trouble and check and one.differs is None:
+            trouble = "nothing to check: it has no answers"
+        if trouble:
+            output.error(one_line(f"{one.file}: {trouble}"))
+            troubles += 1
+            continue
+        played += 1
+        if check:
+            agreeing += not one.differs
+            for line in one.differs or ():
+                output.say(f"{one.name}: {line}")
+        elif out is None:
+            output.say(one.text)
+    if check:
+        output.say(f"agree {agreeing}/{played} scenarios")
+    if troubles:
+        return 2
+    return 1 if check and agreeing < played else 0
+
+
+def _all(files: Sequence[str]) -> Iterator[Played]:
+    """What becomes of the files, in their order."""
+    workers = min(os.cpu_count() or 1, 8)
+    if len(files) < CROWD or workers == 1:
+        yield from map(play_file, files)
+        return
+    sys.stdout.flush()
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(play_file, files, chunksize=max(1, len(files) // (8 * workers)))
+
+
+def play_file(file: str) -> Played:
+    """Reads and plays one file."""
+    try:
+        scenario = read(_bytes(Path(file)))
+        found = play(scenario)
+    except BadScenario as error:
+        return Played(file, trouble=str(error))
+    except Exception as error:
+        # One scenario that nobody had thought of does not keep the others from their answers.
+        return Played(file, trouble=f"the core fails on it: {type(error).__name__}: {error}")
+    expected = scenario.expected
+    differs = None
+    if expected is not None:
+        try:
+            differs = list(differences(expected, found))
+        except (KeyError, TypeError, AttributeError) as error:
+            return Played(file, trouble=f"what it expects has another shape: {error!r}")
+    return Played(file, scenario.name, _text(scenario.name, found), differs=differs)
+
+
+def _bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise BadScenario("it is a folder; name its files, as in FOLDER/*.json.gz")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadScenario(error.strerror or str(error)) from None
+
+
+def _text(name: str, found: Iterable[Settled]) -> str:
+    return json.dumps({"name": name, "expected": list(found)}, separators=(",", ":"))
+
+
+def _write(path: Path, text: str) -> str:
+    """Writes the answer; why that failed."""
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    return ""

@@ -1,0 +1,154 @@
+"""What people see of requests for capacity: the story of one, and whom a workload waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from admittance.api.units import render
+from admittance.cli.doctor.provisioning import answers_for
+from admittance.cli.show import tables
+from admittance.cli.show.capacity_rows import record_of, state_of
+from admittance.cli.show.families import Family, is_parent
+from admittance.cli.show.objects import Found
+from admittance.cli.show.sections import pairs
+from admittance.cli.support import kinds, output
+from admittance.cli.support.link import Link
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age, span, stamp
+from admittance.events.shapes import PodSetToProvision
+from admittance.providers.request import PodSet
+from admittance.provisioning.records import Record, State
+
+WAITING = (State.REQUESTED, State.ACCEPTED)
+SILENT: Final = "nobody answers for this class: is there one? `admit doctor` tells more"
+
+
+async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
+    """The requests that are kept for them, by workload and check."""
+    pattern = kinds.REQUEST.patterns(namespace)[0]
+    found = []
+    for entry in await bus.read_all(pattern):
+        if entry.value is None:
+            continue
+        record = record_of(Found(entry.key, entry.value, entry.revision))
+        if record is not None and record.spec.workload in workloads:
+            found.append(record)
+    return sorted(found, key=lambda one: (one.spec.workload, one.spec.check))
+
+
+async def of_kin(bus: Link, found: Found, family: Family | None) -> list[Record]:
+    """The same of a workload; of a parent, those of its variants."""
+    names = {found.name}
+    if family is not None and is_parent(found.workload()):
+        names |= {one.found.name for one in family.variants}
+    checks = bool(found.workload().status.admission_checks)
+    if len(names) == 1 and not checks:
+        return []
+    return await of_workloads(bus, found.namespace, names)
+
+
+async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]:
+    """The classes of the requests that have no answer at all, and that nobody answers for."""
+    waiting = {
+        one.spec.provisioning_class_name
+        for one in records
+        if one.status.state is State.REQUESTED and not one.status.cancelled
+    }
+    return frozenset([one for one in sorted(waiting) if not await answers_for(bus, one)])
+
+
+def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Title and text of all that is known of it. ``silent``: classes that nobody answers for."""
+    spec, status = record.spec, record.status
+    ended = f"{state_of(record)} ({status.cancelled})" if status.cancelled else state_of(record)
+    retry = ""
+    if status.state is State.FAILED and not status.retryable:
+        retry = "no: the provider says that it never will be there"
+    elif status.retry_after is not None:
+        retry = f"not before {status.retry_after} s have passed, the provider says"
+    return [
+        ("Workload", spec.workload),
+        ("Check", spec.check),
+        ("Class", spec.provisioning_class_name),
+        ("Provider", SILENT if spec.provisioning_class_name in silent else ""),
+        ("Attempt", f"{spec.attempt} (cycle {spec.cycle})"),
+        ("Id", spec.id),
+        ("State", ended),
+        ("Message", status.message),
+        ("Retry", retry),
+        ("Deadline", _deadline(record, now)),
+        ("Parameters", pairs(spec.parameters)),
+        ("Details", pairs(status.details)),
+    ]
+
+
+def _deadline(record: Record, now: datetime) -> str:
+    deadline = record.spec.deadline
+    if deadline is None or record.status.state not in WAITING or record.status.cancelled:
+        return ""
+    left = (deadline - now).total_seconds()
+    return f"{stamp(deadline)} ({f'in {span(left)}' if left > 0 else 'over'})"
+
+
+def pod_set_table(record: Record) -> Table:
+    """What is asked for."""
+    columns = (
+        Column("POD SETS"),
+        Column("PODS", right=True),
+        Column("REQUESTS PER POD"),
+        Column("NODE SELECTOR"),
+    )
+    return Table(columns, [_pods(one) for one in record.spec.pod_sets])
+
+
+def _pods(one: PodSetToProvision) -> tuple[str, ...]:
+    asked = PodSet(one)
+    needed = {name: render(name, much) for name, much in asked.requests.items()}
+    return (
+        ",".join(one.names or (one.name,)),
+        str(one.count),
+        pairs(needed) or tables.NOTHING,
+        pairs(asked.node_selector) or tables.NOTHING,
+    )
+
+
+def notes_of(record: Record) -> list[str]:
+    """What was said of it and did not count."""
+    return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
+
+
+def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
+    """Everything, indented: beneath the check that asked."""
+    output.say(f"\nRequest for capacity {record.metadata.name}")
+    shown = [(title, text) for title, text in facts_of(record, now, silent) if text][1:]
+    width = max(len(title) for title, _ in shown) + 1
+    for title, text in shown:
+        output.say(f"  {(title + ':').ljust(width)} {output.clean(text)}")
+    output.show_table(pod_set_table(record), indent=2)
+    tell_notes(record)
+
+
+def tell_notes(record: Record) -> None:
+    """What people should know of its provider."""
+    if notes_of(record):
+        output.say("  Did not count")
+        for line in notes_of(record):
+            output.say(f"    - {output.clean(line)}")
+
+
+def waits_for(records: Sequence[Record], now: datetime) -> Iterator[str]:
+    """Whom the workload waits for, a sentence for each request that is open."""
+    for record in records:
+        if record.status.state not in WAITING or record.status.cancelled:
+            continue
+        spec, status = record.spec, record.status
+        since = age(record.metadata.creation_timestamp, now)
+        verb = "has accepted it" if status.state is State.ACCEPTED else "has not answered"
+        said = f": {status.message}" if status.message else ""
+        until = f", at most until {stamp(spec.deadline)}" if spec.deadline is not None else ""
+        yield (
+            f"the provider of {spec.provisioning_class_name}, asked {since} ago (attempt "
+            f"{spec.attempt} of check {spec.check}), which {verb}{until}{said}"
+        )

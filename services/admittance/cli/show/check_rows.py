@@ -1,0 +1,113 @@
+"""The rows of a workload's admission checks, for people: how each stands, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from admittance.api.workload import CheckState
+from admittance.cli.show import tables
+from admittance.cli.show.objects import check_conditions
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age, span, stamp
+from admittance.workload.conditions import Type, is_false
+from admittance.workload.phase import Phase, phase
+from admittance.workload.roles import PARENT
+from admittance.workload.stored import StoredWorkload, head
+
+DECIDES = "decides"
+
+
+def end_of(row: CheckState) -> datetime | None:
+    """When the delay that the check asked for ends; None: it asked for none."""
+    from admittance.workload.moves import backoff
+
+    return backoff.end_of(row)
+
+
+def deciding(workload: StoredWorkload) -> tuple[str, ...]:
+    """The checks whose delay ends last: when they are over, all checks are asked again."""
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None:
+        return ()
+    return tuple(row.name for row in workload.status.admission_checks if end_of(row) == until)
+
+
+def check_table(workload: StoredWorkload, now: datetime) -> Table:
+    """Each check: its verdict, since when, how often it put the workload off, for how long yet."""
+    who = deciding(workload)
+    rows = []
+    for row in workload.status.admission_checks:
+        end = end_of(row)
+        left = tables.NOTHING
+        if end is not None:
+            left = span((end - now).total_seconds()) if end > now else "over"
+            left += f" ({DECIDES})" if row.name in who else ""
+        rows.append(
+            (
+                row.name,
+                row.state,
+                row.reason or tables.NOTHING,
+                age(row.last_transition_time, now),
+                str(row.retry_count),
+                left,
+                row.message or tables.NOTHING,
+            )
+        )
+    columns = (
+        Column("CHECK"),
+        Column("STATE"),
+        Column("REASON"),
+        Column("SINCE"),
+        Column("RETRIES", right=True),
+        Column("STILL WAITS"),
+        Column("MESSAGE"),
+    )
+    return Table(columns, rows)
+
+
+def next_attempt(
+    workload: StoredWorkload, now: datetime, variants: Iterable[StoredWorkload] = ()
+) -> str:
+    """When it competes again and what decides that; "" while it waits for no time. ``variants``: of
+    a parent."""
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None or state is None or phase(workload, now) is Phase.FINISHED:
+        return ""
+    who = deciding(workload)
+    cause = ", ".join(f'"{name}"' for name in who) if who else "the backoff after PodsReadyTimeout"
+    if head(workload).role == PARENT and not is_false(workload, Type.REQUEUED):
+        first = [
+            head(one).variant
+            for one in variants
+            if one.status.requeue_state is not None and one.status.requeue_state.requeue_at == until
+        ]
+        cause = f"variant {', '.join(first)}" if first else "the first of its variants"
+    left = f"in {span((until - now).total_seconds())}" if until > now else "by now"
+    return f"{stamp(until)} ({left}, set by {cause})"
+
+
+def pods_ready_evictions(workload: StoredWorkload) -> str:
+    """How often its pods were not ready in time; "" while never."""
+    state = workload.status.requeue_state
+    return str(state.count) if state is not None and state.count else ""
+
+
+def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[dict[str, Any]]:
+    """The rows as conditions, each with what it waits for, for programs."""
+    who = deciding(workload)
+    values = []
+    for condition, row in zip(
+        check_conditions(rows), workload.status.admission_checks, strict=True
+    ):
+        value = {**condition, "retryCount": row.retry_count}
+        end = end_of(row)
+        if end is not None:
+            value["requeueAfterSeconds"] = row.requeue_after_seconds
+            value["notBefore"] = stamp(end)
+            value[DECIDES] = row.name in who
+        values.append(value)
+    return values

@@ -1,0 +1,163 @@
+"""A family as the bucket has it: a parent, its variants, and what their queue says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from admittance.api.queues import ClusterQueue, LocalQueue
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import Link
+from admittance.workload.roles import PARENT, VARIANT, owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+if TYPE_CHECKING:
+    from admittance.family.policy import Wish
+    from admittance.family.rules import FamilyRules
+    from admittance.family.states import ParentState
+
+
+class Member(NamedTuple):
+    """A variant, as found and decoded."""
+
+    found: Found
+    workload: StoredWorkload
+
+    @property
+    def tag(self) -> str:
+        """Which of its parent's it is."""
+        return head(self.workload).variant
+
+
+class Family(NamedTuple):
+    """``variants``: the best first. ``rules``: None where the queue has no policy, or is gone."""
+
+    found: Found
+    parent: StoredWorkload
+    variants: tuple[Member, ...]
+    rules: FamilyRules | None
+
+    @property
+    def state(self) -> ParentState:
+        """What policy asks of the parent."""
+        from admittance.workload.family_info import parent_state
+
+        return parent_state(self.parent)
+
+    def wishes(self, now: datetime) -> Mapping[str, Wish]:
+        """What policy wants of each variant, by its name."""
+        from admittance.family.states import judged
+        from admittance.workload.family_info import variant_state
+
+        states = [variant_state(one.workload) for one in self.variants]
+        return judged(self.state, states, self.rules, now)
+
+
+def is_parent(workload: StoredWorkload) -> bool:
+    """It has variants, or will."""
+    return head(workload).role == PARENT
+
+
+async def family_of(bus: Link, found: Found) -> Family:
+    """The family of a parent."""
+    parent = found.workload()
+    rules = await rules_for(bus, found.namespace, head(parent).queue_name)
+    names = names_of(parent, rules)
+    entries = await asyncio.gather(
+        *(bus.get(kinds.WORKLOAD.object_key(found.namespace, name)) for name in names)
+    )
+    variants = []
+    for entry in entries:
+        if entry is not None and entry.value is not None:
+            one = Found(entry.key, entry.value, entry.revision)
+            variants.append(Member(one, one.workload()))
+    return Family(found, parent, _own(parent, variants, rules), rules)
+
+
+def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
+    """Names that its variants may have: those it tells of, and those that the queue leads to."""
+    return list(tags_of(parent, rules))
+
+
+def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]:
+    """The same names, and which variant each would be."""
+    from admittance.workload.families.shaping import name_of
+
+    found = {row.name: row.variant for row in parent.status.variants}
+    for tag in rules.tags if rules is not None else ():
+        for taken in (False, True):
+            found.setdefault(name_of(parent, tag.name, taken=taken), tag.name)
+    return found
+
+
+def _own(
+    parent: StoredWorkload, variants: Iterable[Member], rules: FamilyRules | None
+) -> tuple[Member, ...]:
+    uid = parent.metadata.uid
+    places = {} if rules is None else {tag.name: tag.place for tag in rules.tags}
+
+    def place(one: Member) -> tuple[int, str]:
+        index = head(one.workload).sibling_index
+        last = len(places) if index is None else index
+        return (places.get(one.tag, last), one.found.name)
+
+    own = (
+        one
+        for one in variants
+        if head(one.workload).role == VARIANT and owner_of(one.workload)[1] == uid
+    )
+    return tuple(sorted(own, key=place))
+
+
+async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None:
+    """What the ClusterQueue behind a LocalQueue says of families; None: nothing, or it is gone."""
+    if not queue:
+        return None
+    local = await _object(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
+    if not isinstance(local, LocalQueue) or not local.spec.cluster_queue:
+        return None
+    behind = await _object(bus, kinds.CLUSTER_QUEUE.object_key("", local.spec.cluster_queue))
+    from admittance.family.rules import rules_of
+
+    return rules_of(behind.spec) if isinstance(behind, ClusterQueue) else None
+
+
+async def _object(bus: Link, key: str) -> object:
+    from admittance.api.problems import ManifestError
+    from admittance.api.reading.objects import decode_object
+
+    entry = await bus.get(key)
+    if entry is None or entry.value is None:
+        return None
+    try:
+        return decode_object(entry.value).manifest
+    except ManifestError:
+        return None  # Of a newer version, or written by hand.
+
+
+async def parent_of(bus: Link, variant: Found) -> Found | None:
+    """The parent of a variant; None: it is gone."""
+    name, uid = owner_of(variant.workload())
+    entry = await bus.get(kinds.WORKLOAD.object_key(variant.namespace, name)) if name else None
+    if entry is None or entry.value is None:
+        return None
+    found = Found(entry.key, entry.value, entry.revision)
+    return found if found.workload().metadata.uid == uid else None
+
+
+def refuse_variant(found: Found, instead: str) -> None:
+    """Raises AnswerIsNo, naming the parent, where found is a variant. ``instead``: what to type;
+    ``{}`` stands for the parent's name."""
+    workload = found.workload()
+    spec = head(workload)
+    if spec.role != VARIANT:
+        return
+    parent, _ = owner_of(workload)
+    raise AnswerIsNo(
+        f'workload "{found.name}" is the variant {spec.variant} of workload "{parent}", '
+        f"whose job it is: {instead.format(parent)}"
+    )

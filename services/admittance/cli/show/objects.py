@@ -1,0 +1,203 @@
+"""Objects as the bucket keeps them, and what is added when one is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.events.names import BadToken, plain
+from admittance.events.reading import BROKEN
+from admittance.events.requests import FlavorUsage, QueueStatus
+from admittance.events.subjects import CAPACITY
+from admittance.workload.stored import StoredWorkload
+
+if TYPE_CHECKING:
+    from admittance.cli.show.pools import Live
+
+CHECK_CONDITIONS: Final = {
+    "Pending": ("Unknown", "Pending"),
+    "Ready": ("True", "Ready"),
+    "Retry": ("False", "Retry"),
+    "Rejected": ("False", "Reject"),
+}
+"""State of a check to status and reason of its condition. LIFECYCLE 1.5, A27."""
+
+
+class Found(NamedTuple):
+    """An object as read: its key in the bucket, its bytes, and the revision they are of. ``live``:
+    what is booked of it, if it is a pool of machines and that was asked for."""
+
+    key: str
+    data: bytes
+    revision: int
+    live: Live | None = None
+
+    @property
+    def name(self) -> str:
+        """From the key, so that an object is listed even if nobody can read its bytes."""
+        return _plain(self.key.split(".")[-1])
+
+    @property
+    def namespace(self) -> str:
+        parts = self.key.split(".")
+        return _plain(parts[1]) if len(parts) == 3 else ""
+
+    def plain(self) -> dict[str, Any]:
+        """The object as dicts and lists. Raises AnswerIsNo when it is none."""
+        try:
+            value = msgspec.json.decode(self.data)
+        except BROKEN as error:
+            raise AnswerIsNo(f"{self.key} in the bucket is not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise AnswerIsNo(f"{self.key} in the bucket is no object")
+        return value
+
+    def workload(self) -> StoredWorkload:
+        """The object as a workload. Raises AnswerIsNo when it is none."""
+        from admittance.workload.reading import read
+
+        try:
+            return read(self.key, self.data)
+        except BROKEN as error:
+            raise AnswerIsNo(f"{self.key} in the bucket is no workload: {error}") from None
+
+    def is_readable(self) -> bool:
+        """The services can read it, too."""
+        from admittance.provisioning.records import read_record
+        from admittance.workload.reading import read, read_manifest
+
+        readers: dict[str, Callable[[str, bytes], object]] = {
+            "workload": read,
+            CAPACITY: read_record,
+        }
+        reader = readers.get(self.key.split(".")[0], read_manifest)
+        try:
+            reader(self.key, self.data)
+        except BROKEN:
+            return False
+        return True
+
+    def is_workload(self) -> bool:
+        """The object can be read as a workload."""
+        try:
+            self.workload()
+        except AnswerIsNo:
+            return False
+        return True
+
+    def created(self) -> datetime | None:
+        text = field(self.plain(), "metadata", "creationTimestamp")
+        try:
+            return msgspec.convert(text, datetime, strict=False) if text else None
+        except msgspec.ValidationError:
+            return None
+
+
+def _plain(token: str) -> str:
+    try:
+        return plain(token)
+    except BadToken:
+        return token
+
+
+def field(value: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+    """What stands under path; default where a step is missing or null."""
+    here: Any = value
+    for step in path:
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return default if here is None else here
+
+
+def conditions_of(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """``status.conditions`` of any object."""
+    found: Sequence[Mapping[str, Any]] = field(value, "status", "conditions", default=[])
+    return found
+
+
+def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of ``status.admissionChecks`` as conditions under the checks' names.
+
+    A check that waits for a preemption says so in its reason; its status stays Unknown.
+    """
+    conditions = []
+    for row in rows:
+        status, reason = CHECK_CONDITIONS.get(row.get("state", "Pending"), ("Unknown", "Pending"))
+        if reason == "Pending" and row.get("reason") == "PreemptionRequired":
+            reason = "PreemptionRequired"
+        condition = {"type": row.get("name", ""), "status": status, "reason": reason}
+        condition |= {
+            key: row[key] for key in ("message", "lastTransitionTime") if row.get(key) is not None
+        }
+        conditions.append(condition)
+    return conditions
+
+
+def shown_object(found: Found) -> dict[str, Any]:
+    """The stored object, with what its spec's defaults say."""
+    from admittance.api.defaults import complete
+    from admittance.api.problems import ManifestError
+    from admittance.api.reading.objects import decode_object
+
+    value = found.plain()
+    try:
+        manifest = decode_object(value).manifest
+    except ManifestError:
+        return value  # Of a newer version, or written by hand: as it is.
+    if hasattr(manifest, "spec") and manifest.spec is not None:
+        value["spec"] = complete(manifest.spec)
+    return value
+
+
+def shown_workload(found: Found) -> dict[str, Any]:
+    """The stored workload with ``status.admissionChecksConditions``, which is not stored, and its
+    defaults."""
+    value = shown_object(found)
+    status = value.setdefault("status", {})
+    status["admissionChecksConditions"] = check_conditions(status.get("admissionChecks") or [])
+    return value
+
+
+def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> list[dict[str, Any]]:
+    from admittance.api.units import render
+
+    by_flavor: dict[str, list[dict[str, str]]] = {}
+    for usage in counted.usage:
+        row = {"name": usage.resource, "total": render(usage.resource, amount_of(usage))}
+        if usage.borrowed:
+            row["borrowed"] = render(usage.resource, usage.borrowed)
+        by_flavor.setdefault(usage.flavor, []).append(row)
+    return [{"name": flavor, "resources": rows} for flavor, rows in by_flavor.items()]
+
+
+def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
+    """The stored queue with its live counters in ``status``, in Kueue's spelling."""
+    value = shown_object(found)
+    if counted is None:
+        return value
+    status = {**(value.get("status") or {})}
+    status["pendingWorkloads"] = counted.pending
+    status["reservingWorkloads"] = counted.reserving
+    status["admittedWorkloads"] = counted.admitted
+    status["flavorsReservation"] = _usage(counted, lambda usage: usage.reserved)
+    status["flavorsUsage"] = _usage(counted, lambda usage: usage.admitted)
+    active = {
+        "type": "Active",
+        "status": "True" if counted.active else "False",
+        "reason": counted.reason or "Ready",
+        "message": counted.message,
+    }
+    sharing = {**(status.get("fairSharing") or {})}
+    if counted.weighted_share is not None:
+        sharing["weightedShare"] = counted.weighted_share
+    if counted.used is not None:
+        sharing["admissionFairSharingStatus"] = msgspec.to_builtins(counted.used.consumed)
+    if sharing:
+        status["fairSharing"] = sharing
+    others = [c for c in status.get("conditions") or [] if c.get("type") != "Active"]
+    status["conditions"] = [*others, active]
+    value["status"] = status
+    return value

@@ -1,0 +1,62 @@
+"""Workloads in the order in which a list shows them: each parent with its variants beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from admittance.cli.show.objects import Found
+from admittance.workload.roles import VARIANT, owner_of
+from admittance.workload.stored import StoredWorkload, head
+
+BRANCH: Final = "├─ "
+LAST: Final = "└─ "
+
+
+class Line(NamedTuple):
+    """``mark``: stands before the name. ``why``: of a variant, why it is active, or not, as its
+    parent tells; "" where that is not among the others."""
+
+    found: Found
+    workload: StoredWorkload
+    mark: str = ""
+    why: str = ""
+
+
+def arranged(found: Sequence[Found]) -> list[Line]:
+    """Everything that was found, in its order; variants stand beneath their parent, the best first.
+    A variant without its parent stands where it was."""
+    lines = [Line(one, one.workload()) for one in found]
+    parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}
+    beneath: dict[str, list[Line]] = {}
+    above: list[Line] = []
+    for line in lines:
+        owner = owner_of(line.workload)[1] if head(line.workload).role == VARIANT else ""
+        if owner and owner in parents:
+            beneath.setdefault(owner, []).append(line)
+        else:
+            above.append(line)
+    return [shown for line in above for shown in _family(line, beneath)]
+
+
+def _family(line: Line, beneath: dict[str, list[Line]]) -> list[Line]:
+    variants = sorted(beneath.get(line.workload.metadata.uid, ()), key=_place)
+    whys = {row.name: row.why for row in line.workload.status.variants}
+    last = len(variants) - 1
+    return [
+        line,
+        *(
+            one._replace(mark=LAST if number == last else BRANCH, why=whys.get(one.found.name, ""))
+            for number, one in enumerate(variants)
+        ),
+    ]
+
+
+def _place(line: Line) -> tuple[int, str]:
+    index = head(line.workload).sibling_index
+    return (index if index is not None else 1_000, line.found.name)
+
+
+def is_variant(workload: StoredWorkload) -> bool:
+    """It is one attempt of another workload, and runs nothing itself."""
+    return head(workload).role == VARIANT

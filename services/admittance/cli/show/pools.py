@@ -1,0 +1,211 @@
+"""Pools of machines as people see them: how many there are, and who has them.
+
+What is booked is read where the service keeps it, so it is told, and so, also while no service is
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.units import render
+from admittance.cli.show.objects import Found, field
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.kinds import Kind
+from admittance.cli.support.link import Link
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import span, stamp
+from admittance.events.reading import BROKEN
+from admittance.events.subjects import PROVIDERS
+from admittance.provider_pool.booking import Booking
+from admittance.provider_pool.keys import pattern_of, pool_of_key
+from admittance.provider_pool.manifests import KIND, BadPool, Pool, pool_of
+from admittance.provider_pool.standing import Standing, standing, standings
+
+NOTHING: Final = "-"
+UNKNOWN: Final = "?"
+MACHINES_MAX: Final = 8
+"""Machines of one booking that are told by name."""
+
+
+class Live(NamedTuple):
+    """``standing``: None: nobody can tell, for the manifest is wrong. ``bookings``: by workload."""
+
+    standing: Standing | None
+    kinds: Mapping[str, Standing]
+    bookings: Sequence[Booking]
+
+
+async def with_bookings(
+    bus: Link, kind: Kind, found: Sequence[Found], now: datetime
+) -> list[Found]:
+    """Pools with how they stand; without, and with a note, where what is booked cannot be read.
+    Other kinds as they are."""
+    if kind is not kinds.MACHINE_POOL or not found:
+        return list(found)
+    pattern = pattern_of(found[0].name if len(found) == 1 else None)
+    booked: dict[str, list[Booking]] = {}
+    try:
+        entries = await bus.read_all(pattern, bucket=PROVIDERS)
+    except AnswerIsNo as error:
+        output.warn(f"nobody knows what is booked: {error}")
+        return list(found)
+    for entry in entries:
+        with suppress(*BROKEN):  # of a newer version, or written by hand
+            booking = msgspec.json.decode(entry.value or b"", type=Booking)
+            pool = pool_of_key(entry.key)
+            if pool is not None:
+                booked.setdefault(pool, []).append(booking)
+    return [told(one, booked.get(one.name, ()), now) for one in found]
+
+
+def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
+    """The pool with how it stands."""
+    ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
+    try:
+        pool = _pool(found)
+    except BadPool:
+        return found._replace(live=Live(None, {}, () if found.namespace else ordered))
+    counted = standing(pool, bookings, now), standings(pool, bookings, now)
+    return found._replace(live=Live(*counted, ordered))
+
+
+def wrong(found: Found) -> str:
+    """Why nothing is booked in it; "": its manifest makes a pool."""
+    try:
+        _pool(found)
+    except BadPool as error:
+        return str(error).removeprefix(f"{KIND} {found.name}: ")
+    return ""
+
+
+def _pool(found: Found) -> Pool:
+    if found.namespace:
+        # What is booked is that of the pool of the same name without one.
+        raise BadPool(f"metadata.namespace: a {KIND} has none, not {found.namespace}")
+    try:
+        return pool_of(found.name, found.plain().get("spec"))
+    except AnswerIsNo as error:
+        raise BadPool(str(error)) from None
+
+
+def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
+    """A MachinePool in a table."""
+    plain = found.plain()
+    written = field(plain, "spec", "machines")
+    machines = [
+        one for one in (written if isinstance(written, list) else ()) if isinstance(one, Mapping)
+    ]
+    kept = field(plain, "spec", "bookingSeconds")
+    return (
+        found.name,
+        str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
+        *_counts(found.live.standing if found.live is not None else None, _total(machines)),
+        wrong(found)
+        or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
+        or NOTHING,
+        f"{kept} s" if kept else "until freed",
+    )
+
+
+def _total(machines: Sequence[Mapping[str, Any]]) -> str:
+    """As it is written."""
+    counts = [one.get("count", 1) for one in machines]
+    return str(sum(count for count in counts if isinstance(count, int)))
+
+
+def _counts(counted: Standing | None, total: str = UNKNOWN) -> tuple[str, str, str, str]:
+    """Machines, booked, free, booting."""
+    if counted is None:
+        return total, UNKNOWN, UNKNOWN, UNKNOWN
+    return str(counted.machines), str(counted.booked), str(counted.free), str(counted.booting)
+
+
+def shown(found: Found) -> dict[str, Any]:
+    """The object as programs get it, with how it stands in ``status``."""
+    value, live = found.plain(), found.live
+    if live is None:
+        return value
+    status = value["status"] = dict(field(value, "status", default={}))
+    if live.standing is None:
+        status["wrong"] = wrong(found)
+        return value
+    status |= {
+        "machines": live.standing.machines,
+        "booked": live.standing.booked,
+        "free": live.standing.free,
+        "booting": live.standing.booting,
+        "bookings": output.plain_of(live.bookings),
+    }
+    return value
+
+
+def kind_table(found: Found) -> Table:
+    """Each kind of machine."""
+    try:
+        machines = _pool(found).machines
+    except BadPool:
+        machines = ()  # It is told beside the name.
+    counted = found.live.kinds if found.live is not None else {}
+    rows = [
+        (
+            one.name,
+            *_counts(counted.get(one.name)),
+            _pairs({name: render(name, much) for name, much in one.resources.items()}),
+            _pairs(one.labels),
+        )
+        for one in machines
+    ]
+    return Table((Column("KIND"), *COUNTED, Column("EACH HAS"), Column("LABELS")), rows)
+
+
+def booking_table(found: Found, now: datetime) -> Table:
+    """Who has how many machines."""
+    columns = (
+        Column("NAMESPACE"),
+        Column("WORKLOAD"),
+        Column("MACHINES", right=True),
+        Column("WHICH"),
+        Column("HOLDS"),
+        Column("THERE"),
+        Column("KEPT UNTIL"),
+        Column("REQUEST"),
+    )
+    bookings = found.live.bookings if found.live is not None else ()
+    return Table(columns, [_booking(one, now) for one in bookings])
+
+
+def _booking(one: Booking, now: datetime) -> tuple[str, ...]:
+    amounts: dict[str, int] = {}
+    for held in one.held:
+        for name, much in held.amounts.items():
+            amounts[name] = amounts.get(name, 0) + much
+    names = [f"{held.kind}-{held.number}" for held in one.held]
+    more = f" and {len(names) - MACHINES_MAX} more" if len(names) > MACHINES_MAX else ""
+    left = (one.ready_at - now).total_seconds()
+    return (
+        one.namespace or UNKNOWN,
+        one.name or UNKNOWN,
+        str(len(names)),
+        ",".join(names[:MACHINES_MAX]) + more,
+        _pairs({name: render(name, much) for name, much in amounts.items()}),
+        f"in {span(left)}" if left > 0 else "yes",
+        stamp(one.expires_at) if one.expires_at is not None else NOTHING,
+        one.id,
+    )
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items()) or NOTHING
+
+
+COUNTED: Final = tuple(
+    Column(title, right=True) for title in ("MACHINES", "BOOKED", "FREE", "BOOTING")
+)
+COLUMNS: Final = (Column("NAME"), Column("CLASS"), *COUNTED, Column("KINDS"), Column("KEPT"))

@@ -1,0 +1,334 @@
+"""What a table says of each kind: columns, and a row per object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from admittance.cli.show.objects import Found, conditions_of, field
+from admittance.cli.show.order import Line, arranged
+from admittance.cli.show.runs import duration_seconds, started_at
+from admittance.cli.support import kinds
+from admittance.cli.support.kinds import Kind
+from admittance.cli.support.output import Column, Table
+from admittance.cli.support.times import age, span
+from admittance.events.requests import LocalUsage, QueueStatus
+from admittance.workload.conditions import Type, find, is_false
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
+
+Counters = Mapping[tuple[str, str], QueueStatus]
+"""Live counters by namespace (empty for a ClusterQueue) and name."""
+
+Reasons = Mapping[tuple[str, str], tuple[str, str]]
+"""Reason and message for which workloads wait, by namespace and name."""
+
+NO_REASONS: Final[Reasons] = MappingProxyType({})
+ON_HOLD: Final = "OnHold"
+
+UNKNOWN: Final = "?"
+NOTHING: Final = "-"
+
+
+class _View(NamedTuple):
+    columns: tuple[Column, ...]
+    row: Callable[[Found, datetime, Counters], tuple[str, ...]]
+
+
+def table(
+    kind: Kind,
+    found: Sequence[Found],
+    now: datetime,
+    counters: Counters,
+    *,
+    all_namespaces: bool = False,
+    reasons: Reasons = NO_REASONS,
+) -> Table:
+    """The table of objects of one kind; with their namespaces first where several are shown, and
+    variants beneath their parents. ``reasons``: of workloads that wait, as the scheduler says."""
+    view = _view(kind)
+    columns = view.columns
+    if kind is kinds.WORKLOAD:
+        lines = arranged(found)
+        found = [line.found for line in lines]
+        rows = [_workload_line(line, now, reasons) for line in lines]
+    else:
+        rows = [view.row(one, now, counters) for one in found]
+    if all_namespaces and kind.namespaced:
+        columns = (Column("NAMESPACE"), *columns)
+        rows = [(one.namespace, *row) for one, row in zip(found, rows, strict=True)]
+    return Table(columns, rows)
+
+
+def _view(kind: Kind) -> _View:
+    if kind is kinds.MACHINE_POOL:
+        from admittance.cli.show import pools
+
+        return _View(pools.COLUMNS, pools.row)
+    return _VIEWS.get(kind.manifest, _FOREIGN)
+
+
+def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
+    """Reason and message of the condition that explains the workload's phase best."""
+    order: tuple[Type, ...]
+    match phase(workload, now):
+        case Phase.FINISHED:
+            order = (Type.FINISHED,)
+        case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
+            order = (Type.EVICTED, Type.QUOTA_RESERVED)
+        case Phase.BACKOFF:
+            # A family waits because each of its variants does, and says so where it tells of them.
+            own = (Type.REQUEUED, Type.EVICTED) if is_false(workload, Type.REQUEUED) else ()
+            order = (*own, Type.QUOTA_RESERVED)
+        case Phase.QUOTA_RESERVED:
+            order = (Type.ADMITTED,)
+        case Phase.PENDING:
+            order = (Type.QUOTA_RESERVED,)
+        case Phase.ADMITTED | Phase.RUNNING:
+            order = ()
+    for kind in order:
+        condition = find(workload, kind)
+        if condition is not None and condition.reason:
+            return condition.reason, condition.message
+    return "", ""
+
+
+def flavors_of(workload: StoredWorkload) -> str:
+    """The flavors of the workload's admission, each once, in the order of its pod sets."""
+    admission = workload.status.admission
+    if admission is None:
+        return NOTHING
+    names = {f: None for pods in admission.pod_set_assignments for f in pods.flavors.values()}
+    return ",".join(names) or NOTHING
+
+
+def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    return _workload_line(Line(found, found.workload()), now)
+
+
+def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> tuple[str, ...]:
+    found, workload = line.found, line.workload
+    spec = head(workload)
+    reason, message = reason_of(workload, now)
+    if phase(workload, now) is Phase.PENDING and reason != ON_HOLD:
+        reason, message = reasons.get((found.namespace, found.name), (reason, message))
+    if line.why and not spec.active and phase(workload, now) is Phase.DEACTIVATED:
+        reason = line.why
+    admission = workload.status.admission
+    ran = duration_seconds(workload, now)
+    pods = ",".join(
+        f"{pod_set.get('name', 'main')}={pod_set.get('count', 1)}"
+        for pod_set in field(found.plain(), "spec", "podSets", default=[])
+    )
+    return (
+        f"{line.mark}{found.name}",
+        spec.queue_name or NOTHING,
+        str(spec.priority or 0),
+        str(phase(workload, now)),
+        flavors_of(workload),
+        age(workload.metadata.creation_timestamp, now),
+        age(started_at(workload), now),
+        NOTHING if ran is None else span(ran),
+        reason or NOTHING,
+        admission.cluster_queue if admission else NOTHING,
+        pods or NOTHING,
+        str(workload.status.admission_cycle),
+        message,
+    )
+
+
+def _counted(status: QueueStatus | None) -> tuple[str, str, str, str]:
+    """Pending, reserving, admitted, active."""
+    if status is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN
+    return (
+        str(status.pending),
+        str(status.reserving),
+        str(status.admitted),
+        "yes" if status.active else "no",
+    )
+
+
+def _why(status: QueueStatus | None) -> str:
+    return "" if status is None or status.active else f"{status.reason}: {status.message}"
+
+
+def _cluster_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+    spec = field(found.plain(), "spec", default={})
+    status = counters.get(("", found.name))
+    flavors = {
+        flavor.get("name", ""): None
+        for group in spec.get("resourceGroups") or []
+        for flavor in group.get("flavors") or []
+    }
+    return (
+        found.name,
+        spec.get("cohortName") or NOTHING,
+        spec.get("queueingStrategy") or "BestEffortFIFO",
+        *_counted(status),
+        age(found.created(), now),
+        ",".join(flavors) or NOTHING,
+        UNKNOWN if status is None else str(status.parked),
+        _why(status),
+    )
+
+
+def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+    status = counters.get((found.namespace, found.name))
+    return (
+        found.name,
+        field(found.plain(), "spec", "clusterQueue", default=NOTHING),
+        *_counted(status),
+        age(found.created(), now),
+        NOTHING if status is None or status.used is None else value_of(status.used),
+        NOTHING if status is None or status.used is None else f"{status.used.weight:g}",
+        _why(status),
+    )
+
+
+def value_of(used: LocalUsage) -> str:
+    """What a LocalQueue is compared by."""
+    return "last" if used.value is None else f"{used.value:.4g}"
+
+
+def _labels(labels: Mapping[str, Any]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items()) or NOTHING
+
+
+def _flavor(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    spec = field(found.plain(), "spec", default={})
+    taints = ",".join(
+        f"{taint.get('key')}={taint.get('value', '')}:{taint.get('effect', '')}"
+        for taint in spec.get("nodeTaints") or []
+    )
+    return (
+        found.name,
+        _labels(spec.get("nodeLabels") or {}),
+        taints or NOTHING,
+        age(found.created(), now),
+    )
+
+
+def _check(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    spec = field(found.plain(), "spec", default={})
+    parameters = spec.get("parameters") or {}
+    [active, *_] = [c for c in conditions_of(found.plain()) if c.get("type") == "Active"] or [{}]
+    inactive = active.get("status") == "False"
+    return (
+        found.name,
+        spec.get("controllerName") or NOTHING,
+        f"{parameters.get('kind')}/{parameters.get('name')}" if parameters else NOTHING,
+        {"True": "yes", "False": "no"}.get(str(active.get("status", "")), UNKNOWN),
+        (str(active.get("reason", "")) if inactive else "") or NOTHING,
+        age(found.created(), now),
+        spec.get("preemptionPolicy") or "Anytime",
+        str(active.get("message", "")) if inactive else "",
+    )
+
+
+def _cohort(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    spec = field(found.plain(), "spec", default={})
+    return (
+        found.name,
+        spec.get("parentName") or NOTHING,
+        str(len(spec.get("resourceGroups") or [])),
+        age(found.created(), now),
+    )
+
+
+def _priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    plain = found.plain()
+    return (
+        found.name,
+        str(plain.get("value", 0)),
+        age(found.created(), now),
+        str(plain.get("description", "")),
+    )
+
+
+def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    return (
+        found.name,
+        field(found.plain(), "spec", "provisioningClassName", default=NOTHING),
+        ",".join(field(found.plain(), "spec", "managedResources", default=())) or "all",
+        str(field(found.plain(), "spec", "retryStrategy", "backoffLimitCount", default=3)),
+        age(found.created(), now),
+        _labels(field(found.plain(), "spec", "parameters", default={})),
+    )
+
+
+def _request(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+    from admittance.cli.show import capacity_rows
+
+    return capacity_rows.row(found, now, counters)
+
+
+def _namespace(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    return (
+        found.name,
+        _labels(field(found.plain(), "metadata", "labels", default={})),
+        age(found.created(), now),
+    )
+
+
+def _foreign(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    plain = found.plain()
+    return (
+        found.name,
+        str(plain.get("kind", "")),
+        str(plain.get("apiVersion", "")),
+        age(found.created(), now),
+    )
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    """Columns by title; a leading ``+`` marks a wide one, ``#`` one of numbers."""
+    return tuple(
+        Column(title.lstrip("+#"), wide=title.startswith("+"), right="#" in title[:2])
+        for title in titles
+    )
+
+
+_COUNTED = ("#PENDING", "#RESERVING", "#ADMITTED", "ACTIVE", "AGE")
+_FOREIGN = _View(_columns("NAME", "KIND", "API VERSION", "AGE"), _foreign)
+_VIEWS: Final[dict[str, _View]] = {
+    kinds.WORKLOAD.manifest: _View(
+        _columns(
+            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "STARTED", "DURATION"),
+            *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
+        ),
+        _workload,
+    ),
+    kinds.CLUSTER_QUEUE.manifest: _View(
+        _columns("NAME", "COHORT", "STRATEGY", *_COUNTED, "+FLAVORS", "+#PARKED", "+WHY INACTIVE"),
+        _cluster_queue,
+    ),
+    kinds.LOCAL_QUEUE.manifest: _View(
+        _columns("NAME", "CLUSTERQUEUE", *_COUNTED, "+#USAGE", "+#WEIGHT", "+WHY INACTIVE"),
+        _local_queue,
+    ),
+    kinds.FLAVOR.manifest: _View(_columns("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
+    kinds.CHECK.manifest: _View(
+        _columns(
+            *("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "REASON", "AGE", "+PREEMPTION"),
+            "+MESSAGE",
+        ),
+        _check,
+    ),
+    kinds.COHORT.manifest: _View(_columns("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
+    kinds.PRIORITY_CLASS.manifest: _View(
+        _columns("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
+    ),
+    kinds.PROVISIONING.manifest: _View(
+        _columns("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning
+    ),
+    kinds.REQUEST.manifest: _View(
+        _columns(
+            *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
+        ),
+        _request,
+    ),
+    kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
+}

@@ -1,0 +1,142 @@
+"""What can be known of a workload before it is submitted: whether it could ever start.
+
+A command typed after ``admit submit`` is refused for these reasons; manifests are accepted with a
+warning, as Kubernetes accepts them: their queues may be created or enlarged later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from admittance.api.reading.objects import encode
+from admittance.api.workload import Workload
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import Link
+from admittance.events.requests import Fit, FitReply
+from admittance.runtime import clock
+
+ASKED_MAX: Final = 100
+"""So many different workloads of one call are asked about."""
+
+CURRENT_SECONDS: Final = 5.0
+"""A no is believed once the scheduler has read what was applied just before, or after this."""
+PAUSE_SECONDS: Final = 0.05
+
+HEALTH_SECONDS: Final = 0.5
+DOCKER: Final = "docker"
+
+_CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, kinds.FLAVOR)
+
+
+async def why_never(bus: Link, workload: Workload) -> str:
+    """Why the workload could not start even if nothing else ran, with the numbers; "" where it
+    could, or where the scheduler does not answer."""
+    namespace = workload.metadata.namespace
+    request = Fit(workload=msgspec.Raw(encode(workload)))
+    newest: int | None = None
+    deadline = clock.monotonic() + CURRENT_SECONDS
+    while True:
+        try:
+            reply = await bus.ask("fit", request, FitReply, namespace=namespace)
+        except AnswerIsNo:
+            return ""
+        if reply.error or reply.fits:
+            return ""
+        if newest is None:
+            newest = await _newest(bus)
+        if reply.seen >= newest or clock.monotonic() >= deadline:
+            return _sentence(reply)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _sentence(reply: FitReply) -> str:
+    if not reply.cluster_queue or reply.reason == "NoSuchQueue":
+        return reply.message
+    return (
+        f"clusterqueue {reply.cluster_queue} can never hold it, even when it is empty "
+        f"({reply.reason}): {reply.message}"
+    )
+
+
+async def _newest(bus: Link) -> int:
+    """The newest revision of what quota is made of."""
+    patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(None)]
+    each = await asyncio.gather(*map(bus.read_all, patterns))
+    return max((entry.revision for entries in each for entry in entries), default=0)
+
+
+async def refuse_hopeless(bus: Link, workload: Workload) -> None:
+    """Raises AnswerIsNo where the queue does not exist, or can never hold the workload."""
+    namespace, queue = workload.metadata.namespace, workload.spec.queue_name
+    if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
+        raise AnswerIsNo(
+            f"not submitted: LocalQueue {namespace}/{queue} does not exist; "
+            "--anyway submits it, and it waits until the queue is created"
+        )
+    if why := await why_never(bus, workload):
+        raise AnswerIsNo(
+            f"not submitted: {why}; --anyway submits it, and it waits until the quota is raised"
+        )
+
+
+async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
+    """A warning for each subject whose queue exists and can never hold it."""
+    asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
+    for subject, workload in workloads:
+        key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
+        asked.setdefault(key, []).append((subject, workload))
+    groups = list(asked.values())[:ASKED_MAX]
+    answers = await asyncio.gather(*(why_never(bus, group[0][1]) for group in groups))
+    for group, why in zip(groups, answers, strict=True):
+        # A queue that is missing is told of apart, once for all of its workloads.
+        if why and "does not exist" not in why:
+            others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
+            output.warn(f"{group[0][0]}{others}: {why}")
+
+
+async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -> None:
+    """A warning for each subject that needs a container engine which no runner has."""
+    wanting = [(subject, tuple(images(workload))) for subject, workload in workloads]
+    if not any(found for _, found in wanting):
+        return
+    from admittance.cli.up.readiness import health
+
+    runners = [one for one in await health(bus.bus, seconds=HEALTH_SECONDS) if _is_runner(one)]
+    executors = {one.details.get("executor", DOCKER) for one in runners}
+    if not runners or DOCKER in executors:
+        return
+    for subject, found in wanting:
+        for image, has_command in found:
+            if has_command:
+                output.warn(
+                    f"{subject}: no runner has a container engine: the command runs as a local "
+                    f"process, without image {image}"
+                )
+            else:
+                output.warn(
+                    f"{subject}: no runner has a container engine, so image {image} cannot run, "
+                    "and the job will fail; start one with `admit serve runner --executor docker`, "
+                    "or give a command"
+                )
+
+
+def _is_runner(one: object) -> bool:
+    return getattr(one, "service", "") == "runner"
+
+
+def images(workload: Workload) -> Iterator[tuple[str, bool]]:
+    """Images of the workload's containers, each once, and whether a command is given with it. A
+    container without a command beside one that has one is left out, as the local runner does."""
+    seen: dict[tuple[str, bool], None] = {}
+    for pods in workload.spec.pod_sets:
+        main = pods.template.spec.containers
+        given = [one for one in main if one.command or one.args]
+        for one in (*pods.template.spec.init_containers, *(given or main)):
+            if one.image:
+                seen[one.image, bool(one.command or one.args)] = None
+    yield from seen

@@ -1,0 +1,275 @@
+"""``admit submit``: a workload from a manifest, a Job, or a few words on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.problems import ManifestError
+from admittance.api.reading.from_job import named, workload_of
+from admittance.api.reading.objects import decode_object, encode
+from admittance.api.workload import Job, Workload
+from admittance.cli import lifecycle
+from admittance.cli.show.families import rules_for
+from admittance.cli.submit import command_workload, foresight
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import BadInput, CliError
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call, Output
+from admittance.events import facts
+from admittance.events.applying import SettledReply
+from admittance.events.subjects import object_key
+from admittance.runtime import clock
+from admittance.workload.phase import Phase
+from admittance.workload.roles import VARIANT
+from admittance.workload.stored import StoredWorkload
+
+if TYPE_CHECKING:
+    from admittance.api.reading.manifest import Document
+
+AT_ONCE: Final = 100
+"""Outcomes asked for side by side."""
+
+COMMAND_LINE: Final = "the command line"
+NAMED_MAX: Final = 5
+
+
+class Submission(NamedTuple):
+    """A workload ready for the log, and where it comes from."""
+
+    source: str
+    workload: Workload
+
+    @property
+    def subject(self) -> str:
+        return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
+
+
+async def submit(
+    call: Call,
+    wish: command_workload.Wish | None,
+    paths: Sequence[str],
+    *,
+    wait: bool,
+    timeout: float | None,
+    anyway: bool = False,
+) -> int:
+    """Submits what was typed, or what the files hold; with wait until all have finished.
+
+    What was typed is refused where it could never start, unless ``anyway``. The status is 1 when
+    one is refused; with wait it is the exit status of the first job that failed, 1 where its runner
+    did not report one.
+    """
+    from_files = _from_files(paths, call.namespace) if paths else []
+    async with link(call) as bus:
+        submissions = list(from_files)
+        if wish is not None:
+            workload = await command_workload.workload_of(bus, wish)
+            if not anyway:
+                await foresight.refuse_hopeless(bus, workload)
+            submissions.append(Submission(COMMAND_LINE, workload))
+        if not submissions:
+            raise BadInput("nothing to submit: name a command after --, or a file with -f")
+        status = await submit_all(bus, submissions)
+        if status or not wait:
+            return status
+        try:
+            return await _wait_for_all(bus, submissions, timeout)
+        except asyncio.CancelledError:
+            _tell_they_go_on(submissions)
+            raise
+
+
+def _from_files(paths: Sequence[str], namespace: str) -> list[Submission]:
+    from admittance.cli.support import files
+
+    return [_runnable(one) for one in files.documents(paths, namespace)]
+
+
+def _runnable(document: Document) -> Submission:
+    if not isinstance(document.manifest, Workload | Job):
+        raise BadInput(
+            f"{document.source}: {document.place}: a {document.manifest.kind} is not submitted; "
+            "use `admit apply`"
+        )
+    return submission_of(document)
+
+
+def submission_of(document: Document) -> Submission:
+    """The workload that a Workload or Job stands for, with a name if it has none yet."""
+    manifest = document.manifest
+    if isinstance(manifest, Job):
+        try:
+            workload = workload_of(manifest, suffix=command_workload.suffix())
+        except ManifestError as error:
+            place = f"{document.source}: {document.place}"
+            raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
+    else:
+        assert isinstance(manifest, Workload), manifest.kind
+        meta = named(manifest.metadata, command_workload.suffix())
+        workload = replace(manifest, metadata=meta)
+    return Submission(f"{document.source}: {document.place}", workload)
+
+
+async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
+    """States all submissions, then tells what became of each, a line each.
+
+    One that is refused makes the status 1 and leaves the others alone.
+    """
+    stated = [
+        facts.Submitted(
+            namespace=one.workload.metadata.namespace,
+            name=one.workload.metadata.name,
+            time=clock.now(),
+            workload=msgspec.Raw(encode(one.workload)),
+        )
+        for one in submissions
+    ]
+    sequences = await bus.state_all(stated)
+    status = 0
+    for number, (one, fact) in enumerate(zip(submissions, stated, strict=True)):
+        if number % AT_ONCE == 0:
+            replies = await _settled(bus, sequences[number : number + AT_ONCE])
+        try:
+            reply = replies[number % AT_ONCE]
+            if isinstance(reply, CliError):
+                raise reply
+            reply = lifecycle.judged(fact, reply)
+        except CliError as error:
+            if len(submissions) == 1 and one.source == COMMAND_LINE:
+                raise
+            for line in error.lines:
+                output.error(f"{one.source}: {line}")
+            status = max(status, error.status)
+            continue
+        unchanged = reply.outcome == "ignored"
+        if unchanged and await _is_edited_variant(bus, one.workload):
+            output.error(
+                f"{one.source}: {one.subject} is a variant, which its family alone changes: "
+                "change the workload that it is one of, or their ClusterQueue"
+            )
+            status = 1
+            continue
+        if bus.call.output is Output.NAME:
+            output.say(one.subject)
+        elif bus.call.output is Output.JSON:
+            meta = one.workload.metadata
+            output.show_json_line({"namespace": meta.namespace, "name": meta.name})
+        else:
+            output.outcome(one.subject, "unchanged" if unchanged else "created")
+    await _note_missing_queues(bus, submissions)
+    await _warn_of_min_counts(bus, submissions)
+    files_alone = [one for one in submissions if one.source != COMMAND_LINE]
+    await foresight.warn_of_hopeless(bus, [(one.subject, one.workload) for one in files_alone])
+    await foresight.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
+    return status
+
+
+async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
+    """It is to be a variant that exists, but another one than it is. Whether it is active changes
+    by itself."""
+    if workload.spec.role != VARIANT:
+        return False
+    meta = workload.metadata
+    entry = await bus.get(object_key("workload", meta.namespace, meta.name))
+    if entry is None or entry.value is None:
+        return False
+    present = decode_object(entry.value).manifest
+    return isinstance(present, Workload) and (
+        replace(present.spec, active=True) != replace(workload.spec, active=True)
+    )
+
+
+async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
+    """A queue may come later than its workloads; but most often its name is a slip."""
+    wanted = sorted(
+        {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
+    )
+    for namespace, queue in wanted:
+        if not queue:
+            output.note("no queue is named: the workload waits until it is given one")
+            continue
+        entry = await bus.get(object_key("localqueue", namespace, queue))
+        if entry is None or entry.value is None:
+            output.note(f"LocalQueue {namespace}/{queue} does not exist: the workload waits for it")
+
+
+async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
+    """A family is admitted whole or not at all, so a workload that may do with less has none."""
+    known: dict[tuple[str, str], bool] = {}
+    for one in submissions:
+        meta, spec = one.workload.metadata, one.workload.spec
+        if all(pods.min_count is None for pods in spec.pod_sets):
+            continue
+        where = (meta.namespace, spec.queue_name)
+        if where not in known:
+            known[where] = await rules_for(bus, *where) is not None
+        if known[where]:
+            output.warn(
+                f"{one.subject}: with a minCount it is a regular workload, and tries no variants, "
+                f"although the ClusterQueue of {spec.queue_name} has concurrentAdmission"
+            )
+
+
+async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:
+    """What became of each; a `CliError` in place of an answer stays where it is."""
+
+    async def one(sequence: int | CliError) -> SettledReply | CliError:
+        if isinstance(sequence, CliError):
+            return sequence
+        try:
+            return await bus.settle(sequence)
+        except CliError as error:
+            return error
+
+    return list(await asyncio.gather(*map(one, sequences)))
+
+
+async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
+    from admittance.cli import wait as following
+
+    status = 0
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    for one in submissions:
+        meta = one.workload.metadata
+        left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+        with output.Progress(meta.name) as progress:
+            last: list[Phase] = []
+
+            def seen(_workload: StoredWorkload, phase: Phase) -> None:
+                if not last or last[-1] is not phase:  # noqa: B023  (called in this turn only)
+                    last.append(phase)  # noqa: B023
+                    progress.say(str(phase))
+
+            workload = await following.reach(
+                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
+            )
+        if why := following.is_failure(workload):
+            output.error(f'workload "{meta.name}" failed: {why}')
+            status = status or exit_status(workload)
+        else:
+            output.outcome(one.subject, "finished")
+    return status
+
+
+def _tell_they_go_on(submissions: Sequence[Submission]) -> None:
+    """Nothing but the waiting was interrupted."""
+    names = ", ".join(one.workload.metadata.name for one in submissions[:NAMED_MAX])
+    more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
+    goes = "goes on" if len(submissions) == 1 else "go on"
+    first = submissions[0].workload.metadata.name
+    output.note(
+        f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
+        f"`admit stop workload {first}` ends it"
+    )
+
+
+def exit_status(workload: StoredWorkload) -> int:
+    """The exit status of a job that failed, 128+n where signal n ended it; 1 where its runner did
+    not report one, or none that a process can have."""
+    code = workload.status.exit_code
+    return code if code is not None and 0 < code < 256 else 1

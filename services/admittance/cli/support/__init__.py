@@ -1,0 +1,1 @@
+"""What every command uses: options, errors, the connection, kinds and output."""

@@ -1,0 +1,181 @@
+"""The kinds that can be typed, and how each is spelled.
+
+A kind is found by its plural, singular or short name, in any case, with or without its API group.
+What none of them names, but has a dot, is a kind of a foreign API group, as ``kind.group``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from admittance.api.kind_names import GROUP as KUEUE
+from admittance.api.kind_names import NAMES
+from admittance.cli.support.errors import BadInput
+from admittance.events.names import token
+
+CAPACITY: Final = "provisioningrequest"
+"""`admittance.events.subjects.CAPACITY`, whose module takes long to import."""
+
+
+class Kind(NamedTuple):
+    """``key`` is the first token of its keys in the bucket; ``manifest`` the ``kind`` field."""
+
+    manifest: str
+    plural: str
+    short: tuple[str, ...]
+    key: str
+    namespaced: bool = False
+    group: str = KUEUE
+    other_keys: tuple[str, ...] = ()
+
+    @property
+    def singular(self) -> str:
+        return self.manifest.lower()
+
+    @property
+    def qualified(self) -> str:
+        """``clusterqueue.kueue.x-k8s.io``, as answers name it."""
+        return f"{self.singular}.{self.group}" if self.group else self.singular
+
+    def patterns(self, namespace: str | None) -> tuple[str, ...]:
+        """The keys of all objects of the kind; namespace None: of all namespaces."""
+        if self.namespaced and namespace is not None:
+            return (f"{self.key}.{token(namespace)}.*",)
+        return tuple(f"{key}.>" for key in (self.key, *self.other_keys))
+
+    def keys(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Where an object may be: one key, or for a foreign kind several, since only its own
+        program knows whether it has a namespace, and how its plural is made."""
+        if self.is_foreign:
+            each = (self.key, *self.other_keys)
+            bare = tuple(f"{key}.{token(name)}" for key in each)
+            return bare + tuple(f"{key}.{token(namespace)}.{token(name)}" for key in each)
+        return (self.object_key(namespace, name),)
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.group not in (KUEUE, "")
+
+    def object_key(self, namespace: str, name: str) -> str:
+        """The key of one object."""
+        if self.namespaced:
+            return f"{self.key}.{token(namespace)}.{token(name)}"
+        return f"{self.key}.{token(name)}"
+
+
+_NAMES: Final = {names.name: names for names in NAMES}
+
+
+def _ours(name: str) -> Kind:
+    known = _NAMES[name]
+    group = known.versions[0].rpartition("/")[0]
+    return Kind(name, known.plural, known.short, known.token, known.namespaced, group)
+
+
+WORKLOAD: Final = _ours("Workload")
+CLUSTER_QUEUE: Final = _ours("ClusterQueue")
+LOCAL_QUEUE: Final = _ours("LocalQueue")
+COHORT: Final = _ours("Cohort")
+FLAVOR: Final = _ours("ResourceFlavor")
+CHECK: Final = _ours("AdmissionCheck")
+PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
+PROVISIONING: Final = _ours("ProvisioningRequestConfig")
+NAMESPACE: Final = _ours("Namespace")
+REQUEST: Final = Kind(
+    "ProvisioningRequest",
+    "provisioningrequests",
+    ("pr", "provreq"),
+    CAPACITY,
+    namespaced=True,
+    group="autoscaling.x-k8s.io",
+)
+"""What the provisioning check asked for; nobody applies it."""
+MACHINE_POOL: Final = Kind(
+    "MachinePool",
+    "machinepools",
+    ("mp",),
+    token("machinepool.admittance.dev"),
+    group="admittance.dev",
+)
+"""Of a foreign group, like any provider's, and shown better."""
+
+KINDS: Final = (
+    WORKLOAD,
+    CLUSTER_QUEUE,
+    LOCAL_QUEUE,
+    COHORT,
+    FLAVOR,
+    CHECK,
+    PRIORITY_CLASS,
+    PROVISIONING,
+    NAMESPACE,
+    REQUEST,
+    MACHINE_POOL,
+)
+"""All that the bucket keeps. A Job is none of them: it becomes a workload."""
+
+
+def _spellings(kind: Kind) -> set[str]:
+    bare = {kind.singular, kind.plural, *kind.short}
+    if not kind.group:
+        return bare
+    return bare | {f"{name}.{kind.group}" for name in bare}
+
+
+_BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
+
+
+def kind_named(typed: str) -> Kind:
+    """The kind that typed means. Raises BadInput with the kinds there are."""
+    found = _BY_NAME.get(typed.lower())
+    if found is not None:
+        return found
+    if typed.lower() in ("job", "jobs", "job.batch", "jobs.batch"):
+        raise BadInput("a Job becomes a workload when it is submitted; look at workloads")
+    singular, dot, group = typed.lower().partition(".")
+    if dot and singular and group and group != KUEUE:
+        return foreign(singular, group)
+    known = ", ".join(f"{kind.plural} ({kind.short[0]})" for kind in KINDS)
+    raise BadInput(f'no kind "{typed}"; there are {known}, and foreign ones as kind.group')
+
+
+def foreign(manifest: str, group: str) -> Kind:
+    """A kind that only a check knows: kept as it is. A plural may have been typed as well."""
+    singular = manifest.lower()
+    key = token(f"{singular}.{group}")
+    stems = [singular[: -len(end)] for end in ("s", "es") if singular.endswith(end)]
+    others = tuple(token(f"{stem}.{group}") for stem in stems if stem)
+    return Kind(manifest, f"{singular}s", (singular,), key, group=group, other_keys=others)
+
+
+def kind_of_manifest(kind: str, group: str) -> Kind:
+    """The kind that a manifest states in ``kind`` and the group of ``apiVersion``."""
+    found = _BY_NAME.get(kind.lower())
+    if found is not None and (found.group == group or not group):
+        return found
+    return foreign(kind, group)
+
+
+def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
+    """Kind and name from two words, or from ``kind/name`` in one."""
+    word, slash, inline = typed.partition("/")
+    if slash:
+        if name is not None:
+            raise BadInput(f'"{typed}" already names an object; "{name}" is one word too many')
+        if not inline:
+            raise BadInput(f'"{typed}" lacks a name after the slash')
+        return kind_named(word), inline
+    return kind_named(typed), name
+
+
+def workload_target(typed: str, name: str | None) -> str:
+    """The name of a workload from ``workload NAME`` or ``workload/NAME``. Raises BadInput, with
+    what to type where only a name was."""
+    if name is None and "/" not in typed and "." not in typed and typed.lower() not in _BY_NAME:
+        raise BadInput(f'no kind "{typed}"; for a workload of that name type: workload {typed}')
+    kind, found = target(typed, name)
+    if kind is not WORKLOAD:
+        raise BadInput(f"this works on workloads only, and {kind.singular} is none")
+    if not found:
+        raise BadInput("the name of the workload is missing")
+    return found

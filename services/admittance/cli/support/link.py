@@ -1,0 +1,292 @@
+"""How a command reaches the bus: connect, ask, read the bucket, state a fact.
+
+Whatever goes wrong on the way becomes one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+import nats.errors
+
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
+from admittance.cli.support.options import Call
+from admittance.events.applying import Settled, SettledReply
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.codec import MAX_PAYLOAD, encode
+from admittance.events.names import token
+from admittance.events.requests import Reply, Request
+from admittance.events.subjects import BUCKET, STREAM, subject_of
+from admittance.runtime import clock
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bucket import Entry, read_all
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.streams import NO_STREAM
+from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.server_url import BadUrl, read_urls
+from admittance.runtime.telemetry import logger, tracing
+
+R = TypeVar("R", bound=Reply)
+
+
+class InParts(Protocol):
+    """A message of a long answer, which says how many there are."""
+
+    @property
+    def parts(self) -> int: ...
+
+
+P = TypeVar("P", bound=InParts)
+
+ASK_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 30.0
+READ_SECONDS: Final = 60.0
+"""For all entries of a bucket under some pattern. Far more than it takes while the bus answers."""
+UNKNOWN: Final = "whether it arrived is unknown, look before repeating"
+AGAIN: Final = "try again; `admit doctor` looks for the cause"
+
+ANSWERED_BY: Final = {
+    "apply": "workload-controller",
+    "delete": "workload-controller",
+    "settled": "workload-controller",
+    "events": "workload-controller",
+    "explain": "scheduler",
+    "fit": "scheduler",
+    "pending": "scheduler",
+    "queues": "scheduler",
+    "simulate": "scheduler",
+    "logs": "runner",
+    "timers": "retry-timer",
+    "families": "variant-controller",
+}
+"""Which service answers ``admit.api.<what>``."""
+
+
+class Nobody(AnswerIsNo):
+    """No service listens for the request."""
+
+
+class Link:
+    """One connection of one command."""
+
+    def __init__(self, bus: Bus, call: Call) -> None:
+        self.bus = bus
+        self.call = call
+
+    async def ask(
+        self,
+        what: str,
+        request: Request,
+        reply: type[R],
+        *,
+        namespace: str | None = None,
+        timeout: float = ASK_SECONDS,
+    ) -> R:
+        """The answer to ``admit.api.<what>[.<ns>]``, also when it has ``error`` set.
+
+        Raises Nobody when no service listens, AnswerIsNo when none answered in time.
+        """
+        subject = f"admit.api.{what}"
+        if namespace is not None:
+            subject += f".{token(namespace)}"
+        data = _data(request)
+        with self._sentences(subject, timeout):
+            # Not `Bus.request`: nobody there and no answer in time are different sentences here.
+            answer = await self.bus.nc.request(subject, data, timeout=timeout)
+            return msgspec.json.decode(answer.data, type=reply)
+
+    async def ask_at_length(
+        self, what: str, request: Request, reply: type[P], *, timeout: float
+    ) -> list[P]:
+        """Like `ask`, for an answer that comes in several messages: all of them."""
+        subject = f"admit.api.{what}"
+        data = _data(request)
+        inbox = self.bus.nc.new_inbox()
+        subscription = await self.bus.nc.subscribe(inbox)
+        found: list[P] = []
+        try:
+            with self._sentences(subject, timeout):
+                await self.bus.nc.publish(subject, data, reply=inbox)
+                async with asyncio.timeout(timeout):
+                    while not found or len(found) < found[0].parts:
+                        message = await subscription.next_msg(timeout=timeout)
+                        if (message.headers or {}).get("Status") == "503":
+                            raise nats.errors.NoRespondersError
+                        found.append(msgspec.json.decode(message.data, type=reply))
+        finally:
+            await subscription.unsubscribe()
+        return found
+
+    @contextmanager
+    def _sentences(self, subject: str, timeout: float) -> Iterator[None]:
+        """Turns what goes wrong with a request into what to do about it."""
+        service = ANSWERED_BY[subject.split(".")[2]]
+        try:
+            yield
+        except nats.errors.NoRespondersError:
+            raise Nobody(
+                f"nobody answers {subject} at {self.call.shown_url}: the {service} is not running; "
+                f"start `admit up`, or `admit serve {service}`"
+            ) from None
+        except (nats.errors.TimeoutError, TimeoutError):
+            cause = self.bus.nc.denied or f"the {service} is busy or gone; `admit doctor` tells"
+            raise AnswerIsNo(f"no answer to {subject} within {timeout:g} s: {cause}") from None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise AnswerIsNo(
+                f"the answer to {subject} is not understood ({error}); are the {service} and this "
+                "command of the same version?"
+            ) from None
+
+    async def get(self, key: str) -> Entry | None:
+        """The entry of the bucket under key; None when there is none, or none any more."""
+        try:
+            entry = await bucket.get(self.bus, key)
+        except (Refused, Unavailable) as error:
+            raise await self._trouble(f"cannot read {key}", error) from None
+        return None if entry is None or entry.value is None else entry
+
+    async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
+        """All entries of the bucket under pattern, by key."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                entries = await read_all(self.bus, pattern, bucket=bucket)
+        except (Refused, Unavailable) as error:
+            raise await self._trouble(f"cannot read {pattern}", error) from None
+        except TimeoutError:
+            raise AnswerIsNo(
+                f"cannot read {pattern}: not all of it came within {READ_SECONDS:g} s; {AGAIN}"
+            ) from None
+        return sorted(
+            (entry for entry in entries if entry.value is not None), key=lambda entry: entry.key
+        )
+
+    async def state(self, fact: Fact) -> int:
+        """Puts fact on the log and answers its sequence. Raises AnswerIsNo when it is refused."""
+        [outcome] = await self.state_all([fact])
+        if isinstance(outcome, CliError):
+            raise outcome
+        return outcome
+
+    async def state_all(self, several: Sequence[Fact]) -> list[int | CliError]:
+        """Puts facts on the log, in order; the sequence of each, or why it was refused.
+
+        Raises AnswerIsNo when the log does not answer.
+        """
+        messages = [
+            Outgoing(
+                subject_of(fact),
+                encode(fact),
+                tracing.inject(
+                    {
+                        HEADER_MSG_ID: f"cli-{secrets.token_hex(12)}",
+                        HEADER_SCHEMA: SCHEMA_VERSION,
+                    },
+                    tracing.start(),
+                ),
+            )
+            for fact in several
+        ]
+        try:
+            patience = ASK_SECONDS + len(several) / 1000
+            outcomes = await self.bus.publish_all(messages, timeout=patience)
+        except Unavailable as error:
+            what = f"cannot state {messages[0].subject}"
+            raise await self._trouble(what, error, writes=True) from None
+        answers: list[int | CliError] = []
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, TooBig):
+                size = f"{len(message.data):,} bytes are more than the bus takes in one message"
+                answers.append(BadInput(f"{message.subject}: {size}"))
+            elif isinstance(outcome, Refused):
+                answers.append(await self._trouble(f"cannot state {message.subject}", outcome))
+            else:
+                answers.append(outcome)
+        return answers
+
+    async def _trouble(
+        self, what: str, error: AdmittanceError, *, writes: bool = False
+    ) -> AnswerIsNo:
+        """What to tell about a stream that refuses or does not answer. ``writes``: a write."""
+        unset = AnswerIsNo(
+            f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
+            "or `admit serve workload-controller`"
+        )
+        if isinstance(error, Refused):
+            if error.code == NO_STREAM:
+                return unset
+            return AnswerIsNo(f"{what}: {error}; `admit doctor` looks for the cause")
+        told = str(error)
+        try:
+            await self.bus.api(f"STREAM.INFO.{STREAM}")
+            if writes:
+                told = (
+                    "the server answers, but it did not acknowledge the write; its disk may be "
+                    "full, and `admit doctor` tries a write to each stream"
+                )
+        except Refused as refused:
+            # A cluster without a leader refuses, too, and has a log all the same.
+            if refused.code == NO_STREAM:
+                return unset
+        except Unavailable:
+            pass
+        return AnswerIsNo(f"{what}: {told}; {UNKNOWN if writes else AGAIN}")
+
+    async def settle(self, sequence: int) -> SettledReply:
+        """What became of the fact at sequence, once all before it have had their effect.
+
+        Raises AnswerIsNo when nobody answers: the fact is kept, and counts later.
+        """
+        deadline = clock.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                return await self.ask("settled", Settled(sequence=sequence), SettledReply)
+            except Nobody as error:
+                raise AnswerIsNo(
+                    f"kept on the log as {sequence}, but not applied: {error}"
+                ) from None
+            except AnswerIsNo as error:
+                if clock.monotonic() >= deadline:
+                    raise AnswerIsNo(
+                        f"kept on the log as {sequence}, but not applied yet: {error}"
+                    ) from None
+
+
+def _data(request: Request) -> bytes:
+    data = encode(request)
+    if len(data) > MAX_PAYLOAD:
+        raise BadInput(
+            f"{len(data):,} bytes at once are more than the bus takes ({MAX_PAYLOAD:,}); "
+            "split the manifests over several calls"
+        )
+    return data
+
+
+@asynccontextmanager
+async def link(call: Call) -> AsyncIterator[Link]:
+    """A connection to the server of call. Raises BadInput or SetupError with what to do."""
+    check_url(call.url)
+    # Not warnings: what went wrong is told in one line, ours.
+    logger.errors_only("admit")
+    bus = await Bus.connect(
+        call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
+    )
+    try:
+        yield Link(bus, call)
+    except nats.errors.Error as error:
+        raise AdmittanceError(f"{call.shown_url}: {error}") from error
+    finally:
+        await bus.close()
+
+
+def check_url(url: str) -> None:
+    """Raises BadInput when url is none of a NATS server."""
+    try:
+        read_urls(url)
+    except BadUrl as error:
+        raise BadInput(f"--nats {error}; it looks like nats://host:4222") from None

@@ -1,0 +1,111 @@
+"""Names of objects for the shell's completion, asked of the server without its client.
+
+The client takes longer to import than a person waits for a completion. So this speaks the few lines
+of the protocol that one question needs, and answers nothing where more would be wanted: TLS,
+credentials files, a server that is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from admittance.cli.support.kinds import Kind
+from admittance.events.names import BadToken, plain
+
+SECONDS: Final = 1.0
+PORT: Final = 4222
+NAMES_MAX: Final = 1_000
+INBOX: Final = "_INBOX.admit-completion"
+STREAM: Final = "KV_admittance"
+
+
+def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
+    """Names of objects of the kind that begin with start, in order; none where it fails.
+
+    One that was deleted within the last hour may be among them.
+    """
+    prefix = "$KV.admittance."
+    question = {"subjects_filter": prefix + kind.patterns(namespace)[0]}
+    try:
+        with _Wire(url) as wire:
+            answer = wire.ask(f"$JS.API.STREAM.INFO.{STREAM}", json.dumps(question).encode())
+        subjects = answer["state"].get("subjects") or {}
+        found = sorted({plain(subject.rpartition(".")[2]) for subject in subjects})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadToken):
+        return []
+    return [name for name in found if name.startswith(start)][:NAMES_MAX]
+
+
+class _Wire:
+    """One connection, for one question."""
+
+    def __init__(self, url: str) -> None:
+        one = url.split(",")[0]
+        self._url = urlsplit(one if "://" in one else f"nats://{one}")
+        self._deadline = time.monotonic() + SECONDS
+        self._buffer = b""
+
+    def __enter__(self) -> _Wire:
+        if self._url.scheme != "nats" or os.environ.get("ADMIT_NATS_CREDS"):
+            raise OSError("only plain connections are made here")
+        address = self._url.hostname or "", self._url.port or PORT
+        self._socket = socket.create_connection(address, timeout=SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, subject: str, data: bytes) -> Any:
+        """The answer to a request. Raises OSError or ValueError."""
+        told = json.loads(self._line().removeprefix(b"INFO "))
+        if told.get("tls_required") or told.get("nonce"):
+            raise OSError("only plain connections are made here")
+        options: dict[str, object] = {"verbose": False, "pedantic": False, "name": "admit"}
+        options |= {"lang": "python", "version": "1", "protocol": 1}
+        if self._url.password is not None:
+            options["user"] = unquote(self._url.username or "")
+            options["pass"] = unquote(self._url.password)
+        elif self._url.username:
+            options["auth_token"] = unquote(self._url.username)
+        self._socket.sendall(
+            b"CONNECT %s\r\nSUB %s 1\r\nPUB %s %s %d\r\n%s\r\n"
+            % (
+                json.dumps(options).encode(),
+                INBOX.encode(),
+                subject.encode(),
+                INBOX.encode(),
+                len(data),
+                data,
+            )
+        )
+        while True:
+            line = self._line()
+            if line.startswith(b"MSG "):
+                return json.loads(self._exactly(int(line.split()[-1])))
+            if line.startswith(b"-ERR"):
+                raise OSError(line.decode())
+            if line == b"PING":
+                self._socket.sendall(b"PONG\r\n")
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self._buffer:
+            self._more()
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
+        return line
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._more()
+        return self._buffer[:size]
+
+    def _more(self) -> None:
+        self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
+        data = self._socket.recv(65_536)
+        if not data:
+            raise OSError("the server closed the connection")
+        self._buffer += data

@@ -1,0 +1,276 @@
+"""How answers look: tables for people, JSON and YAML for programs, names for pipes.
+
+Standard output carries answers only, notes go to standard error. Colour, and whatever moves,
+only where standard output is a terminal; there tables are cut to its width, too. Else columns are
+padded with spaces and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.cli.support.errors import one_line
+from admittance.cli.support.table_widths import cut, fitted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+GOOD: Final = "green"
+BUSY: Final = "cyan"
+WAITS: Final = "yellow"
+BAD: Final = "red"
+DIM: Final = "dim"
+
+STYLES: Final = {
+    "Running": GOOD,
+    "Admitted": GOOD,
+    "Finished": DIM,
+    "QuotaReserved": BUSY,
+    "Evicting": WAITS,
+    "Pending": WAITS,
+    "Backoff": WAITS,
+    "Deactivated": DIM,
+    "Rejected": BAD,
+    "Ready": GOOD,
+    "Retry": WAITS,
+    "True": GOOD,
+    "False": WAITS,
+    "Failed": BAD,
+    "FailedToStart": BAD,
+    "created": GOOD,
+    "changed": BUSY,
+    "unchanged": DIM,
+    "deleted": WAITS,
+    "yes": GOOD,
+    "no": BAD,
+    "ok": GOOD,
+    "passed": GOOD,
+    "failed": BAD,
+    "not applicable": DIM,
+    "wrong": BAD,
+}
+"""Words that are coloured wherever they fill a cell."""
+
+
+_uncut: ContextVar[bool] = ContextVar("uncut", default=False)
+
+
+class Column(NamedTuple):
+    """``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to the right."""
+
+    title: str
+    wide: bool = False
+    right: bool = False
+
+
+class Table(NamedTuple):
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+
+    def narrowed(self, wide: bool) -> Table:
+        """The table without the columns that only a wide one shows."""
+        if wide:
+            return self
+        shown = [index for index, column in enumerate(self.columns) if not column.wide]
+        return Table(
+            [self.columns[index] for index in shown],
+            [[row[index] for index in shown] for row in self.rows],
+        )
+
+
+def is_terminal() -> bool:
+    """A person looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def console() -> Console:
+    """Standard output as rich sees it."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def clean(text: str) -> str:
+    """text without control characters: what others wrote does not steer anybody's terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def flush() -> None:
+    """What was said is to be seen now: for whoever follows through a pipe."""
+    sys.stdout.flush()
+
+
+def plain_of(value: Any) -> Any:
+    """A Struct as dicts and lists, as programs get it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def say(text: str) -> None:
+    """One line of an answer."""
+    sys.stdout.write(f"{text}\n")
+
+
+def fact(title: str, value: str) -> None:
+    """``title value``: one line of a description."""
+    if is_terminal():
+        from rich.text import Text
+
+        console().print(Text.assemble((f"{title} ", "bold"), (value, STYLES.get(value, ""))))
+    else:
+        say(f"{title} {value}")
+
+
+def outcome(subject: str, word: str) -> None:
+    """``subject word``: what became of one object, the word in its colour."""
+    if is_terminal():
+        from rich.text import Text
+
+        console().print(Text.assemble(f"{subject} ", (word, STYLES.get(word, ""))))
+    else:
+        say(f"{subject} {word}")
+
+
+def note(text: str) -> None:
+    """One line beside the answer, on standard error."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{one_line(text)}\n")
+
+
+def error(text: str) -> None:
+    """One thing that went wrong, on standard error."""
+    note(f"error: {text}")
+
+
+def warn(text: str) -> None:
+    """Something that works but should be known."""
+    note(f"warning: {text}")
+
+
+class Progress:
+    """What somebody waits for: moving on a terminal, else a line on standard error per change."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(file=sys.stderr, highlight=False).status(self._subject)
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, state: str) -> None:
+        """The state it is in now."""
+        if self._status is not None:
+            from rich.text import Text
+
+            self._status.update(Text.assemble(f"{self._subject} ", (state, STYLES.get(state, ""))))
+        else:
+            note(f"{self._subject} {state}")
+
+
+def cut_nothing() -> None:
+    """The tables of this call are shown with all of their text, however wide the terminal is."""
+    _uncut.set(True)
+
+
+def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
+    """Prints table; on a terminal coloured, and cut to its width unless ``wide``."""
+    narrow = table.narrowed(wide or _uncut.get())
+    shown = Table(narrow.columns, [[clean(cell) for cell in row] for row in narrow.rows])
+    if is_terminal():
+        uncut = wide or _uncut.get()
+        _show_rich(shown, indent, None if uncut else terminal_width() - indent)
+    else:
+        for line in aligned(shown):
+            say(" " * indent + line)
+
+
+def widen(widths: list[int], table: Table) -> None:
+    """Makes widths wide enough for table, in place."""
+    cells = [[column.title for column in table.columns], *table.rows]
+    widths += [0] * (len(table.columns) - len(widths))
+    for row in cells:
+        for index, cell in enumerate(row):
+            widths[index] = max(widths[index], len(cell))
+
+
+def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
+    """The lines of table, its columns padded with spaces, three between them."""
+    if widths is None:
+        widths = []
+        widen(widths, table)
+    for row in ([column.title for column in table.columns], *table.rows):
+        padded = (
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
+        )
+        yield "   ".join(padded).rstrip()
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, or what COLUMNS says."""
+    return shutil.get_terminal_size().columns
+
+
+def _show_rich(table: Table, indent: int, room: int | None) -> None:
+    """The lines of `aligned`, coloured, each of at most room characters; None: of any length. Not
+    rich's own table, which cuts names as soon as anything else: a name is there to be copied."""
+    from rich.text import Text
+
+    widths: list[int] = []
+    widen(widths, table)
+    screen = console()
+    titles = [column.title for column in table.columns]
+    gap = 3
+    if room is not None:
+        widths, gap = fitted(titles, table.rows, room)
+    for number, row in enumerate([titles, *table.rows]):
+        line = Text(" " * indent)
+        for cell, width, column in zip(row, widths, table.columns, strict=True):
+            short = cut(cell, width)
+            padded = short.rjust(width) if column.right else short.ljust(width)
+            line.append(padded, style="bold" if not number else STYLES.get(cell, ""))
+            line.append(" " * gap)
+        line.rstrip()
+        screen.print(line)
+
+
+def show_json(value: Any) -> None:
+    """Prints value as JSON, indented. Structs, bytes of JSON in `msgspec.Raw`, plain values."""
+    say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def show_json_line(value: Any) -> None:
+    """Prints value as one line of JSON: for what comes as a stream."""
+    say(msgspec.json.encode(value).decode())
+
+
+def show_yaml(value: Any) -> None:
+    """Prints value as YAML, keys in the order they have."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as a block, as a person would."""
+
+        def represent_text(self, text: str) -> yaml.ScalarNode:
+            style = "|" if "\n" in text else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    sys.stdout.write(
+        yaml.dump(plain_of(value), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    )

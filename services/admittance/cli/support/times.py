@@ -1,0 +1,68 @@
+"""Times and spans as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from admittance.cli.support.errors import BadInput
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_SPAN = re.compile(r"\A(?:\d+(?:\.\d+)?[dhms])+\Z")
+_NUMBER = re.compile(r"\A\d+(?:\.\d+)?\Z")
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Seconds that ``90``, ``90s``, ``1h30m`` or ``2d`` mean. Raises BadInput naming option."""
+    word = text.strip().lower()
+    if _NUMBER.match(word):
+        return float(word)
+    if _SPAN.match(word):
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(word))
+    raise BadInput(f'{option} "{text}" is no span of time; write 90, 90s, 5m, 1h30m or 2d')
+
+
+def moment_of(text: str, option: str, now: datetime) -> datetime:
+    """The moment that a span before now, or an ISO 8601 time, means. Raises BadInput.
+
+    A time without a zone is in UTC, like every time that is printed.
+    """
+    word = text.strip()
+    if _NUMBER.match(word) or _SPAN.match(word.lower()):
+        try:
+            return now - timedelta(seconds=seconds_of(word, option))
+        except OverflowError:
+            raise BadInput(f'{option} "{text}" lies before the beginning of time') from None
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise BadInput(
+            f'{option} "{text}" is neither a span (10m, 2h) nor a time (2026-02-07T00:10:00Z)'
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def span(seconds: float) -> str:
+    """``45s``, ``5m10s``, ``3h20m``, ``4d2h``: two units, the smaller one left out when zero."""
+    left = max(0, round(seconds))
+    if left < 60:
+        return f"{left}s"
+    pairs = (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1))
+    for big, big_seconds, small, small_seconds in pairs:
+        if left >= big_seconds:
+            rest = left % big_seconds // small_seconds
+            return f"{left // big_seconds}{big}" + (f"{rest}{small}" if rest else "")
+    return f"{left}s"
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """How long ago since was; ``-`` when nobody knows."""
+    return "-" if since is None else span((now - since).total_seconds())
+
+
+def stamp(moment: datetime | None) -> str:
+    """``2026-02-07T00:10:00Z``; ``-`` when there is none."""
+    if moment is None:
+        return "-"
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,1 @@
+"""``admit up`` and ``admit serve``: how services start together, and in which order they end."""

@@ -1,0 +1,70 @@
+"""How one knows from outside that services serve."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import nats.errors
+
+from admittance.cli.support.services import SERVICES
+from admittance.events.applying import Settled
+from admittance.events.reading import BROKEN
+from admittance.events.requests import Health, HealthReply
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.tasks import set_within
+
+
+async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
+    """Waits until an instance of the service (that one, if named) says that it is ready, and
+    somebody answers what only a leader answers."""
+    probe = SERVICES[service].probe
+    pause = 0.02
+    while True:
+        for one in await health(bus, seconds=0.25, enough=(service, instance)):
+            mine = is_of(one, service, instance)
+            if mine and one.ready and (probe is None or await _answers(bus, probe)):
+                return
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+async def _answers(bus: Bus, probe: str) -> bool:
+    data = msgspec.json.encode(Settled(sequence=0)) if probe == "settled" else b"{}"
+    try:
+        await bus.nc.request(f"admit.api.{probe}", data, timeout=1.0)
+    except (nats.errors.Error, TimeoutError):
+        return False
+    return True
+
+
+async def health(
+    bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
+) -> list[HealthReply]:
+    """What every instance that answers within seconds says of itself. ``enough``: the service and
+    instance (any, if empty) whose answer ends the waiting."""
+    found: list[HealthReply] = []
+    full = asyncio.Event()
+
+    async def on_answer(message: Any) -> None:
+        with suppress(*BROKEN):
+            one = msgspec.json.decode(message.data, type=HealthReply)
+            found.append(one)
+            if enough is not None and is_of(one, *enough):
+                full.set()
+
+    inbox = bus.nc.new_inbox()
+    subscription = await bus.nc.subscribe(inbox, cb=on_answer)
+    try:
+        await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
+        await set_within(full, seconds)
+    finally:
+        await subscription.unsubscribe()
+    return [one for one in found if one.service]
+
+
+def is_of(one: HealthReply, service: str, instance: str) -> bool:
+    """Whether that instance of the service answers; any of its instances where none is named."""
+    return one.service == service and instance in ("", one.instance)

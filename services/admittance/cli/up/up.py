@@ -1,0 +1,331 @@
+"""The composition: how services start together, when they are ready, and in which order they end.
+``admit up`` starts them in one process, ``admit serve`` one.
+
+Each service gets a connection of its own: they share nothing but the bus, here as anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from admittance.api.problems import ManifestError
+from admittance.api.reading.configuration_file import read_file
+from admittance.cli.support import output
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.link import check_url
+from admittance.cli.support.options import DEFAULT_URL, Call, UrlFrom
+from admittance.cli.support.services import SERVICES, service_named
+from admittance.cli.up.readiness import until_ready
+from admittance.cli.up.server_watch import watch
+from admittance.runner.launcher import EXECUTORS, executor_of
+from admittance.runtime import clock
+from admittance.runtime import tasks as ending
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import (
+    AccessDenied,
+    NoServer,
+    Refused,
+    SetupError,
+    Unavailable,
+    passes,
+)
+from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.process.garbage import seldom_collect
+from admittance.runtime.process.settings import Settings, new_instance
+from admittance.runtime.process.supervise import STOP_SECONDS, Task, grace_of, supervise, task_of
+from admittance.runtime.process.supervise import serve as serve_one
+from admittance.runtime.server_url import shown
+from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry import logs
+from admittance.runtime.telemetry.metrics import address_of
+from admittance.runtime.telemetry.seldom import Seldom
+
+DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
+READY_SECONDS: Final = 120.0
+WAIT_SECONDS: Final = 1.0
+"""Between two tries to make the streams."""
+
+log = structlog.get_logger()
+
+
+class Options(NamedTuple):
+    """What ``admit up`` was asked for."""
+
+    data_dir: Path
+    folder_chosen: bool = False
+    port: int | None = None
+    runner: bool = True
+    executor: str = "local"
+    detach_jobs: bool = False
+    sync_always: bool = False
+    config: Path | None = None
+    metrics: str | None = None
+
+
+def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> None:
+    """Raises BadInput for options that would end a service later. ``executor`` None: no runner
+    starts."""
+    if data_dir.exists() and not data_dir.is_dir():
+        raise BadInput(f"--data-dir {data_dir} is not a folder")
+    if executor is not None and executor not in EXECUTORS:
+        raise BadInput(f"--executor {executor}: there is only {', '.join(EXECUTORS)}")
+    if where := metrics or os.environ.get("ADMIT_METRICS"):
+        try:
+            address_of(where)
+        except SetupError as error:
+            raise BadInput(f"--metrics {where}: {error}") from None
+
+
+async def up(call: Call, options: Options) -> int:
+    """Runs everything until SIGINT or SIGTERM; says ``ready nats://…`` once everything serves."""
+    executor = options.executor if options.runner else None
+    refuse_wrong(options.data_dir, executor, options.metrics)
+    if executor is not None:
+        # As the runner does when all else runs already.
+        await executor_of(executor).check()
+    stop = _stop_on_signals()
+    seldom_collect()
+    _warn(options.config)
+    settings = Settings.from_env(
+        "up", url=call.url, data_dir=options.data_dir, config=options.config
+    )
+    logs.configure("up", "", settings.json_logs, level=settings.log_level)
+    async with AsyncExitStack() as stack:
+        tasks: list[Task] = []
+        url, instance = call.url, None
+        if embeds(call, options):
+            server = await stack.enter_async_context(_embedded(options))
+            url, instance = server.url, lasting_instance(options.data_dir)
+            tasks.append(Task("nats-server", lambda serves: watch(server, serves)))
+        else:
+            check_url(url)
+        if not await _prepared(url, settings, stop):
+            return 0
+        for name in started_by(options):
+            mine = Settings.from_env(
+                name,
+                url=url,
+                data_dir=options.data_dir,
+                instance=instance,
+                config=options.config,
+                metrics=options.metrics,
+            )
+            tasks.append(_task(mine, options.executor, options.detach_jobs))
+
+        def ready() -> None:
+            output.say(f"ready {shown(url)}")
+            output.flush()
+
+        await supervise(tasks, stop, ready=ready, grace_seconds=STOP_SECONDS)
+    return 0
+
+
+async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
+    """Makes the streams, as soon as JetStream has a leader; False when stop was set before. Raises
+    SetupError, NoServer when no server answers at url at all, AccessDenied when it refuses us."""
+    told = Seldom()
+    while not stop.is_set():
+        bus = None
+        try:
+            bus = await Bus.connect(url, name="admit-up", creds=settings.creds)
+            await streams.ensure(bus, replicas=settings.replicas)
+            return True
+        except (NoServer, AccessDenied):
+            raise
+        except (Unavailable, Refused) as error:
+            if not passes(error):
+                raise
+            if told.due(clock.monotonic()):
+                log.warning("waits_for_the_bus", reason=str(error))
+        finally:
+            if bus is not None:
+                await bus.close()
+        await set_within(stop, WAIT_SECONDS)
+    return False
+
+
+def started_by(options: Options) -> list[str]:
+    """The services that start together."""
+    return [
+        name
+        for name, service in SERVICES.items()
+        if service.together and (name != "runner" or options.runner)
+    ]
+
+
+def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
+    """A service as `supervise` wants it: it serves when it says so itself."""
+    return task_of(
+        settings,
+        run_service,
+        serving=_until_serving,
+        executor=executor,
+        detach_jobs=detach_jobs,
+    )
+
+
+def embeds(call: Call, options: Options) -> bool:
+    """Whether ``up`` brings its own server: unless a URL was chosen. Where only the environment
+    chose it, a port or a folder that was typed means a server of our own: that variable mostly
+    tells the other commands where such a server is."""
+    match call.url_from:
+        case UrlFrom.OPTION:
+            return False
+        case UrlFrom.ENVIRONMENT:
+            return options.port is not None or options.folder_chosen
+        case UrlFrom.DEFAULT:
+            return True
+
+
+async def serve(
+    call: Call,
+    name: str,
+    data_dir: Path,
+    executor: str,
+    config: Path | None = None,
+    metrics: str | None = None,
+    *,
+    detach_jobs: bool = False,
+) -> int:
+    """Runs one service against the server of call until SIGINT or SIGTERM."""
+    name = service_named(name).name
+    check_url(call.url)
+    refuse_wrong(data_dir, executor if name == "runner" else None, metrics)
+    stop = _stop_on_signals(in_time=grace_of(name) is not None)
+    seldom_collect()
+    _warn(config)
+    settings = Settings.from_env(
+        name, url=call.url, data_dir=data_dir, config=config, metrics=metrics
+    )
+    logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
+    await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach_jobs)
+    ending.process_ends_within()
+    return 0
+
+
+async def run_service(
+    bus: Bus, settings: Settings, *, stop: asyncio.Event, executor: str, detach_jobs: bool
+) -> None:
+    """Runs the service of settings until stop is set. Raises whatever ends it before."""
+    # In this task and all that it starts: several services share one process, and its log.
+    structlog.contextvars.bind_contextvars(service=settings.service)
+    module = import_module(SERVICES[settings.service].module)
+    more: dict[str, Any] = {}
+    if settings.service == "runner":
+        more = {
+            "executor": executor,
+            "claim_ttl": settings.claim_seconds,
+            "detach_jobs": detach_jobs,
+        }
+    await module.run(bus, settings, stop=stop, **more)
+
+
+# The server. ----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _embedded(options: Options) -> AsyncIterator[EmbeddedServer]:
+    server = await _started(options)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def _started(options: Options) -> EmbeddedServer:
+    """A server on the port that was asked for; else on the one that every command looks at, if it
+    is free and the folder has no other one already."""
+    if options.port is not None or (options.data_dir / "port").exists():
+        server = EmbeddedServer(
+            options.data_dir, port=options.port or 0, sync_always=options.sync_always
+        )
+        await server.start()
+        return server
+    server = EmbeddedServer(options.data_dir, port=DEFAULT_PORT, sync_always=options.sync_always)
+    try:
+        await server.start()
+    except SetupError:
+        # Whatever else is wrong is wrong on any other port, too, and said then.
+        server = EmbeddedServer(options.data_dir, sync_always=options.sync_always)
+        await server.start()
+    return server
+
+
+async def _until_serving(bus: Bus, settings: Settings) -> None:
+    """Returns once the service says that it is ready, and a leader answers. Until then it says so
+    in the log, and says why not when it takes long."""
+    while True:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await until_ready(bus, settings.service, settings.instance)
+                return
+        except Exception as error:
+            if not (isinstance(error, TimeoutError) or passes(error)):
+                raise
+            log.warning("service_not_ready_yet", service=settings.service, reason=str(error))
+            await asyncio.sleep(WAIT_SECONDS)
+
+
+# Settings and signals. ------------------------------------------------------------------
+
+
+def _warn(config: Path | None) -> None:
+    """Says what the configuration file has that has no effect. Raises BadInput for a file that is
+    none."""
+    chosen = config or os.environ.get("ADMIT_CONFIG")
+    if not chosen:
+        return
+    try:
+        found = read_file(Path(chosen))
+    except OSError as error:
+        raise BadInput(f"{chosen}: {error.strerror}") from None
+    except ManifestError as error:
+        raise BadInput(str(error)) from None
+    for warning in found.warnings:
+        output.warn(f"{chosen}: {warning}")
+
+
+def lasting_instance(data_dir: Path) -> str | None:
+    """The name under which the services on this folder lead, the same after every start; None when
+    ADMIT_INSTANCE chooses one.
+
+    Whoever holds the folder's lock knows that the one before is dead, and so need not wait until
+    its leases have run out: it takes its own epochs anew at once.
+    """
+    if os.environ.get("ADMIT_INSTANCE"):
+        return None
+    file = data_dir / "instance"
+    with suppress(OSError):
+        if not file.exists():
+            file.write_text(new_instance())
+        return file.read_text().strip() or None
+    return None
+
+
+def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
+    """Set at the first SIGINT or SIGTERM; the second one ends the process at once. ``in_time``: the
+    first one gives it `ending.PROCESS_SECONDS`."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop.is_set():
+            loop.remove_signal_handler(number)
+            signal.raise_signal(number)
+        elif in_time:
+            ending.process_ends_within()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop

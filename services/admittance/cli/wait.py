@@ -1,0 +1,206 @@
+"""How one workload goes on: its key in the bucket, followed until a phase is reached.
+
+A phase that can no longer come ends the waiting at once, with the answer no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from admittance.cli.show import tables
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import BucketReader
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload
+
+REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
+    Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
+}
+"""Later phases that prove an earlier one; any other phase is proved by itself alone."""
+
+ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})
+"""Phases that a workload passed through if it ran to its end."""
+
+PHASE_CLOCK_SECONDS: Final = 1.0
+"""Backoff ends by the clock and not by a write, so the phase is looked at this often too."""
+
+
+class End(StrEnum):
+    """How a workload finishes: what can be waited for beside its phases."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+Goal: TypeAlias = Phase | End
+
+
+def goal_named(typed: str) -> Goal:
+    """The phase or end that typed means, in any case. Raises BadInput with all there are."""
+    goals: tuple[Goal, ...] = (*Phase, *End)
+    for one in goals:
+        if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
+            return one
+    raise BadInput(f'--for "{typed}" is no phase; there are {", ".join(goals)}')
+
+
+async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
+    """The workload as it is now, then at every change; None while there is none."""
+    key = kinds.WORKLOAD.object_key(namespace, name)
+    reader = BucketReader(bus.bus, (key,))
+    current: Found | None = None
+    async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            for entry in batch:
+                value = entry.value
+                current = None if value is None else Found(entry.key, value, entry.revision)
+            if batch or reader.loaded.is_set():
+                yield current
+
+
+async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:
+    """Waits for a phase or an end and prints it. Raises AnswerIsNo when it did not, or cannot,
+    come, and for Finished also when the job failed."""
+    wanted = goal_named(typed)
+    async with link(call) as bus:
+        workload = await reach(bus, call.namespace, name, wanted, timeout)
+    if wanted is Phase.FINISHED and (why := is_failure(workload)):
+        raise AnswerIsNo(f'workload "{name}" is Finished, and failed: {why}')
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", str(wanted))
+
+
+async def reach(
+    bus: Link,
+    namespace: str,
+    name: str,
+    wanted: Goal,
+    timeout: float | None,
+    seen: Callable[[StoredWorkload, Phase], None] = lambda _workload, _phase: None,
+) -> StoredWorkload:
+    """The workload once it has reached wanted; seen is told of every state on the way.
+
+    Raises AnswerIsNo: not found, disappeared, timeout (seconds) over, or a state from which
+    wanted never comes.
+    """
+    last = "not there"
+    try:
+        async with asyncio.timeout(timeout), AsyncExitStack() as stack:
+            existed = False
+            states = await stack.enter_async_context(aclosing(_ticking(bus, namespace, name)))
+            async for found in states:
+                if found is None:
+                    gone = "was deleted" if existed else f"not found in namespace {namespace}"
+                    raise AnswerIsNo(f'workload "{name}" {gone}')
+                existed = True
+                workload = found.workload()
+                now = phase(workload, clock.now())
+                seen(workload, now)
+                last = str(now)
+                if is_reached(workload, now, wanted):
+                    return workload
+                if why := hopeless(workload, now, wanted):
+                    raise AnswerIsNo(f'workload "{name}" will not be {wanted}: {why}')
+    except TimeoutError:
+        raise AnswerIsNo(
+            f'workload "{name}" is {last}, not {wanted}, after {round(timeout or 0.0, 1):g} s; '
+            f"`admit explain workload {name}` tells why"
+        ) from None
+    raise AnswerIsNo(f'workload "{name}": the connection to the bus ended')
+
+
+async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
+    """`follow`, repeating the last state every second: time alone ends a Backoff."""
+    changes: asyncio.Queue[Found | BaseException | None] = asyncio.Queue()
+
+    async def pump() -> None:
+        try:
+            async for found in follow(bus, namespace, name):
+                changes.put_nowait(found)
+        except Exception as error:
+            changes.put_nowait(error)
+
+    pumping = asyncio.create_task(pump())
+    try:
+        current = await changes.get()
+        while True:
+            if isinstance(current, BaseException):
+                raise current
+            yield current
+            try:
+                async with asyncio.timeout(PHASE_CLOCK_SECONDS):
+                    current = await changes.get()
+            except TimeoutError:
+                continue
+    finally:
+        pumping.cancel()
+        await asyncio.gather(pumping, return_exceptions=True)
+
+
+def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:
+    """Whether the workload is, or provably was, in the phase wanted, or ended as wanted.
+
+    One that ran to its end was admitted on the way, however short that was; one that a user
+    declared finished while it waited never was.
+    """
+    if isinstance(wanted, End):
+        return now is Phase.FINISHED and bool(is_failure(workload)) is (wanted is End.FAILED)
+    if now in REACHED_BY.get(wanted, {wanted}):
+        return True
+    if now is Phase.FINISHED and wanted in ON_THE_WAY:
+        return _was(workload, wanted)
+    return False
+
+
+def _was(workload: StoredWorkload, wanted: Phase) -> bool:
+    kind = {
+        Phase.QUOTA_RESERVED: Type.QUOTA_RESERVED,
+        Phase.ADMITTED: Type.ADMITTED,
+        Phase.RUNNING: Type.ADMITTED,
+    }[wanted]
+    if wanted is Phase.RUNNING and find(workload, Type.PODS_READY) is not None:
+        kind = Type.PODS_READY
+    return is_true(workload, kind)
+
+
+def hopeless(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
+    """Why wanted can never come from here; empty while it may.
+
+    Deactivated and Rejected end only when a user turns the workload on again, so nobody should
+    wait for anything behind them; a workload that is deleted goes nowhere else either.
+    """
+    reason, message = tables.reason_of(workload, clock.now())
+    because = f" ({reason}: {message})" if message else f" ({reason})" if reason else ""
+    if now is Phase.FINISHED and isinstance(wanted, End):
+        how = "failed" if is_failure(workload) else "succeeded"
+        return f"it has finished and {how}{because}"
+    if now is Phase.FINISHED:
+        return f"it is Finished{because}"
+    if now in (Phase.DEACTIVATED, Phase.REJECTED) and wanted not in (
+        Phase.DEACTIVATED,
+        Phase.REJECTED,
+    ):
+        return f"it is {now}{because}"
+    if now is Phase.REJECTED and wanted is Phase.DEACTIVATED:
+        return f"it is Rejected{because}"
+    if workload.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    return ""
+
+
+def is_failure(workload: StoredWorkload) -> str:
+    """Why a finished workload counts as failed; empty when it succeeded or has not finished."""
+    finished = find(workload, Type.FINISHED)
+    if finished is None or finished.status != "True" or finished.reason == "Succeeded":
+        return ""
+    return f"{finished.reason}: {finished.message}" if finished.message else finished.reason

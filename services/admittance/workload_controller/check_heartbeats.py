@@ -1,0 +1,213 @@
+"""Hears the heartbeats of check controllers, and writes what follows from them.
+
+One write at a time and a pause after each: whatever is sent, however often, only what became of it
+is written. Between two heartbeats nothing runs but the clock of the next one that may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.reading.manifest import encode
+from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
+from admittance.control.objects import Objects, Planned
+from admittance.events.applying import Applied
+from admittance.events.names import token
+from admittance.events.reading import Reader, Unreadable
+from admittance.events.subjects import ALIVE_CHECK, object_key
+from admittance.events.system import CheckAlive
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, Superseded
+from admittance.runtime.tasks import end
+
+if TYPE_CHECKING:
+    from admittance.runtime.bus.connection import Subscription
+    from admittance.workload_controller.service import Active
+
+PAUSE_SECONDS: Final = 0.5
+"""After a write, until the next."""
+OVERSLEPT_SECONDS: Final = 5.0
+"""Woken later than that, we were not there to hear anybody."""
+BEAT_MAX: Final = 64 * 1024
+"""Bytes of a heartbeat that are read."""
+
+log = structlog.get_logger()
+_beat = Reader(CheckAlive)
+_PREFIX: Final = len(ALIVE_CHECK)
+
+
+def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
+    """The heartbeat that a message is; None: it is none.
+
+    One that cannot be read proves nothing. An empty one only goes on with what a controller has
+    begun: for one that never sent heartbeats (not ``known``) a stray message would begin a silence
+    that closes its queues.
+    """
+    if len(data) > BEAT_MAX or not (data or known):
+        return None
+    try:
+        return _beat(data) if data else CheckAlive()
+    except Unreadable:
+        return None
+
+
+class Alive:
+    """The listening of one leader. ``every_seconds``: how often heartbeats are expected."""
+
+    def __init__(self, bus: Bus, active: Active, every_seconds: float) -> None:
+        self._bus = bus
+        self._active = active
+        self._beats = Heartbeats(every_seconds)
+        self._dirty = asyncio.Event()
+        self._controllers: dict[bytes, str] = {}
+        self._written: dict[str, float] = {}
+        self._rivals: dict[str, tuple[str, ...]] = {}
+        self._subscription: Subscription | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> asyncio.Task[None]:
+        """Listens from now on; the task that writes down what is heard, which ends only when it
+        fails or a newer epoch writes."""
+        now = clock.monotonic()
+        checks = self._checks()
+        self._beats.expect(
+            (
+                c.spec.controller_name
+                for c in checks
+                if active_of(c) is not None and not tells_of_parameters(c)
+            ),
+            now,
+        )
+        self.look()
+        self._bus.reconnected.append(self._on_reconnected)
+        self._subscription = await self._bus.nc.listen(f"{ALIVE_CHECK}*", self._on_beat)
+        self._task = asyncio.create_task(self._keep(), name="alive")
+        return self._task
+
+    async def stop(self) -> None:
+        """Listens no longer."""
+        if self._on_reconnected in self._bus.reconnected:
+            self._bus.reconnected.remove(self._on_reconnected)
+        if self._subscription is not None:
+            await self._bus.nc.deafen(self._subscription)
+        if self._task is not None:
+            # What it raised instead has ended the leader.
+            await asyncio.gather(end(self._task), return_exceptions=True)
+
+    def look(self) -> None:
+        """AdmissionChecks came, went or changed."""
+        names = {check.spec.controller_name for check in self._checks()}
+        self._controllers = {token(name).encode(): name for name in names}
+        self._beats.forget(names)
+        self._dirty.set()
+
+    def known(self, planned: Iterable[Planned]) -> list[Planned]:
+        """The plan of an apply with what is known so far: a new AdmissionCheck whose controller
+        has told that it cannot evaluate it, or whose parameters are missing, is inactive from its
+        first moment on."""
+        every = list(planned)
+        coming = {one.key for one in every}
+        return [self._known(one, coming) for one in every]
+
+    def _known(self, planned: Planned, coming: Container[str]) -> Planned:
+        check = planned.object
+        if planned.value is None or not isinstance(check, AdmissionCheck):
+            return planned
+        new = changed(
+            check,
+            self._objects,
+            self._beats,
+            clock.monotonic(),
+            clock.now(),
+            coming=coming,
+        )
+        return planned if new is None else planned._replace(object=new, value=encode(new))
+
+    @property
+    def _objects(self) -> Objects:
+        assert self._active.controller is not None, "a leader has read the bucket"
+        return self._active.controller.objects
+
+    def _checks(self) -> list[AdmissionCheck]:
+        return list(self._objects.of_kind("admissioncheck"))
+
+    def _on_beat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        controller = self._controllers.get(subject[_PREFIX:])
+        if controller is None:
+            return
+        beat = beat_of(data, known=self._beats.knows(controller))
+        if beat is not None and self._beats.hear(controller, beat, clock.monotonic()):
+            self._dirty.set()
+
+    def _on_reconnected(self) -> None:
+        # Nobody could be heard.
+        self._beats.expect_all(clock.monotonic())
+
+    async def _keep(self) -> None:
+        await self._active.caught_up.wait()
+        while True:
+            self._dirty.clear()
+            looked = clock.monotonic()
+            try:
+                await self._bus.connected()
+                await self._write()
+            except Superseded:
+                return
+            except AdmittanceError as error:
+                log.info("heartbeats_not_written", error=str(error))
+                self._dirty.set()
+            # A crowd of heartbeats is one write.
+            await asyncio.sleep(PAUSE_SECONDS)
+            now = clock.monotonic()
+            # Counted from the look: who was lost during the pause must not be overlooked.
+            due = self._beats.next_loss(looked)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else max(0.0, due - now)):
+                    await self._dirty.wait()
+            if due is not None and clock.monotonic() > due + OVERSLEPT_SECONDS:
+                self._beats.expect_all(clock.monotonic())
+
+    async def _write(self) -> None:
+        if not self._changes():
+            return
+        async with self._active.lock:
+            planned = self._changes()
+            await self._active.manifests.write(planned)
+        now = clock.monotonic()
+        for one in planned:
+            self._written[one.name] = now
+            found = active_of(one.object)
+            if found is not None:
+                tell = log.info if found.status == "True" else log.warning
+                tell("check_activity", check=one.name, active=found.status, reason=found.reason)
+
+    def _changes(self) -> list[Planned]:
+        now, wall = clock.monotonic(), clock.now()
+        planned = []
+        for check in self._checks():
+            name = check.metadata.name
+            new = changed(check, self._objects, self._beats, now, wall, self._written.get(name))
+            if new is not None:
+                planned.append(self._planned(new))
+                self._tell(check.spec.controller_name, now)
+        return planned
+
+    def _planned(self, check: AdmissionCheck) -> Planned:
+        meta = check.metadata
+        key = object_key("admissioncheck", "", meta.name)
+        expected = self._objects.expected(key)
+        told = Applied(kind=check.kind, namespace="", name=meta.name, outcome="changed")
+        return Planned(key, check.kind, "", meta.name, check, encode(check), expected, told)
+
+    def _tell(self, controller: str, now: float) -> None:
+        rivals = self._beats.rivals(controller, now)
+        if rivals and self._rivals.get(controller) != rivals:
+            log.warning("controllers_conflict", controller=controller, programs=rivals)
+        self._rivals[controller] = rivals

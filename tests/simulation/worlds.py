@@ -1,0 +1,101 @@
+"""Quota where reservations plan whom they will preempt: it must hold in every world.
+
+A planner that still has victims either goes on, and they go; or it gives up, and they stay. What
+anybody gets must be within quota however that ends for each of them, so every combination is looked
+at: nothing is shared with `admittance.scheduling.preemption.shared_quota`. LIFECYCLE 2.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Final
+
+from admittance.events.subjects import workload_key
+from admittance.workload.conditions import Type, find
+from simulation.accounts import Accounts
+from simulation.naive import Usage
+
+if TYPE_CHECKING:
+    from simulation.seen import Seen
+
+MOST: Final = 4
+"""So many planners are combined in every way; of more, each alone, and all."""
+
+
+class Replans:
+    """Changes of plans that were stated, and which of them were written."""
+
+    def __init__(self) -> None:
+        self._stated: dict[str, list[int]] = {}
+        self._written: set[int] = set()
+
+    def logged(self, key: str, sequence: int) -> None:
+        """Another plan was stated of the workload."""
+        self._stated.setdefault(key, []).append(sequence)
+
+    def stored(self, key: str, fact: int) -> None:
+        """A version of the workload holds that fact."""
+        if fact in self._stated.get(key, ()):
+            self._written.add(fact)
+
+    def holds(self, key: str, before: int) -> bool:
+        """The newest plan of it that was stated before that fact has come to be."""
+        stated = [one for one in self._stated.get(key, ()) if one < before]
+        return not stated or stated[-1] in self._written
+
+
+def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
+    """Keys of those that plan to preempt, with those of their victims that are still there."""
+    found = {}
+    for key, one in seen.items():
+        if not one.usage or one.workload is None:
+            continue
+        pending = one.workload.status.pending_preemption
+        if pending is None:
+            continue
+        victims = []
+        for victim in pending.victims:
+            other = workload_key(victim.namespace, victim.name)
+            about = seen.get(other)
+            if about is None or about.workload is None or not about.usage or other == key:
+                continue
+            reserved = find(about.workload, Type.QUOTA_RESERVED)
+            since = reserved.last_transition_time if reserved is not None else None
+            if about.workload.metadata.uid == victim.uid and victim.since in (None, since):
+                victims.append(other)
+        if victims:
+            found[key] = victims
+    return found
+
+
+def worlds(
+    seen: Mapping[str, Seen], accounts: Accounts, about: str, replans: Replans
+) -> Iterator[Mapping[str, Usage]]:
+    """What may come to be used, as far as the workload at the key ``about`` holds its quota.
+
+    Whose new plan was assumed and did not come to be is left out: it is in the way of nobody, since
+    the recheck lets it go on only where there is room for it.
+    """
+    plans = planners(seen)
+    if not plans:
+        yield accounts.usage
+        return
+    held = seen[about].workload
+    assert held is not None
+    sure = {key for key in plans if replans.holds(key, held.status.log.fact)}
+    for going in _combinations(sorted(sure)):
+        gone = {victim for key in going for victim in plans[key]}
+        # Whoever is a victim gives up its plan, and a planner that does not go on holds nothing.
+        gone |= set(plans) - set(going)
+        if about not in gone and not gone & set(going):
+            yield accounts.without(gone)
+
+
+def _combinations(keys: list[str]) -> Iterator[tuple[str, ...]]:
+    if len(keys) > MOST:
+        return chain([()], ((key,) for key in keys), [tuple(keys)])
+    return chain.from_iterable(combinations(keys, size) for size in range(len(keys) + 1))
+
+
+__all__ = ["Replans", "planners", "worlds"]
