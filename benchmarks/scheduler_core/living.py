@@ -18,8 +18,9 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.bench.generator import Plan, PlannedWorkload, plan, read
-from admittance.events.facts import Assigned, Preempted, Refused, Revoked
+from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.scheduling.config import Config
+from admittance.scheduling.cycle.outcomes import Decided
 from admittance.workload.stored import StoredWorkload
 
 from .bench import START, Core, a_workload, clock, condition, with_status
@@ -130,11 +131,11 @@ class Life(Core):
             if not worked:
                 return
 
-    def heard_of(self, one: Assigned | Preempted | Refused | Revoked) -> None:
+    def heard_of(self, one: Decided) -> None:
         """Somebody writes down what was decided, and the picture hears of it."""
         self.at(self.now + HEARD_SECONDS, lambda: self.carry_out(one))
 
-    def carry_out(self, one: Assigned | Preempted | Refused | Revoked) -> None:
+    def carry_out(self, one: Decided) -> None:
         """The decision takes effect, unless the workload has moved on."""
         stored, revision = self.stored.get(one.name, (None, 0))
         if stored is None or revision != one.revision:
@@ -152,6 +153,8 @@ class Life(Core):
             ends = self.now + self.planned[one.name].runtime
             self.at(ends, lambda: self.finish(one.name, revision))
             return
+        # Nothing here has checks, and no quota is cut: nothing is planned, confirmed or revoked.
+        assert isinstance(one, Preempted), one
         self.preemptions += 1
         evicted = condition("Evicted", at, reason="Preempted")
         held = stored.status
