@@ -1,5 +1,5 @@
-# Two commands carry a fresh clone: `make demo` and `make test`. They need Python 3.11 or newer and
-# the package index that pip is configured for; no root, no container engine, no running server.
+# In a fresh clone run `make demo` or `make test`. Both need Python 3.11 or newer and the package
+# index that pip is configured for; they need no root, no container engine and no running server.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -10,13 +10,12 @@ DATA   ?= .data
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-deploy up bench lint schema lock clean
 
-help:  ## what there is to make
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 install: $(STAMP)  ## the virtual environment .venv, from the lock
 
-# The stamp is older than the lock or the project file only when one of them changed, so a second
-# `make test` installs nothing.
+# Installs again only when the lock or the project file is newer than the stamp.
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Admittance needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
@@ -35,24 +34,24 @@ test: $(STAMP)  ## the whole test suite, also against a real nats-server
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs tests/deploy
 
-up: $(STAMP)  ## a lasting embedded deployment, its data in $(DATA)
+up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 	$(BIN)/admit up --data-dir $(DATA)
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml
 
-lint: $(STAMP)  ## ruff, mypy strict, import contracts
+lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/house_check.py
 
 schema: $(STAMP)  ## docs/schema from the Structs
 	$(BIN)/python -m admittance.api.schema
 	$(BIN)/python -m admittance.events.asyncapi
 
-# Names, versions and hashes for every platform, and no index address: where packages come from is
-# the machine's business.
+# Names, versions and hashes for every platform. No index address: each machine has its own.
 lock: $(STAMP)  ## requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
@@ -61,4 +60,4 @@ lock: $(STAMP)  ## requirements.lock from pyproject.toml
 
 clean:  ## the virtual environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find libs services tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find libs services tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,46 @@
+"""The check of sizes and import cycles names what breaks a limit."""
+
+from pathlib import Path
+
+import pytest
+from tools.house_check import cycles, offenders
+
+
+def write(root: Path, **modules: str) -> None:
+    for name, text in modules.items():
+        path = root / "libs" / "house" / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_folder_with_too_many_modules_is_named(tmp_path: Path) -> None:
+    write(tmp_path, **{f"m{n}": "" for n in range(16)})
+    assert offenders(tmp_path) == ["libs/house has 16 modules, at most 15: split it"]
+
+
+def test_a_long_module_is_named(tmp_path: Path) -> None:
+    write(tmp_path, long="\n" * 501)
+    assert offenders(tmp_path) == ["libs/house/long.py has 501 lines, at most 500: split it"]
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["from house import a\n", "from . import a\n", "from .a import x\n", "import house.a\n"],
+)
+def test_a_cycle_through_type_checking_imports_is_named(tmp_path: Path, back: str) -> None:
+    write(
+        tmp_path,
+        a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.b import x\n",
+        b=back,
+    )
+    assert offenders(tmp_path) == ["modules import each other in a cycle: house.a house.b"]
+
+
+def test_a_cycle_between_packages_is_named(tmp_path: Path) -> None:
+    write(tmp_path, one__a="import house.two.b\n", one__c="", two__b="import house.one.c\n")
+    assert offenders(tmp_path) == ["packages import each other in a cycle: house.one house.two"]
+
+
+def test_every_knot_of_imports_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"e"}, "e": {"c", "a"}}
+    assert cycles(graph) == [["a", "b"], ["c", "d", "e"]]

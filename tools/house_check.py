@@ -1,0 +1,150 @@
+"""Checks the size of folders and modules, and that no imports form a cycle.
+
+``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
+there is any. Imports under ``TYPE_CHECKING`` count: a reader cannot follow such a cycle either.
+A module or folder with a good reason to be larger is listed below with that reason.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOTS = ("libs", "services")
+MODULES_PER_FOLDER = 15
+LINES_PER_MODULE = 500
+
+# Paths from the root of the repository, each with its reason.
+LARGE_FOLDERS: Mapping[str, str] = {}
+LONG_MODULES: Mapping[str, str] = {
+    "services/admittance/runner/shim.py": "runs as a single file (python -I -S shim.py)"
+    " and may import the standard library only",
+}
+
+# Packages inside which cycles are known, each with the way to untie it. A cycle is accepted when
+# all of its members lie in one of these packages. Delete a line when its cycles are gone.
+KNOWN_CYCLES: Mapping[str, str] = {
+    "admittance.scheduling": "the state imports modules that take the state back; decisions are"
+    " applied through callbacks instead of being returned",
+    "admittance.providers": "the provider and the service that runs it import each other",
+    "admittance.checks": "the controller and the service that runs it import each other",
+    "admittance.workload_controller": "the service and the modules it starts import each other",
+    "admittance.control": "decide and fold import each other",
+    "admittance.quota": "a cell and its tree import each other",
+    "admittance.cli": "the program and its commands, and what they show, import each other",
+}
+
+
+def modules_under(root: Path) -> dict[str, Path]:
+    """Dotted names of all modules in libs/ and services/, with their files."""
+    found: dict[str, Path] = {}
+    for base in ROOTS:
+        for path in sorted((root / base).rglob("*.py")):
+            parts = list(path.relative_to(root / base).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            found[".".join(parts)] = path
+    return found
+
+
+def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """For each module the modules of the tree that it imports, anywhere in its text."""
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        targets: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                targets.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                if node.level:
+                    above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                    base = ".".join([*above, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    inner = f"{base}.{alias.name}"
+                    targets.add(inner if inner in modules else base)
+        graph[name] = {t for t in targets if t in modules and t != name}
+    return graph
+
+
+def folders_of(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same graph between packages; a package and its subpackages count as one subject."""
+
+    def folder(name: str) -> str:
+        return name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
+
+    between: dict[str, set[str]] = {}
+    for name, targets in graph.items():
+        here = folder(name)
+        mine = between.setdefault(here, set())
+        for there in map(folder, targets):
+            related = f"{there}.".startswith(f"{here}.") or f"{here}.".startswith(f"{there}.")
+            if not related:
+                mine.add(there)
+    return between
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """One cycle of each knot in the graph, shortest first."""
+    rest = {name: set(targets) for name, targets in graph.items()}
+    found: list[list[str]] = []
+    while True:
+        try:
+            TopologicalSorter(rest).prepare()
+        except CycleError as error:
+            cycle: list[str] = error.args[1][:-1]
+        else:
+            return sorted(found, key=len)
+        found.append(sorted(cycle))
+        # The edges of this cycle are gone, so that the search ends and finds other cycles.
+        for name in cycle:
+            rest[name] -= set(cycle)
+
+
+def unknown(found: Iterable[list[str]]) -> list[list[str]]:
+    """The cycles that lie in none of the packages of ``KNOWN_CYCLES``."""
+    return [
+        cycle
+        for cycle in found
+        if not any(all(f"{n}.".startswith(f"{p}.") for n in cycle) for p in KNOWN_CYCLES)
+    ]
+
+
+def offenders(root: Path) -> list[str]:
+    """One sentence for each folder, module or cycle that breaks a limit."""
+    modules = modules_under(root)
+    said: list[str] = []
+    sizes = Counter(
+        path.parent.relative_to(root).as_posix()
+        for path in modules.values()
+        if path.name != "__init__.py"
+    )
+    for folder, size in sorted(sizes.items()):
+        if size > MODULES_PER_FOLDER and folder not in LARGE_FOLDERS:
+            said.append(f"{folder} has {size} modules, at most {MODULES_PER_FOLDER}: split it")
+    for path in modules.values():
+        lines = len(path.read_text().splitlines())
+        where = path.relative_to(root).as_posix()
+        if lines > LINES_PER_MODULE and where not in LONG_MODULES:
+            said.append(f"{where} has {lines} lines, at most {LINES_PER_MODULE}: split it")
+    graph = imports_of(modules)
+    for cycle in unknown(cycles(graph)):
+        said.append(f"modules import each other in a cycle: {' '.join(cycle)}")
+    for cycle in unknown(cycles(folders_of(modules, graph))):
+        said.append(f"packages import each other in a cycle: {' '.join(cycle)}")
+    return said
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    said = offenders(root)
+    for line in said:
+        sys.stderr.write(line + "\n")
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
