@@ -12,7 +12,8 @@ import msgspec
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Commit, Heard
-from admittance.control.decide import HEADER_FACT, Controller
+from admittance.control.controller_state import HEADER_FACT
+from admittance.control.decide import Controller
 from admittance.control.objects import key_of
 from admittance.control.quota_handover import parted
 from admittance.events import facts

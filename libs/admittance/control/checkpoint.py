@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.control.decide import Controller
+from admittance.control.controller_state import ControllerState
 from admittance.control.known import Known
 from admittance.control.objects import Kept
 from admittance.events.checkpoints import CheckpointMade, Row, RowKind
@@ -53,7 +53,7 @@ class Snapshot(NamedTuple):
         return kept + len(self.objects) + len(self.markers)
 
 
-def snapshot(controller: Controller, through: int, revision: int, told: int = 0) -> Snapshot:
+def snapshot(controller: ControllerState, through: int, revision: int, told: int = 0) -> Snapshot:
     """All that the controller holds. ``through``: every fact up to it is in; ``revision``: nothing
     is in that is newer; ``told``: all commits told of up to there are in."""
     objects = list(controller.objects)

@@ -24,6 +24,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.events.applying import SettledReply
+from admittance.events.codec import encode
+from admittance.events.names import token
+from admittance.events.system import BarrierEcho
 from admittance.workload.stored import StoredWorkload
 
 
@@ -87,3 +90,11 @@ class Commit(NamedTuple):
     outcomes: dict[int, SettledReply]
     through: int
     rest: list[Heard]
+
+
+def echo_put(echo: Echo) -> tuple[str, bytes]:
+    """Key and value of a barrier's echo."""
+    return (
+        f"barrier.{token(echo.domain)}",
+        encode(BarrierEcho(domain=echo.domain, epoch=echo.epoch)),
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from admittance.control import quota_handover, submissions
 from admittance.control.commit import Commit, Dead, Echo, Heard, Message, Put
+from admittance.control.controller_state import ControllerState
 from admittance.control.known import Known, Ref, ref_to
 from admittance.control.objects import checks_of
 from admittance.control.submissions import Unfit, open_door
@@ -29,9 +30,6 @@ from admittance.workload.families.settling import alone, happened
 from admittance.workload.moves.arrival import REPEATED, Arrived
 from admittance.workload.stored import Say, StoredWorkload
 from admittance.workload.transition_context import Occasion, QueueChanged
-
-if TYPE_CHECKING:
-    from admittance.control.decide import Controller
 
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -73,17 +71,17 @@ class Folding:
     """One batch on its way into a commit."""
 
     def __init__(
-        self, controller: Controller, now: datetime, careful: frozenset[str] = frozenset()
+        self, state: ControllerState, now: datetime, careful: frozenset[str] = frozenset()
     ) -> None:
         """``careful``: keys whose objects came out too long, so that each fact is measured."""
         self._careful = careful
-        self._of = controller
+        self._of = state
         self._now = now
         self._working: dict[str, Known] = {}
         self._says: dict[str, tuple[Say, ...]] = {}
         self._groups: dict[str, int] = {}
         self._together: dict[int, list[str]] = {}
-        self._relations = Relations(controller.workloads, self._known)
+        self._relations = Relations(state.workloads, self._known)
         self._notes: list[Message] = []
         self._dead: list[Dead] = []
         self._echoes: list[Echo] = []

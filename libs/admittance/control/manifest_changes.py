@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,15 +20,12 @@ from admittance.api.reading.manifest import accept, encode
 from admittance.api.validation.concurrent_admission import FLAVORS_MAX, check_flavors
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
+from admittance.control.controller_state import ControllerState
 from admittance.control.known import Workloads
 from admittance.control.objects import Kept, Objects, Planned, users_of
 from admittance.events.applying import Applied
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
-
-if TYPE_CHECKING:
-    from admittance.control.decide import Controller
-
 
 PARAMETERS_MAX: Final = 400_000
 """Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
@@ -156,7 +153,7 @@ def marked(key: str, kept: Kept, now: datetime) -> Planned:
     )
 
 
-def unneeded(controller: Controller) -> list[tuple[str, Kept]]:
+def unneeded(controller: ControllerState) -> list[tuple[str, Kept]]:
     """The marked objects that nobody needs any more."""
     found = []
     for key in sorted(controller.objects.terminating):

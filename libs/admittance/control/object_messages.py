@@ -14,7 +14,7 @@ import msgspec
 from admittance.api.checks import AdmissionCheck
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
+from admittance.control.controller_state import ControllerState
 from admittance.control.objects import Kept, prefix_of
 from admittance.events.reading import Unreadable
 from admittance.events.subjects import applied_subject
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def statement(
-    controller: Controller, kept: Kept, *, before: Kept | None = None, deleted: bool = False
+    controller: ControllerState, kept: Kept, *, before: Kept | None = None, deleted: bool = False
 ) -> Message:
     """``admit.object.applied`` or ``deleted`` of a manifest. ``before``: as it was; None: it was
     not there, or nobody knows."""
@@ -50,12 +50,12 @@ def names_others(before: Kept | None, manifest: Any) -> bool:
     return before is None or before.object.spec.parameters != manifest.spec.parameters
 
 
-def _message(controller: Controller, subject: str, said: ObjectApplied) -> Message:
+def _message(controller: ControllerState, subject: str, said: ObjectApplied) -> Message:
     identity = controller.speaker.identity(f"{subject}/{said.revision}")
     return Message(subject, _encode(said), identity)
 
 
-def ending(controller: Controller, key: str, revision: int) -> Message | None:
+def ending(controller: ControllerState, key: str, revision: int) -> Message | None:
     """``admit.object.deleted`` from the marker alone; None: it is no kind of ours, or no object has
     such a key."""
     prefix = key.partition(".")[0]
@@ -70,7 +70,7 @@ def ending(controller: Controller, key: str, revision: int) -> Message | None:
     return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
 
 
-def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
+def statements(controller: ControllerState) -> Iterator[tuple[int, Message]]:
     """What the log must have been told of every manifest, deleted ones included, each with its
     revision; an older word of the same subject does not tell it."""
     for _, kept in controller.objects:
@@ -82,7 +82,11 @@ def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
 
 
 def learn(
-    controller: Controller, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
+    controller: ControllerState,
+    key: str,
+    value: bytes | None,
+    revision: int,
+    headers: Mapping[str, str],
 ) -> Message | None:
     """Loads an entry of the bucket that somebody else wrote, or we without hearing that it was
     written. What is to be said of it; None: it was known."""

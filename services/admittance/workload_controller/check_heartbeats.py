@@ -26,10 +26,10 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
 from admittance.runtime.tasks import end
+from admittance.workload_controller.manifests import ManifestWriter
 
 if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
-    from admittance.workload_controller.service import Active
 
 PAUSE_SECONDS: Final = 0.5
 """After a write, until the next."""
@@ -58,12 +58,12 @@ def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
         return None
 
 
-class Alive:
+class HeartbeatListener:
     """The listening of one leader. ``every_seconds``: how often heartbeats are expected."""
 
-    def __init__(self, bus: Bus, active: Active, every_seconds: float) -> None:
+    def __init__(self, bus: Bus, manifests: ManifestWriter, every_seconds: float) -> None:
         self._bus = bus
-        self._active = active
+        self._manifests = manifests
         self._beats = Heartbeats(every_seconds)
         self._dirty = asyncio.Event()
         self._controllers: dict[bytes, str] = {}
@@ -132,8 +132,7 @@ class Alive:
 
     @property
     def _objects(self) -> Objects:
-        assert self._active.controller is not None, "a leader has read the bucket"
-        return self._active.controller.objects
+        return self._manifests.controller.objects
 
     def _checks(self) -> list[AdmissionCheck]:
         return list(self._objects.of_kind("admissioncheck"))
@@ -151,7 +150,7 @@ class Alive:
         self._beats.expect_all(clock.monotonic())
 
     async def _keep(self) -> None:
-        await self._active.caught_up.wait()
+        await self._manifests.caught_up.wait()
         while True:
             self._dirty.clear()
             looked = clock.monotonic()
@@ -177,9 +176,9 @@ class Alive:
     async def _write(self) -> None:
         if not self._changes():
             return
-        async with self._active.lock:
+        async with self._manifests.lock:
             planned = self._changes()
-            await self._active.manifests.write(planned)
+            await self._manifests.write(planned)
         now = clock.monotonic()
         for one in planned:
             self._written[one.name] = now

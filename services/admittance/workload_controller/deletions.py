@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -24,11 +24,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, StaleRevision, Superseded
 from admittance.runtime.tasks import end, set_within
-
-if TYPE_CHECKING:
-    from admittance.control.decide import Controller
-    from admittance.workload_controller.service import Active
-
+from admittance.workload_controller.manifests import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.25
 """Between two looks: a ClusterQueue's users are counted over all workloads."""
@@ -41,14 +37,14 @@ log = structlog.get_logger()
 class Deletions:
     """Removes what is marked, for one leader, once nobody needs it."""
 
-    def __init__(self, active: Active) -> None:
-        self._active = active
+    def __init__(self, manifests: ManifestWriter) -> None:
+        self._manifests = manifests
         self._dirty = asyncio.Event()
         self.task = asyncio.create_task(self._keep(), name="deletions")
 
     def look(self) -> None:
         """Something changed that a marked object may have waited for."""
-        if self._controller.objects.terminating:
+        if self._manifests.controller.objects.terminating:
             self._dirty.set()
 
     async def stop(self) -> None:
@@ -56,13 +52,8 @@ class Deletions:
         # What it raised instead has ended the leader.
         await asyncio.gather(end(self.task), return_exceptions=True)
 
-    @property
-    def _controller(self) -> Controller:
-        assert self._active.controller is not None, "a leader has read the bucket"
-        return self._active.controller
-
     async def _keep(self) -> None:
-        await self._active.caught_up.wait()
+        await self._manifests.caught_up.wait()
         # A predecessor may have died in the middle of it.
         self.look()
         while True:
@@ -79,18 +70,18 @@ class Deletions:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _remove(self) -> None:
-        if not unneeded(self._controller):
+        if not unneeded(self._manifests.controller):
             return
-        async with self._active.lock:
+        async with self._manifests.lock:
             # A queue that goes may have been the last one that named a check.
-            while free := unneeded(self._controller):
+            while free := unneeded(self._manifests.controller):
                 for key, kept in free:
-                    await self._active.manifests.remove(key, kept)
+                    await self._manifests.remove(key, kept)
 
     async def _tidy(self) -> None:
-        if self._active.manifests.owes:
-            async with self._active.lock:
-                await self._active.manifests.tidy()
+        if self._manifests.owes:
+            async with self._manifests.lock:
+                await self._manifests.tidy()
 
 
 KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})

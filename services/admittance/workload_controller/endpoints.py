@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import msgspec
 import structlog
@@ -27,11 +27,9 @@ from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, past
 from admittance.runtime.errors import Refused, StaleRevision
+from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.deletions import KINDS, delete_request
-
-if TYPE_CHECKING:
-    from admittance.control.decide import Controller
-    from admittance.workload_controller.service import Active
+from admittance.workload_controller.manifests import ManifestWriter
 
 SERVICE: Final = "workload-controller"
 WORKLOADS_MAX: Final = 200
@@ -43,10 +41,19 @@ log = structlog.get_logger()
 class Endpoints:
     """The endpoints of one leader. Manifests are written under its lock, between two batches."""
 
-    def __init__(self, bus: Bus, instance: str, active: Active) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        instance: str,
+        manifests: ManifestWriter,
+        heartbeats: HeartbeatListener,
+        settled: Callable[[int], Awaitable[SettledReply]],
+    ) -> None:
         self._bus = bus
         self._instance = instance
-        self._active = active
+        self._manifests = manifests
+        self._heartbeats = heartbeats
+        self._wait_settled = settled
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -72,12 +79,6 @@ class Endpoints:
             await self._service.stop()
             self._service = None
 
-    @property
-    def _controller(self) -> Controller:
-        controller = self._active.controller
-        assert controller is not None, "endpoints are served by a leader"
-        return controller
-
     # Manifests. ---------------------------------------------------------------------
 
     async def _apply(self, data: bytes, subject: str) -> ApplyReply:
@@ -85,16 +86,16 @@ class Endpoints:
         proposed = proposal(enumerate(request.objects, 1), _namespace(subject))
         if proposed.problems:
             return ApplyReply(error=proposed.problems[0], problems=tuple(proposed.problems))
-        await self._active.caught_up.wait()
-        async with self._active.lock:
-            objects = self._controller.objects
-            planned = self._active.alive.known(plan(objects, proposed.manifests, now=clock.now()))
-            limits = self._controller.around.limits
+        await self._manifests.caught_up.wait()
+        async with self._manifests.lock:
+            objects = self._manifests.controller.objects
+            planned = self._heartbeats.known(plan(objects, proposed.manifests, now=clock.now()))
+            limits = self._manifests.controller.around.limits
             problems = objections(objects, planned, limits)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
-                results = await self._active.manifests.write(planned)
+                results = await self._manifests.write(planned)
             except StaleRevision:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
@@ -116,27 +117,30 @@ class Endpoints:
         kind = kind_named(request.kind)
         prefix = kind.token if kind is not None else request.kind.lower()
         key = object_key(prefix, request.namespace, request.name)
-        await self._active.caught_up.wait()
-        async with self._active.lock:
-            kept = self._controller.objects.get(key)
+        await self._manifests.caught_up.wait()
+        async with self._manifests.lock:
+            kept = self._manifests.controller.objects.get(key)
             if kept is None:
                 return DeleteReply(outcome="absent")
             needed = users(
-                self._controller.objects, self._controller.workloads, prefix, request.name
+                self._manifests.controller.objects,
+                self._manifests.controller.workloads,
+                prefix,
+                request.name,
             )
             if needed:
                 sentence = f"still in use by {', '.join(needed[:5])}"
-                if key not in self._controller.objects.terminating:
-                    await self._active.manifests.write([marked(key, kept, clock.now())])
+                if key not in self._manifests.controller.objects.terminating:
+                    await self._manifests.write([marked(key, kept, clock.now())])
                 return DeleteReply(outcome="deferred", error=sentence)
-            await self._active.manifests.remove(key, kept)
+            await self._manifests.remove(key, kept)
         return DeleteReply(outcome="deleted")
 
     # The log. -----------------------------------------------------------------------
 
     async def _settled(self, data: bytes, _: str) -> SettledReply:
         request = msgspec.json.decode(data, type=Settled)
-        return await self._active.settled(request.sequence)
+        return await self._wait_settled(request.sequence)
 
     async def _events(self, data: bytes, subject: str) -> EventsReply:
         request = msgspec.json.decode(data, type=Events)

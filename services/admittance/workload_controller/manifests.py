@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -23,9 +24,11 @@ from admittance.workload_controller.performing import state
 log = structlog.get_logger()
 
 
-class Manifests:
-    """The writing of one leader. Whoever calls holds its lock: manifests are written between two
-    batches of facts. ``on_written`` is called after each write."""
+class ManifestWriter:
+    """Writes the manifests of one leader. ``on_written`` is called after each write.
+
+    Invariant: the caller of `write`, `remove` and `tidy` holds ``lock``.
+    """
 
     def __init__(
         self,
@@ -35,8 +38,15 @@ class Manifests:
         durables: Durables,
         on_written: Callable[[], None],
     ) -> None:
+        self.controller = controller
+        self.lock = asyncio.Lock()
+        """Held while a batch of facts is committed and while manifests are written: a decision is
+        judged by the queues that are in the bucket before it."""
+        self.caught_up = asyncio.Event()
+        """Set when every fact that a previous leader may be committing is applied. Manifests are
+        not written earlier: the previous leader may have judged a decision by the old manifests,
+        and its put may still arrive."""
         self._bus = bus
-        self._controller = controller
         self._guard = guard
         self._durables = durables
         self._on_written = on_written
@@ -62,14 +72,14 @@ class Manifests:
                 results[number] = msgspec.structs.replace(one.told, revision=revision)
                 kept = Kept(one.object, one.value or b"", revision)
                 written.append((one, kept))
-                before = self._controller.objects.get(one.key)
-                statements.append(statement(self._controller, kept, before=before))
+                before = self.controller.objects.get(one.key)
+                statements.append(statement(self.controller, kept, before=before))
             # Said before it is known: if that fails, it is read from the bucket as another's, and
             # what is read from there and was not known is stated.
             await state(self._bus, statements)
             for one, kept in written:
-                if kept.revision > self._controller.objects.expected(one.key):
-                    self._controller.keep_object(one.key, one.object, kept.value, kept.revision)
+                if kept.revision > self.controller.objects.expected(one.key):
+                    self.controller.keep_object(one.key, one.object, kept.value, kept.revision)
                 log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
         self._on_written()
         return results
@@ -78,9 +88,9 @@ class Manifests:
         """Deletes the object at key. Raises as `write`."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
-        said = statement(self._controller, kept._replace(revision=revision), deleted=True)
+        said = statement(self.controller, kept._replace(revision=revision), deleted=True)
         await state(self._bus, [said])
-        self._controller.keep_object(key, None, b"", revision)
+        self.controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         self._on_written()
         await self.tidy()
@@ -93,7 +103,7 @@ class Manifests:
     async def tidy(self) -> None:
         """Deletes durables that nobody needs any more."""
         try:
-            await self._durables.after(self._controller.objects)
+            await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
             # The object is gone all the same; the next look finds what is left over.
             log.warning("durable_not_removed", error=str(error))
@@ -109,7 +119,7 @@ class Manifests:
                 entry = await persist(partial(bucket.get, self._bus, key))
                 if entry is None:
                     continue
-                said = learn(self._controller, key, entry.value, entry.revision, entry.headers)
+                said = learn(self.controller, key, entry.value, entry.revision, entry.headers)
                 if said is not None:
                     await state(self._bus, [said])
             raise

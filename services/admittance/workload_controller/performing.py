@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from admittance.control.commit import Commit, Echo, Heard, Message, Put
+from admittance.control.commit import Commit, Echo, Heard, Message, Put, echo_put
+from admittance.control.controller_state import HEADER_FACT
 from admittance.control.dead_letters import Letters
-from admittance.control.decide import HEADER_FACT, Controller, echo_put
+from admittance.control.decide import Controller
 from admittance.control.known import Known
 from admittance.control.quota_handover import packed, parted
 from admittance.events.applying import SettledReply

@@ -34,12 +34,12 @@ from admittance.runtime.tasks import end, first_of
 from admittance.runtime.telemetry.metrics import served
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.limits import Limits, differing, limits_of
-from admittance.workload_controller.check_heartbeats import Alive
+from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.deletions import Deletions
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.manifests import Manifests
+from admittance.workload_controller.manifests import ManifestWriter
 from admittance.workload_controller.opening import open_controller
 from admittance.workload_controller.performing import SERVICE, Performing, Puts, state
 from admittance.workload_controller.recording import Memory
@@ -161,13 +161,11 @@ class Active:
         self._limits = _limits(settings)
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self.guard = Guard(bus, epoch)
-        self._lock = asyncio.Lock()
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
-        self._manifests: Manifests | None = None
         self._endpoints: Endpoints | None = None
-        self._alive: Alive | None = None
+        self._heartbeats: HeartbeatListener | None = None
         self._deletions: Deletions | None = None
         self._config: asyncio.Task[None] | None = None
         self._memory: Memory | None = None
@@ -175,9 +173,6 @@ class Active:
         self._failed: BaseException | None = None
         self.controller: Controller | None = None
         self.ready = False
-        self.caught_up = asyncio.Event()
-        """Every fact that a predecessor may have in hand is dealt with. Manifests are not written
-        before: he may have judged a decision by the old ones, and be late with its put."""
 
     @property
     def lag(self) -> int:
@@ -201,7 +196,7 @@ class Active:
         controller, unsaid, self._config, found = await open_controller(
             self._bus, self._puller.floor, self._limits, durables, self._on_written
         )
-        self._manifests = Manifests(self._bus, controller, self.guard, durables, self._on_written)
+        manifests = ManifestWriter(self._bus, controller, self.guard, durables, self._on_written)
         leading = asyncio.current_task()
         assert leading is not None, "it runs as a task"
         failing = partial(self._on_part_failure, leading)
@@ -213,10 +208,10 @@ class Active:
             controller.said(key)
         end = await lease_store.end_of_log(self._bus)
         if self._puller.idle:
-            self.caught_up.set()
+            manifests.caught_up.set()
         self._memory = Memory(
             self._bus,
-            self._lock,
+            manifests.lock,
             controller,
             found,
             epoch=self._epoch,
@@ -226,30 +221,33 @@ class Active:
         puts = Puts(self._bus, finished_seconds=self._settings.finished_seconds)
         performing = Performing(self._bus, controller, self.guard, puts, self._memory, self._tally)
         self._performing = performing
-        self._endpoints = Endpoints(self._bus, self._settings.instance, self)
-        self._alive = Alive(self._bus, self, self._settings.beat_seconds)
-        (await self._alive.start()).add_done_callback(failing)
-        self._deletions = Deletions(self)
+        heartbeats = HeartbeatListener(self._bus, manifests, self._settings.beat_seconds)
+        self._heartbeats = heartbeats
+        (await heartbeats.start()).add_done_callback(failing)
+        self._endpoints = Endpoints(
+            self._bus, self._settings.instance, manifests, heartbeats, self.settled
+        )
+        self._deletions = Deletions(manifests)
         self._deletions.task.add_done_callback(failing)
         await self._endpoints.start()
         self.ready = True
         log.info("serving", workloads=len(controller.workloads), floor=self._puller.floor)
         while True:
             batch = await self._puller.batch()
-            async with self._lock:
+            async with manifests.lock:
                 await performing.perform([_heard(delivery) for delivery in batch])
             self._puller.note(batch[-1])
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             self._deletions.look()
             if self._puller.idle or controller.read >= end:
-                self.caught_up.set()
+                manifests.caught_up.set()
             self._progress.set()
             self._progress.clear()
 
     def _on_written(self) -> None:
-        if self._alive is not None:
-            self._alive.look()
+        if self._heartbeats is not None:
+            self._heartbeats.look()
         if self._deletions is not None:
             self._deletions.look()
 
@@ -263,8 +261,8 @@ class Active:
         self.ready = False
         if self._endpoints is not None:
             await self._endpoints.stop()
-        if self._alive is not None:
-            await self._alive.stop()
+        if self._heartbeats is not None:
+            await self._heartbeats.stop()
         if self._deletions is not None:
             await self._deletions.stop()
         if self._config is not None:
@@ -273,24 +271,6 @@ class Active:
         await self._puller.close()
         if self._memory is not None:
             await self._memory.close()
-
-    @property
-    def lock(self) -> asyncio.Lock:
-        """Held while a batch is committed: manifests are written between batches, so that a
-        decision is judged by the queues that are in the bucket before it."""
-        return self._lock
-
-    @property
-    def manifests(self) -> Manifests:
-        """How manifests are written, by whoever holds the lock."""
-        assert self._manifests is not None, "endpoints are served by a leader"
-        return self._manifests
-
-    @property
-    def alive(self) -> Alive:
-        """What was heard of check controllers."""
-        assert self._alive is not None, "endpoints are served by a leader"
-        return self._alive
 
     async def settled(self, sequence: int) -> SettledReply:
         """Waits until the fact at sequence had its effect; what became of it. Raises Unavailable

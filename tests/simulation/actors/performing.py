@@ -10,8 +10,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from admittance.control.commit import Commit, Heard, Message
-from admittance.control.decide import Controller, echo_put
+from admittance.control.commit import Commit, Heard, Message, echo_put
+from admittance.control.decide import Controller
 from admittance.events.subjects import DEADLETTER
 from simulation.actors.puts import Puts
 from simulation.actors.service import Service

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from admittance.control.commit import Put
-from admittance.control.decide import HEADER_FACT
+from admittance.control.controller_state import HEADER_FACT
 from admittance.control.quota_handover import packed, parted
 from simulation.actors.service import Service
 from simulation.link import Unavailable
