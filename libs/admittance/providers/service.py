@@ -24,11 +24,11 @@ from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRe
 from admittance.events.reading import Reader
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import provider_durable
-from admittance.providers.freeing import Freeing
+from admittance.providers.freeing import Deliveries, Freeing
 from admittance.providers.health import beat
 from admittance.providers.saying import Speaker
 from admittance.providers.store import Store
-from admittance.providers.working import Deliveries, Working
+from admittance.providers.working import Working
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
