@@ -20,7 +20,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.family.states import judged
-from admittance.variants.decide import Families
+from admittance.variants.core import Families
 from admittance.workload.change import with_spec
 from admittance.workload.families.parent_status import rows_of, seen
 from admittance.workload.family_info import parent_state, variant_state

@@ -20,9 +20,9 @@ from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues
 from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduling.config import Config
-from admittance.timers.decide import Timers
-from admittance.timers.slots import SetTimer, Slot, due
-from admittance.variants.decide import Families
+from admittance.timers.core import Timers
+from admittance.timers.schedules import SetTimer, Slot, due
+from admittance.variants.core import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits

@@ -18,8 +18,8 @@ from admittance.events.provisioning import (
     ProvisioningRequested,
     ProvisioningStatus,
 )
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
 from admittance.provisioning.steps import Step, Tell
 from admittance.scheduling.config import Config
@@ -57,7 +57,7 @@ class ProvidedLife(LongLife):
         self.told: list[tuple[str, Tell]] = []
         self.ignored: list[tuple[str, str]] = []
         self._last: Step | None = None
-        self.capacity = Capacity(self.patience)
+        self.capacity = ProvisioningCore(self.patience)
         super().__init__(config, limits)
 
     # The check. -----------------------------------------------------------------------------
@@ -67,19 +67,19 @@ class ProvidedLife(LongLife):
         self._learns(kind, name, manifest)
 
     def _learns(self, kind: str, name: str, manifest: Any) -> None:
-        picture = self.capacity.picture
+        observed = self.capacity.observed
         match kind:
             case "AdmissionCheck":
-                picture.check(name, manifest)
+                observed.check(name, manifest)
             case "ProvisioningRequestConfig":
-                picture.config(name, manifest)
+                observed.config(name, manifest)
             case "ResourceFlavor":
-                picture.flavor(name, manifest)
+                observed.flavor(name, manifest)
 
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
         super().saw(key, workload)
         _, namespace, name = key.split(".")
-        self.capacity.picture.workload((namespace, name), workload)
+        self.capacity.observed.workload((namespace, name), workload)
 
     def step(self) -> None:
         self.capacity.due(self.now)
@@ -103,9 +103,9 @@ class ProvidedLife(LongLife):
             if stands != step.write.expected:
                 found, _ = self.bucket[key]
                 if found is not None:
-                    self.capacity.picture.record(key, found, stands)
+                    self.capacity.observed.record(key, found, stands)
                 else:
-                    self.capacity.picture.marked(step.slot, key[1], stands)
+                    self.capacity.observed.marked(step.slot, key[1], stands)
                 self.capacity.failed(step)
                 return
             self.keep(key, step.write.record)
@@ -140,21 +140,21 @@ class ProvidedLife(LongLife):
         """Somebody else writes the record, or deletes it, and the check sees that."""
         key = self.namespace, name
         self.keep(key, record)
-        self.capacity.picture.record(key, record, self.kept)
+        self.capacity.observed.record(key, record, self.kept)
         self.go()
 
     def restart_check(self) -> None:
         """The check starts anew from what is stored."""
-        self.capacity = Capacity(self.patience)
+        self.capacity = ProvisioningCore(self.patience)
         for (kind, _, name), manifest in self.known_objects():
             self._learns(kind, name, manifest)
         for key, (record, revision) in self.bucket.items():
             if record is not None:
-                self.capacity.picture.record(key, record, revision)
+                self.capacity.observed.record(key, record, revision)
         for key, (workload, _) in self._stored.items():
             if workload is not None:
                 _, namespace, name = key.split(".")
-                self.capacity.picture.workload((namespace, name), workload)
+                self.capacity.observed.workload((namespace, name), workload)
 
     def _times(self) -> Iterator[datetime | None]:
         yield from super()._times()

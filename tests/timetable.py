@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState, RequeueState
-from admittance.timers.decide import Timers
-from admittance.timers.slots import Cancel, Order, SetTimer, Slot, Stands
+from admittance.timers.core import Timers
+from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import CheckRules
@@ -100,8 +100,8 @@ class Bus:
     """The stream of timers: a schedule for each slot, fired when its time has come."""
 
     def __init__(self) -> None:
-        self.standing: dict[Slot, Stands] = {}
-        self.fired: list[tuple[Slot, Stands, datetime]] = []
+        self.standing: dict[Slot, ActualSchedule] = {}
+        self.fired: list[tuple[Slot, ActualSchedule, datetime]] = []
 
     def perform(self, order: Order) -> None:
         match order:

@@ -13,9 +13,8 @@ from admittance.api.reading.canonical import spec_of
 from admittance.api.reading.manifest import decode_object
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
-from admittance.provisioning.asking import Unanswerable, of_interest
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.picture import Picture
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import (
     Record,
     RecordSpec,
@@ -24,6 +23,7 @@ from admittance.provisioning.records import (
     request_id,
     template_name,
 )
+from admittance.provisioning.request_content import Unanswerable, assigned_pod_sets
 from admittance.provisioning.steps import Tell
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
@@ -87,27 +87,27 @@ class Played:
     """What became of a case: ``records`` by name, ``told`` about which check, ``asked``."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.core = Capacity(None)
+        self.core = ProvisioningCore(None)
         self.records: dict[str, Record] = {}
         self.told: dict[str, Tell] = {}
         self.asked: list[ProvisioningRequested] = []
         self.cancelled: list[str] = []
-        picture = self.core.picture
+        observed = self.core.observed
         for one in given.get("checks", ()):
-            picture.check(one["metadata"]["name"], decode_object(one).manifest)
+            observed.check(one["metadata"]["name"], decode_object(one).manifest)
         for one in given.get("configs", ()):
-            picture.config(one["metadata"]["name"], decode_object(one).manifest)
+            observed.config(one["metadata"]["name"], decode_object(one).manifest)
         for one in given.get("flavors", ()):
             whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **one}
-            picture.flavor(one["metadata"]["name"], decode_object(whole).manifest)
+            observed.flavor(one["metadata"]["name"], decode_object(whole).manifest)
         work = a_workload(given["workload"])
         revision = 0
         for one in given.get("requests", ()):
             revision += 1
             record = a_record(one, work)
             self.records[record.metadata.name] = record
-            picture.record(("ns", record.metadata.name), record, revision)
-        picture.workload(("ns", "wl"), work)
+            observed.record(("ns", record.metadata.name), record, revision)
+        observed.workload(("ns", "wl"), work)
         now = time_of(given["now"])
         while steps := list(self.core.steps(now)):
             for step in steps:
@@ -221,7 +221,7 @@ def test_a_request_is_needed_where_some_pod_uses_what_is_managed(case: dict[str,
     work = a_workload(whole)
     pod_sets = spec_of(work.spec).pod_sets
     try:
-        found = of_interest(pod_sets, work.status.admission, config.managed_resources)
+        found = assigned_pod_sets(pod_sets, work.status.admission, config.managed_resources)
     except Unanswerable:
         # There the first pod set that needs a request is enough; here all are asked for at once.
         assert "err" in want or case["name"] == (
@@ -234,16 +234,16 @@ def test_a_request_is_needed_where_some_pod_uses_what_is_managed(case: dict[str,
 @pytest.mark.parametrize("case", cases("provisioning/TestReconcileAdmissionCheck"))
 def test_a_check_can_be_evaluated_with_its_parameters(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"].get("condition")
-    picture = Picture()
+    observed = ObservedState()
     check = given["check"]
     name = check["metadata"]["name"]
-    picture.check(name, decode_object(check).manifest)
+    observed.check(name, decode_object(check).manifest)
     for one in given.get("configs", ()):
         whole = {**one, "spec": {"provisioningClassName": "class", **one.get("spec", {})}}
-        picture.config(one["metadata"]["name"], decode_object(whole).manifest)
-    trouble = picture.trouble(name)
+        observed.config(one["metadata"]["name"], decode_object(whole).manifest)
+    trouble = observed.trouble(name)
     if want is None:
-        assert name not in picture.checks
+        assert name not in observed.checks
     elif want["status"] == "True":
         assert trouble is None
     else:
@@ -257,13 +257,13 @@ def test_the_last_attempt_counts(case: dict[str, Any]) -> None:
     """There requests of earlier attempts may stand beside; here there is one of a slot, and of two
     the newer counts."""
     given, want = case["given"], case["want"].get("result", {})
-    core = Capacity(None)
+    core = ProvisioningCore(None)
     work = a_workload(given["workload"])
     ordered = sorted(given.get("requests", ()), key=lambda one: one["metadata"]["name"])
     for number, one in enumerate(ordered, 1):
         record = a_record(one, work)
-        core.picture.record(("ns", record.metadata.name), record, number)
-    found = {slot.check: kept.record.metadata.name for slot, kept in core.picture.records.items()}
+        core.observed.record(("ns", record.metadata.name), record, number)
+    found = {slot.check: kept.record.metadata.name for slot, kept in core.observed.records.items()}
     assert found == {check: one["metadata"]["name"] for check, one in want.items()}
 
 

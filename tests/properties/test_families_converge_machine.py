@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
 from admittance.family.states import changes_next, judged
-from admittance.variants.said import COALESCE, PATIENCE_MAX
+from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, seen
 from admittance.workload.family_info import parent_state, variant_state

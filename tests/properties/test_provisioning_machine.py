@@ -32,10 +32,10 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning.recovering import Recovering
 from admittance.provisioning.steps import Slot, Step, Tell
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -118,28 +118,28 @@ class World:
 
     def begin(self) -> None:
         """The check starts anew: it reads all, and hears from then on."""
-        self.core = Capacity(timedelta(seconds=60))
+        self.core = ProvisioningCore(timedelta(seconds=60))
         self.coming: deque[Callable[[], None]] = deque()
         self.flying: list[Step] = []
         self.said: deque[facts.ProvisioningStatus] = getattr(self, "said", deque())
         for name in CHECKS:
             self._check_read(name)
-        self.core.picture.config("config", self.config)
+        self.core.observed.config("config", self.config)
         for key, (record, revision) in self.bucket.items():
             if record is not None:
-                self.core.picture.record(("ns", key), record, revision)
+                self.core.observed.record(("ns", key), record, revision)
         for name, work in self.works.items():
-            self.core.picture.workload(("ns", name), work)
+            self.core.observed.workload(("ns", name), work)
         self._recover(self.by_hand)
 
     def _recover(self, by_hand: Collection[str]) -> None:
         """What the log tells of what was deleted."""
-        recovering = Recovering({("ns", name) for name in by_hand})
+        recovering = DeletedRequestRecovery({("ns", name) for name in by_hand})
         for fact in self.log:
             recovering.hear(fact, self.now)
         for record in recovering.found():
             _, revision = self.bucket[record.metadata.name]
-            self.core.picture.recovered(record, revision)
+            self.core.observed.recovered(record, revision)
 
     def _check_read(self, name: str) -> None:
         reference = ParametersReference(
@@ -147,7 +147,7 @@ class World:
         )
         spec = AdmissionCheckSpec(controller_name=CONTROLLER, parameters=reference)
         check = AdmissionCheck(metadata=ObjectMeta(name=name), spec=spec)
-        self.core.picture.check(name, check if name in self.checks else None)
+        self.core.observed.check(name, check if name in self.checks else None)
 
     # Workloads. -----------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class World:
         else:
             self.works[name] = work
         core = self.core
-        self.coming.append(lambda: core.picture.workload(("ns", name), work))
+        self.coming.append(lambda: core.observed.workload(("ns", name), work))
 
     def reserve(self, name: str) -> None:
         """A new reservation, of a workload that is new or was released."""
@@ -251,10 +251,10 @@ class World:
             found, stands = self.bucket.get(name, (None, 0))
             if stands != step.write.expected:
                 if found is not None:
-                    self.core.picture.record(("ns", name), found, stands)
+                    self.core.observed.record(("ns", name), found, stands)
                 else:
                     self._recover(self.by_hand & {name})
-                    self.core.picture.marked(step.slot, name, stands)
+                    self.core.observed.marked(step.slot, name, stands)
                 self.core.failed(step)
                 return
             self.put(name, step.write.record)
@@ -275,7 +275,7 @@ class World:
             self.by_hand.add(name)
         self.bucket[name] = record, self.revision
         core, revision = self.core, self.revision
-        self.coming.append(lambda: core.picture.record(("ns", name), record, revision))
+        self.coming.append(lambda: core.observed.record(("ns", name), record, revision))
 
     def hear(self) -> None:
         """The next answer of a provider; heard again when the check could not keep it."""
@@ -317,7 +317,7 @@ class World:
             case 12 if rng.random() < 0.5:
                 self.config = self._config() if rng.random() < 0.7 else None
                 core, config = self.core, self.config
-                self.coming.append(lambda: core.picture.config("config", config))
+                self.coming.append(lambda: core.observed.config("config", config))
             case 13 if rng.random() < 0.5:
                 self.checks ^= {rng.choice(CHECKS)}
                 core = self.core

@@ -22,9 +22,9 @@ from admittance.events.reading import LEVELS_MAX, Unreadable, number, shallow
 from admittance.events.requests import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.system import Alive, BarrierEcho
-from admittance.provider_pool.booking import Booking
-from admittance.provider_pool.keys import key_of
+from admittance.provider_pool.bookings import Booking
 from admittance.provider_pool.ledger import read_booking
+from admittance.provider_pool.manifests import key_of
 from admittance.providers.store import Said, read_said
 from admittance.provisioning.records import Record, RecordSpec, read_record
 from admittance.runner.claims import read_claim, read_holder
@@ -34,8 +34,8 @@ from admittance.runtime.leader.lease_store import instance_of
 from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
 from admittance.scheduling.scheduler import Scheduler
-from admittance.timers.decide import Timers
-from admittance.variants.decide import Families
+from admittance.timers.core import Timers
+from admittance.variants.core import Families
 from admittance.workload.limits import Limits
 from admittance.workload.reading import read, read_manifest, read_whole
 from admittance.workload_controller.journal import read_commits

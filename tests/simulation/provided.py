@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from admittance.provisioning.providing import CONTROLLER, GROUP, KIND
+from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
 from simulation import checked as other
 from simulation.actors.provider import CLASS
 from simulation.checked_queues import Checked

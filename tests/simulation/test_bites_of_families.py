@@ -15,7 +15,7 @@ from admittance.events.facts import Deleted, Submitted
 from admittance.family.gates import Opening, Sibling
 from admittance.scheduling.families import siblings
 from admittance.scheduling.families.shared_charge import Overlap
-from admittance.variants import wanted
+from admittance.variants import required_acts
 from admittance.workload.families import members
 from simulation.configuration import NAMESPACE
 from simulation.mechanisms import Mechanisms
@@ -57,7 +57,7 @@ def deleted(rng: Random) -> Scenario:
             id="a worse variant would be taken before the better one may preempt",
         ),
         pytest.param(
-            wanted,
+            required_acts,
             "to_open",
             _opens_every_gate,
             exclusive,
@@ -73,7 +73,7 @@ def deleted(rng: Random) -> Scenario:
             id="a sibling would take what another has only once others have gone",
         ),
         pytest.param(
-            wanted,
+            required_acts,
             "_whose",
             lambda family: (list(family.kin.values()), []),
             deleted,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from admittance.provisioning import answers, slots
+from admittance.provisioning import answers, next_step
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
 from simulation.actors import provisioning
@@ -26,18 +26,18 @@ def _ready_too_soon(patch: pytest.MonkeyPatch) -> None:
             record = replace(record, status=replace(record.status, state=State.PROVISIONED))
         return answers.answer(record, config, **more)
 
-    patch.setattr(slots, "answer", hasty)
+    patch.setattr(next_step, "answer", hasty)
 
 
 def _never_unwanted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(slots, "unwanted", lambda *_: "")
+    patch.setattr(next_step, "cancel_reason", lambda *_: "")
 
 
 def _forgets_to_free(patch: pytest.MonkeyPatch) -> None:
     def ends(_: Any, look: Any, kept: Any, *__: Any) -> Step:
         return Step(look.slot, Write(kept.record.metadata.name, None, kept.revision))
 
-    patch.setattr(slots.Slots, "_end", ends)
+    patch.setattr(next_step.SlotDecider, "_end", ends)
 
 
 def _asks_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:

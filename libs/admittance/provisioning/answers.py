@@ -100,7 +100,7 @@ def updates_of(
     return tuple(found), tuple(missing)
 
 
-def unheeded(record: Record) -> list[str]:
+def ignored_updates(record: Record) -> list[str]:
     """Sentences about updates of the provider's that no pod set gets."""
     names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
     again = dict.fromkeys(theirs[i] for i in repeated(theirs))

@@ -134,7 +134,7 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
 """Which answer may follow which. A provider that says Accepted after Provisioned is late."""
 
 
-class Taken(NamedTuple):
+class AppliedStatus(NamedTuple):
     """What became of an answer: the record, and why it changed nothing ("": it did).
     ``contradicts``: it is not merely late or said twice."""
 
@@ -143,7 +143,7 @@ class Taken(NamedTuple):
     contradicts: bool = False
 
 
-def too_large(record: Record) -> str:
+def size_error(record: Record) -> str:
     """Why nobody can be asked for that, a sentence; "": one can be."""
     size = len(msgspec.json.encode(record))
     if size <= ASKED_MAX:
@@ -151,7 +151,7 @@ def too_large(record: Record) -> str:
     return f"the request for its capacity has {size:,} bytes, {ASKED_MAX:,} are allowed"
 
 
-def noted(record: Record, text: str, now: datetime) -> Record:
+def with_note(record: Record, text: str, now: datetime) -> Record:
     """The record with a note; the same one where that is noted, or there are too many."""
     notes = record.status.notes
     # Errors quote what no JSON can hold.
@@ -162,26 +162,28 @@ def noted(record: Record, text: str, now: datetime) -> Record:
     return replace(record, status=status)
 
 
-def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken:
+def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> AppliedStatus:
     """The record once the provider has said this."""
     status = record.status
     if fact.id != record.spec.id:
-        return Taken(record, f"it is about {fact.id}")
+        return AppliedStatus(record, f"it is about {fact.id}")
     if status.cancelled:
-        return Taken(record, f"the request was taken back: {status.cancelled}")
+        return AppliedStatus(record, f"the request was taken back: {status.cancelled}")
     if fact.seq is not None and fact.seq <= status.seq:
-        return Taken(record, f"its seq {fact.seq} is not above {status.seq}")
+        return AppliedStatus(record, f"its seq {fact.seq} is not above {status.seq}")
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
         # Merely late, where it says that it works on it.
         late = state is State.ACCEPTED
-        return Taken(record, f"the request is {status.state} already", not late)
+        return AppliedStatus(record, f"the request is {status.state} already", not late)
     if state is status.state and state is not State.ACCEPTED:
-        return Taken(record, "said before")
+        return AppliedStatus(record, "said before")
     if len(fact.details) > DETAILS_MAX:
-        return Taken(record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True)
+        return AppliedStatus(
+            record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True
+        )
     if why := too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates):
-        return Taken(record, why, True)
+        return AppliedStatus(record, why, True)
     message = fact.message[:MESSAGE_MAX]
     failed = fact if isinstance(fact, facts.ProvisioningFailed) else None
     delay = failed.retry_after if failed is not None else None
@@ -199,11 +201,13 @@ def take(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> Taken
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
         # That there is no capacity is true all the same.
-        taken = noted(taken, f"a retryAfter of {delay} s is no delay: left out", now)
+        taken = with_note(taken, f"a retryAfter of {delay} s is no delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
-        return Taken(record, f"with it the request has {size:,} bytes, {RECORD_MAX:,} fit", True)
-    return Taken(taken)
+        return AppliedStatus(
+            record, f"with it the request has {size:,} bytes, {RECORD_MAX:,} fit", True
+        )
+    return AppliedStatus(taken)
 
 
 def _may_follow(status: RecordStatus, state: State) -> bool:

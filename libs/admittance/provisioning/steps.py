@@ -18,7 +18,7 @@ class Slot(NamedTuple):
     check: str
 
 
-class About(NamedTuple):
+class ReservationRef(NamedTuple):
     """The reservation that an answer is about."""
 
     uid: str
@@ -37,7 +37,7 @@ class Write(NamedTuple):
 class Tell(NamedTuple):
     """A verdict to the workload."""
 
-    about: About
+    about: ReservationRef
     answer: Answer
 
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     tell: Tell | None = None
 
 
-class Said(NamedTuple):
+class SentVerdict(NamedTuple):
     """What a check was told, and the row that showed something else then: a row that is made anew
     is told anew. ``last`` False: something else may have been told since."""
 
@@ -61,7 +61,7 @@ class Said(NamedTuple):
     last: bool = True
 
 
-class Past(NamedTuple):
+class LastRequest(NamedTuple):
     """The last request of a slot that was there and is gone: its id is used up."""
 
     uid: str
@@ -69,7 +69,7 @@ class Past(NamedTuple):
     generation: int
 
 
-class Aside(NamedTuple):
+class BlockedStep(NamedTuple):
     """What could not be done, or not even be decided (None), and why. ``told``: that is said where
     people look; ``note`` says it."""
 
@@ -88,14 +88,14 @@ class Memory:
         self.flying: dict[Slot, Step] = {}
         self.asked: set[str] = set()
         self.freed: set[str] = set()
-        self.told: dict[Slot, Said] = {}
-        self.past: dict[Slot, Past] = {}
-        self.aside: dict[Slot, Aside] = {}
+        self.told: dict[Slot, SentVerdict] = {}
+        self.past: dict[Slot, LastRequest] = {}
+        self.aside: dict[Slot, BlockedStep] = {}
 
     def ended(self, slot: Slot, record: Record) -> None:
         """The record is gone."""
         spec = record.spec
-        self.past[slot] = Past(spec.uid, spec.cycle, record.metadata.generation)
+        self.past[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
 
     def forget(self, record: Record) -> None:
         """Nobody will ask about its id any more."""

@@ -31,7 +31,7 @@ from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
-from admittance.variants.decide import Families
+from admittance.variants.core import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping

@@ -14,4 +14,4 @@ def _more(_: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.provider_aws.shell", _more))
+    sys.exit(run_service("admittance.provider_aws.service", _more))

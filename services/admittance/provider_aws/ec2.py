@@ -4,15 +4,118 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from admittance.provider_aws.faults import Trouble
 from admittance.provider_aws.parameters import CLASS
 from admittance.provider_aws.reservations import Reservation, reservation_of
+from admittance.providers import Failed
 from admittance.providers.builtin import REQUEST
 from admittance.runtime.errors import SetupError
+
+MESSAGE_MAX: Final = 500
+
+
+class Fault(enum.Enum):
+    """Whose matter it is."""
+
+    LACKING = "there is none now, or the account may have no more"
+    WRONG = "what was asked can never be had"
+    FORBIDDEN = "we may not do this for anybody who asks so"
+    CREDENTIALS = "EC2 does not take us for somebody: nobody's request is at fault"
+    LATER = "EC2 is busy, or out of reach"
+    UNCLEAR = "we do not know"
+
+
+_LACKING: Final = frozenset({"ReservationCapacityExceeded", "ResourceCountExceeded"})
+_WRONG: Final = frozenset(
+    {
+        "MalformedQueryString",
+        "MissingInput",
+        "MissingParameter",
+        "OperationNotPermitted",
+        "UnknownParameter",
+        "Unsupported",
+        "UnsupportedHostConfiguration",
+        "UnsupportedInstanceAttribute",
+        "UnsupportedOperation",
+        "UnsupportedTenancy",
+        "ValidationError",
+    }
+)
+_FORBIDDEN: Final = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+_CREDENTIALS: Final = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "MissingAuthenticationToken",
+        "NoCredentials",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_LATER: Final = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "InternalError",
+        "InternalFailure",
+        "PriorRequestNotComplete",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestTimeout",
+        "ServerInternal",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "Unavailable",
+        "Unreachable",
+    }
+)
+
+
+class Ec2Error(Exception):
+    """EC2 refused, or was not to be reached. ``status``: of HTTP; 0: there was no answer."""
+
+    def __init__(self, code: str, message: str, status: int = 0) -> None:
+        super().__init__(f"{code}: {message}"[:MESSAGE_MAX])
+        self.code = code
+        self.fault = fault_of(code, status)
+
+
+def fault_of(code: str, status: int) -> Fault:
+    """What a code means. The names that EC2 forms by rule are known by the rule."""
+    for known, fault in (
+        (_LACKING, Fault.LACKING),
+        (_WRONG, Fault.WRONG),
+        (_FORBIDDEN, Fault.FORBIDDEN),
+        (_CREDENTIALS, Fault.CREDENTIALS),
+        (_LATER, Fault.LATER),
+    ):
+        if code in known:
+            return fault
+    if code.startswith("Insufficient") or code.endswith("LimitExceeded"):
+        return Fault.LACKING
+    if code.startswith("Invalid"):
+        return Fault.WRONG
+    return Fault.LATER if status >= 500 else Fault.UNCLEAR
+
+
+def failed(trouble: Ec2Error) -> Failed:
+    """What is answered to a request that EC2 refused for good, or for now."""
+    wrong = trouble.fault in (Fault.WRONG, Fault.FORBIDDEN)
+    return Failed(str(trouble), retryable=not wrong)
+
 
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 30
@@ -73,7 +176,7 @@ class Ec2:
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
                 return entry
-        raise Trouble("InvalidInstanceType", f"there is no instance type {name}", 400)
+        raise Ec2Error("InvalidInstanceType", f"there is no instance type {name}", 400)
 
     def create(self, arguments: Mapping[str, Any]) -> Reservation:
         """Makes a reservation, or finds the one that was made with the same token."""
@@ -85,7 +188,7 @@ class Ec2:
         """Whether we were let make such a reservation; makes none. Raises Trouble if not."""
         try:
             _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
-        except Trouble as trouble:
+        except Ec2Error as trouble:
             if trouble.code != "DryRunOperation":
                 raise
 
@@ -93,7 +196,7 @@ class Ec2:
         """Cancels it. One that there is not, or no longer, is done."""
         try:
             _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
-        except Trouble as trouble:
+        except Ec2Error as trouble:
             gone = ("InvalidCapacityReservation", "IncorrectState", "InvalidState")
             if not trouble.code.startswith(gone):
                 raise
@@ -126,9 +229,9 @@ def _call(function: Callable[..., Any], **arguments: Any) -> Any:
     except ClientError as error:
         told = error.response.get("Error", {})
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        raise Trouble(told.get("Code", "Unknown"), told.get("Message", ""), status) from None
+        raise Ec2Error(told.get("Code", "Unknown"), told.get("Message", ""), status) from None
     except ParamValidationError as error:
-        raise Trouble("InvalidParameterValue", str(error), 400) from None
+        raise Ec2Error("InvalidParameterValue", str(error), 400) from None
     except BotoCoreError as error:
         lacks = type(error).__name__ in _NO_CREDENTIALS
-        raise Trouble("NoCredentials" if lacks else "Unreachable", str(error)) from None
+        raise Ec2Error("NoCredentials" if lacks else "Unreachable", str(error)) from None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from admittance.providers import CapacityRevoked, Failed, Provisioned
+from admittance.provider_aws.parameters import token_of
+from admittance.providers import CapacityRevoked, Failed, Provisioned, Status
 from admittance.providers.builtin import REQUEST
+from admittance.providers.saying import OVER
+from admittance.providers.store import CANCELLED, Said
 
 RESERVATION: Final = "capacityReservationId"
 COUNT: Final = "instanceCount"
 
 
-class Standing(enum.Enum):
+class ReservationPhase(enum.Enum):
     """What a state comes to. States that are not known count as COMING: nobody's job is stopped,
     and nobody's started, for a word that EC2 has learnt since."""
 
@@ -23,14 +26,14 @@ class Standing(enum.Enum):
 
 
 _STANDINGS: Final = {
-    "active": Standing.HERE,
-    "cancelled": Standing.GONE,
-    "cancelling": Standing.GONE,
-    "expired": Standing.GONE,
-    "failed": Standing.GONE,
-    "payment-failed": Standing.GONE,
-    "unavailable": Standing.GONE,
-    "unsupported": Standing.GONE,
+    "active": ReservationPhase.HERE,
+    "cancelled": ReservationPhase.GONE,
+    "cancelling": ReservationPhase.GONE,
+    "expired": ReservationPhase.GONE,
+    "failed": ReservationPhase.GONE,
+    "payment-failed": ReservationPhase.GONE,
+    "unavailable": ReservationPhase.GONE,
+    "unsupported": ReservationPhase.GONE,
 }
 
 
@@ -45,14 +48,14 @@ class Reservation(NamedTuple):
     zone: str = ""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ReservationPhase:
         """What its state comes to."""
-        return _STANDINGS.get(self.state, Standing.COMING)
+        return _STANDINGS.get(self.state, ReservationPhase.COMING)
 
     @property
     def costs(self) -> bool:
         """It has to be cancelled when nobody needs it."""
-        return self.standing is not Standing.GONE or self.state == "unavailable"
+        return self.standing is not ReservationPhase.GONE or self.state == "unavailable"
 
 
 def reservation_of(described: Mapping[str, Any]) -> Reservation:
@@ -68,12 +71,12 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
     )
 
 
-def before(found: Reservation) -> Provisioned | Failed | None:
+def initial_answer(found: Reservation) -> Provisioned | Failed | None:
     """What is answered while its request waits for it; None: not yet."""
     match found.standing:
-        case Standing.COMING:
+        case ReservationPhase.COMING:
             return None
-        case Standing.HERE:
+        case ReservationPhase.HERE:
             details = {
                 RESERVATION: found.id,
                 "availabilityZone": found.zone,
@@ -82,15 +85,15 @@ def before(found: Reservation) -> Provisioned | Failed | None:
             }
             many = f"{found.total} {found.instance_type} in {found.zone}"
             return Provisioned(f"capacity reservation {found.id}: {many}", details)
-        case Standing.GONE:
+        case ReservationPhase.GONE:
             return Failed(_told(found), retryable=found.state != "unsupported")
 
 
-def after(found: Reservation, count: int) -> CapacityRevoked | None:
+def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
     """What is said of one that was provisioned with ``count`` instances; None: all is well.
 
     Whoever says it, whenever, says it in the same words: so it is said once."""
-    if found.standing is Standing.GONE:
+    if found.standing is ReservationPhase.GONE:
         return CapacityRevoked(_told(found))
     if found.total < count:
         told = f"capacity reservation {found.id} has {found.total} instances, not {count}"
@@ -100,3 +103,117 @@ def after(found: Reservation, count: int) -> CapacityRevoked | None:
 
 def _told(found: Reservation) -> str:
     return f"capacity reservation {found.id} is {found.state}"
+
+
+TAKEN_BACK: Final = OVER | {CANCELLED}
+
+
+class Booking(NamedTuple):
+    """One reservation of ours. ``instances``: so many were promised."""
+
+    request_id: str
+    reservation: str
+    instances: int
+
+
+class Observation(NamedTuple):
+    """What follows from a look: ``answers`` for those who wait, ``revoked`` ones to report, and
+    what to ``cancel``."""
+
+    answers: list[tuple[str, Status]]
+    revoked: list[tuple[str, CapacityRevoked]]
+    cancel: list[Reservation]
+
+
+class TrackedReservations:
+    """Bookings by the tokens of their requests. ``unseen_seconds``: after so long without being
+    listed a reservation is gone."""
+
+    def __init__(self, unseen_seconds: float) -> None:
+        self._unseen = unseen_seconds
+        self.waiting: dict[str, Booking] = {}
+        self.here: dict[str, Booking] = {}
+        self.over: set[str] = set()
+        """Requests that need nothing any more: taken back, or failed."""
+        self._seen: dict[str, float] = {}
+        self._keys: dict[str, str] = {}
+        self._freed = float("-inf")
+
+    def waits(self, booking: Booking, now: float) -> None:
+        """It was asked for, and has to become active."""
+        token = token_of(booking.request_id)
+        self.waiting[token] = booking
+        self._seen[token] = now
+
+    def waits_no_more(self, request_id: str) -> None:
+        """Nobody waits for it."""
+        token = token_of(request_id)
+        self.waiting.pop(token, None)
+        if token not in self.here:
+            self._seen.pop(token, None)
+
+    def is_over(self, request_id: str, now: float) -> None:
+        """Its request was taken back."""
+        token = token_of(request_id)
+        self.waits_no_more(request_id)
+        self.here.pop(token, None)
+        self._seen.pop(token, None)
+        self.over.add(token)
+        self._freed = now
+
+    def kept(self, key: str, said: Said | None, now: float) -> None:
+        """The store of statuses says so under ``key`` from now on; None: it has forgotten."""
+        if said is None:
+            self.over.discard(self._keys.pop(key, ""))
+            return
+        token = self._keys[key] = token_of(said.id)
+        if said.status in TAKEN_BACK:
+            self.is_over(said.id, now)
+        elif said.status == "provisioned" and token not in self.over:
+            count = said.details.get(COUNT, "")
+            self.here[token] = Booking(
+                said.id, said.details.get(RESERVATION, ""), int(count) if count.isdecimal() else 0
+            )
+            self._seen.setdefault(token, now)
+
+    def is_busy(self, now: float) -> bool:
+        """EC2 has to be looked at often: somebody waits, or runs, or has just gone."""
+        return bool(self.waiting or self.here) or now - self._freed < self._unseen
+
+    def look(self, listed: Iterable[Reservation], now: float) -> Observation:
+        """What follows from what EC2 lists."""
+        found: dict[str, Reservation] = {}
+        look = Observation([], [], [])
+        for one in listed:
+            if not one.token:
+                continue
+            if one.token in self.over:
+                if one.costs:
+                    look.cancel.append(one)
+                continue
+            known = found.get(one.token)
+            if known is None or known.standing is ReservationPhase.GONE:
+                found[one.token] = one
+            if one.token in self._seen:
+                self._seen[one.token] = now
+        for token, booking in self.waiting.items():
+            reservation = found.get(token)
+            answer = initial_answer(reservation) if reservation is not None else None
+            if reservation is None and self._is_lost(token, now):
+                answer = Failed(f"EC2 knows no capacity reservation {booking.reservation}")
+            if answer is not None:
+                look.answers.append((booking.request_id, answer))
+        for token, booking in self.here.items():
+            reservation = found.get(token)
+            revoked = (
+                revocation(reservation, booking.instances) if reservation is not None else None
+            )
+            if reservation is None and self._is_lost(token, now):
+                told = f"EC2 knows no capacity reservation {booking.reservation} any more"
+                revoked = CapacityRevoked(told)
+            if revoked is not None:
+                look.revoked.append((booking.request_id, revoked))
+        return look
+
+    def _is_lost(self, token: str, now: float) -> bool:
+        return now - self._seen.get(token, now) > self._unseen

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from admittance.provider_aws.ec2 import Ec2
-from admittance.provider_aws.faults import Fault, Trouble
+from admittance.provider_aws.ec2 import Ec2, Ec2Error, Fault
 from admittance.providers.health import Troubles
 from admittance.sdk.threads import Threads
 
@@ -44,7 +43,7 @@ class Rights:
         return bool(self._troubles)
 
     def lack(
-        self, what: str, trouble: Trouble, *, probe: Callable[[], object] | None = None
+        self, what: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
     ) -> None:
         """EC2 does not let us. ``probe``: a call that tells when it does again; without one, who is
         let says so."""
@@ -62,7 +61,7 @@ class Rights:
         self._allowed = arguments
         self.have(RESERVE)
 
-    async def is_own_matter(self, request_id: str, trouble: Trouble) -> bool:
+    async def is_own_matter(self, request_id: str, trouble: Ec2Error) -> bool:
         """Whether the reservation is forbidden to that request alone. If not, nobody gets any until
         it is allowed again: then the request is to be tried once more."""
         allowed = self._allowed
@@ -96,6 +95,6 @@ class Rights:
     async def _works(self, probe: Callable[[], object]) -> bool:
         try:
             await self._threads.call(probe)
-        except Trouble as trouble:
+        except Ec2Error as trouble:
             return trouble.fault not in UNKNOWN
         return True

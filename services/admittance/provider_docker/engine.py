@@ -8,13 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from admittance.provider_docker.settings import DockerSettings
-from admittance.provider_docker.workers import (
-    MANAGED,
-    Found,
-    Room,
-    Worker,
-    found_of,
-)
+from admittance.provider_docker.workers import MANAGED, Found, Room, Worker, found_of
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
 from admittance.sdk.bounds import whole

@@ -28,7 +28,7 @@ IGNORED: Final = frozenset({"pods", "ephemeral-storage"})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class Wanted(NamedTuple):
+class PodGroup(NamedTuple):
     """So many pods, each of which needs so much."""
 
     pod_set: str
@@ -77,7 +77,7 @@ class NoRoom(NamedTuple):
     ever: bool
 
 
-def workers_of(request_id: str, wanted: Sequence[Wanted]) -> tuple[Worker, ...] | NoRoom:
+def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...] | NoRoom:
     """A container for each pod, whose names are the same for the same request; or why an engine
     never has such."""
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()

@@ -7,4 +7,4 @@ import sys
 from admittance.runtime.process.starting import run_service
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.provider_kubernetes.shell"))
+    sys.exit(run_service("admittance.provider_kubernetes.service"))

@@ -14,8 +14,14 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from admittance.provider_kubernetes.answers import Away, Denied, Forbidden, Right, Unauthorized
-from admittance.provider_kubernetes.cluster import Cluster
+from admittance.provider_kubernetes.cluster import (
+    Away,
+    Cluster,
+    Denied,
+    Forbidden,
+    Right,
+    Unauthorized,
+)
 from admittance.providers.health import Troubles
 from admittance.sdk.bounds import whole
 

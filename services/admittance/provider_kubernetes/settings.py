@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import re
+import ssl
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import yaml
 
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import named, number
+
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+
 
 CLASSES: Final = (
     "check-capacity.autoscaling.x-k8s.io",
@@ -73,3 +82,118 @@ def _namespaces(written: str) -> dict[str, str]:
             raise SetupError(f"ADMIT_KUBE_NAMESPACES: {ours!r} is there twice")
         found[ours] = theirs
     return found
+
+
+DEFAULT: Final = "~/.kube/config"
+
+
+class Unfit(ValueError):
+    """Why a kubeconfig is of no use."""
+
+
+def login(settings: KubeSettings) -> SingleConfig:
+    """The cluster and the user that the settings mean. Raises SetupError."""
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError
+
+    if not settings.kubeconfig:
+        try:
+            account = KubeConfig.from_service_account()
+        except ConfigError:
+            pass  # There is none: this is no pod.
+        except (LookupError, OSError) as error:
+            raise SetupError(f"the pod's service account is of no use: {told(error)}") from None
+        else:
+            if settings.context:
+                raise SetupError("ADMIT_KUBE_CONTEXT: a pod's service account has no contexts")
+            return _the(account)
+    name = settings.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
+    try:
+        path = Path(name).expanduser()
+        return _the(KubeConfig.from_dict(chosen(_read(path), settings.context), fname=path))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise unfit(name, error) from None
+
+
+def _the(config: KubeConfig) -> SingleConfig:
+    found = config.get()
+    assert found is not None, "it has one context, the current one"
+    return found
+
+
+def unfit(name: object, error: Exception) -> SetupError:
+    """What is told of a kubeconfig that nothing can be done with."""
+    return SetupError(f"the kubeconfig {name} is of no use: {told(error)}")
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise Unfit("there is no such file (ADMIT_KUBE_CONFIG names another one)")
+    try:
+        return yaml.safe_load(path.read_text())
+    except UnicodeDecodeError:
+        raise Unfit("it is no text") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        why = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise Unfit(f"it is no YAML{where}: {why}") from None
+
+
+def chosen(document: Any, context: str | None) -> dict[str, Any]:
+    """Of a kubeconfig only what that context is about; None: the current one. Raises Unfit."""
+    if not isinstance(document, dict):
+        raise Unfit("it has no contexts, clusters and users: it is another kind of YAML")
+    name = context or document.get("current-context")
+    if not isinstance(name, str) or not name:
+        raise Unfit("it has no current context: name one, ADMIT_KUBE_CONTEXT")
+    about = _entry(document, "context", name)
+    for kind in ("cluster", "user"):
+        if not isinstance(about.get(kind), str):
+            raise Unfit(f"its context {name!r} names no {kind}")
+    cluster = _entry(document, "cluster", about["cluster"])
+    if not cluster.get("server"):
+        raise Unfit(f"its cluster {about['cluster']!r} has no server")
+    user = _entry(document, "user", about["user"])
+    for key, value in [*cluster.items(), *user.items()]:
+        if str(key).endswith("-data") and not _is_base64(value):
+            raise Unfit(f"its {key} is no base64")
+    return {
+        "current-context": name,
+        "contexts": [{"name": name, "context": about}],
+        "clusters": [{"name": about["cluster"], "cluster": cluster}],
+        "users": [{"name": about["user"], "user": user}],
+    }
+
+
+def _is_base64(value: object) -> bool:
+    try:
+        base64.b64decode(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
+    entries = document.get(f"{kind}s")
+    known = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    for one in known:
+        if one.get("name") == name:
+            found = one.get(kind) or {}
+            if not isinstance(found, dict):
+                raise Unfit(f"its {kind} {name!r} is no mapping")
+            return found
+    names = ", ".join(str(one.get("name")) for one in known)
+    raise Unfit(f"it has no {kind} {name!r}, only {names}" if names else f"it has no {kind}s")
+
+
+def told(error: Exception) -> str:
+    """What went wrong with a kubeconfig, for people."""
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        # Of certificates ssl does not tell which.
+        return "a certificate it names is not here; `kubectl config view --flatten` writes it in"
+    if isinstance(error, ssl.SSLError):
+        return f"its certificates cannot be read: {error}"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is not set"
+    return str(error) or type(error).__name__

@@ -18,9 +18,8 @@ import structlog
 from admittance.events.codec import encode
 from admittance.events.reading import Reader, SetAside, Unreadable, check_times
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
-from admittance.provider_pool.keys import LED, key_of, pattern_of, pool_of_key
-from admittance.provider_pool.manifests import Pool
+from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
+from admittance.provider_pool.manifests import LED, Pool, key_of, pattern_of, pool_of_key
 from admittance.providers import Request
 from admittance.providers.builtin import all_asked
 from admittance.providers.store import CANCELLED
@@ -32,7 +31,7 @@ from admittance.runtime.telemetry.set_aside import tell
 log = structlog.get_logger()
 
 
-class Kept(NamedTuple):
+class PooledBooking(NamedTuple):
     """A booking, and the name of the pool that it is in."""
 
     pool: str
@@ -87,7 +86,7 @@ class Ledger:
         led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
         self._led = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
-        found: list[Kept] = []
+        found: list[PooledBooking] = []
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted ones are left out"
             try:
@@ -96,7 +95,7 @@ class Ledger:
                 # Written by another hand.
                 tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
-            found.append(Kept(pool, booking))
+            found.append(PooledBooking(pool, booking))
         asked = await all_asked(self._bus, {one.booking.provisioning_class for one in found} - {""})
         for kept in found:
             known = asked.get(kept.booking.id)
@@ -108,7 +107,7 @@ class Ledger:
 
     # Pools. -------------------------------------------------------------------------------
 
-    def becomes(self, name: str, pool: Pool | None) -> list[Kept]:
+    def becomes(self, name: str, pool: Pool | None) -> list[PooledBooking]:
         """The pool is so from now on; None: it is no more. What has lost its machines by that is
         freed here, not yet in the bucket."""
         self._unread.discard(name)
@@ -122,7 +121,7 @@ class Ledger:
             self.pools[name] = known
             known.restore(self._apart.pop(name, ()))
             lost = known.becomes(pool)
-        return [Kept(name, one) for one in lost]
+        return [PooledBooking(name, one) for one in lost]
 
     def is_unread(self, name: str) -> None:
         """Nobody can read its manifest. What is booked stays booked: a slip of the pen must not
@@ -130,11 +129,11 @@ class Ledger:
         if name not in self.pools:
             self._unread.add(name)
 
-    def all_read(self) -> list[Kept]:
+    def all_read(self) -> list[PooledBooking]:
         """Every pool that there is was read; what is booked in others has lost its machines, and is
         freed here, not yet in the bucket."""
         gone = self._apart.keys() - self._unread
-        return [Kept(name, one) for name in sorted(gone) for one in self._apart.pop(name)]
+        return [PooledBooking(name, one) for name in sorted(gone) for one in self._apart.pop(name)]
 
     def classes(self) -> set[str]:
         """The classes of capacity that pools are of, or that something is booked of."""
@@ -143,25 +142,25 @@ class Ledger:
 
     # Bookings. ----------------------------------------------------------------------------
 
-    def all(self) -> Iterator[Kept]:
+    def all(self) -> Iterator[PooledBooking]:
         """Every booking."""
         for name, bookings in self.pools.items():
-            yield from (Kept(name, one) for one in bookings.known.values())
+            yield from (PooledBooking(name, one) for one in bookings.known.values())
         for name, apart in self._apart.items():
-            yield from (Kept(name, one) for one in apart)
+            yield from (PooledBooking(name, one) for one in apart)
 
-    def of(self, request_id: str) -> Kept | None:
+    def of(self, request_id: str) -> PooledBooking | None:
         """What is booked for the request."""
         for name, bookings in self.pools.items():
             if request_id in bookings.known:
-                return Kept(name, bookings.known[request_id])
+                return PooledBooking(name, bookings.known[request_id])
         for name, apart in self._apart.items():
             for one in apart:
                 if one.id == request_id:
-                    return Kept(name, one)
+                    return PooledBooking(name, one)
         return None
 
-    async def kept(self, request_id: str) -> Kept | None:
+    async def kept(self, request_id: str) -> PooledBooking | None:
         """The same, and the bucket has it."""
         found = self.of(request_id)
         if found is not None and request_id in self._unkept:
@@ -170,7 +169,7 @@ class Ledger:
 
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
-    ) -> Kept | list[NoRoom]:
+    ) -> PooledBooking | list[NoRoom]:
         """Books it in the first pool of its class that has room; or why each of them has none."""
         refusals: list[NoRoom] = []
         for name, bookings in self.pools.items():
@@ -180,8 +179,8 @@ class Ledger:
                 request.id, pods, now, namespace=request.namespace, name=request.name
             )
             if isinstance(outcome, Booking):
-                await self._keep(Kept(name, outcome))
-                return Kept(name, outcome)
+                await self._keep(PooledBooking(name, outcome))
+                return PooledBooking(name, outcome)
             refusals.append(outcome)
         await self.confirm()
         return refusals
@@ -196,7 +195,7 @@ class Ledger:
         self.release(found)
         return found.pool
 
-    def release(self, kept: Kept) -> None:
+    def release(self, kept: PooledBooking) -> None:
         """Its machines are free; the bucket has it still."""
         self._unkept.discard(kept.booking.id)
         if kept.pool in self.pools:
@@ -206,7 +205,7 @@ class Ledger:
         if left:
             self._apart[kept.pool] = left
 
-    async def forget(self, kept: Kept) -> None:
+    async def forget(self, kept: PooledBooking) -> None:
         """The bucket has it no more."""
         key = key_of(kept.pool, kept.booking.id)
         gone = bucket.delete_message(
@@ -214,7 +213,7 @@ class Ledger:
         )
         await self._write(gone)
 
-    async def _keep(self, kept: Kept) -> None:
+    async def _keep(self, kept: PooledBooking) -> None:
         key = key_of(kept.pool, kept.booking.id)
         put = bucket.put_message(
             key, encode(kept.booking), expected=None, headers=self._fence, bucket=PROVIDERS

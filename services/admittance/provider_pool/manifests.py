@@ -16,12 +16,14 @@ spec:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
 from admittance.api.names import check_labels, qualified, subdomain
 from admittance.api.units import BadQuantity, amount
+from admittance.events.names import BadToken, plain, token
 
 GROUP: Final = "admittance.dev"
 KIND: Final = "MachinePool"
@@ -126,3 +128,42 @@ def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, 
             raise BadPool(f"{where}.resources[{resource}] must not be negative")
         found[resource] = much
     return found
+
+
+POOL: Final = token(f"{KIND.lower()}.{GROUP}")
+POOLS: Final = f"{POOL}.>"
+"""The keys of all manifests."""
+BOOKED: Final = "_pool"
+LED: Final = "_pool_led"
+"""Written by whoever begins to keep the pools: what one before him still has in hand is refused."""
+
+
+def pool_of_manifest(key: str) -> str | None:
+    """The pool whose manifest is under that key of the bucket; None: none that there can be. One
+    in a namespace would share its bookings with the one without."""
+    kind, *rest = key.split(".")
+    return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None
+
+
+def _plain(escaped: str) -> str | None:
+    try:
+        return plain(escaped)
+    except BadToken:
+        return None
+
+
+def key_of(pool: str, request_id: str) -> str:
+    """The key of one booking."""
+    digest = blake2b(request_id.encode(), digest_size=16).hexdigest()
+    return f"{BOOKED}.{token(pool)}.{digest}"
+
+
+def pattern_of(pool: str | None = None) -> str:
+    """The keys of all bookings of a pool; None: of all pools."""
+    return f"{BOOKED}.{token(pool)}.*" if pool is not None else f"{BOOKED}.>"
+
+
+def pool_of_key(key: str) -> str | None:
+    """The pool that the booking under that key is in; None: no booking has such a key."""
+    kind, *rest = key.split(".")
+    return _plain(rest[0]) if kind == BOOKED and len(rest) == 2 else None

@@ -15,7 +15,7 @@ import pytest
 
 from admittance.events.provisioning import Accepted, ProvisioningFailed
 from admittance.provider_aws.ec2 import Ec2
-from admittance.provider_aws.keeper import Keeper
+from admittance.provider_aws.service import Reconciler
 from admittance.provider_aws.settings import AwsSettings
 from admittance.providers.store import CANCELLED, Store
 from admittance.runtime.bus.bus import Bus
@@ -71,13 +71,13 @@ class Running:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self.keeper: Keeper | None = None
+        self.keeper: Reconciler | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         ec2 = await asyncio.to_thread(Ec2.connect, CLASS)
         settings = Settings(service="provider-aws", instance="a", url="")
-        keeper = self.keeper = Keeper(self._bus, settings, SETTINGS, ec2)
+        keeper = self.keeper = Reconciler(self._bus, settings, SETTINGS, ec2)
         task = self._task = asyncio.create_task(keeper.run())
         await until(lambda: keeper.ready or task.done())
 

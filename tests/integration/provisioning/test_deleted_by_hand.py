@@ -8,7 +8,7 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
-from admittance.provisioning_check.saying import HEADER_TAKEN_BACK
+from admittance.provisioning_check.messages import HEADER_TAKEN_BACK
 from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase

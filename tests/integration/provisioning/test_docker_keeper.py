@@ -15,9 +15,9 @@ import pytest
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_docker import workers as names
-from admittance.provider_docker.comparing import GATHER_SECONDS
+from admittance.provider_docker.comparer import GATHER_SECONDS
 from admittance.provider_docker.engine import Away, Denied, Engine
-from admittance.provider_docker.keeper import Keeper
+from admittance.provider_docker.service import Reconciler
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import Found, Room, Worker
 from admittance.runtime.bus.bucket import put_message
@@ -93,12 +93,12 @@ async def engine() -> CountingEngine:
 
 
 @pytest.fixture
-async def keeper(bus: Bus, engine: CountingEngine) -> AsyncIterator[Keeper]:
+async def keeper(bus: Bus, engine: CountingEngine) -> AsyncIterator[Reconciler]:
     ours = DockerSettings(
         image="any", classes=(CLASS,), settle_seconds=0.05, sweep_seconds=60.0, workers_max=999
     )
     settings = Settings(service="provider-docker", instance="a", url="")
-    keeper = Keeper(bus, settings, ours, engine, "ours")
+    keeper = Reconciler(bus, settings, ours, engine, "ours")
     task = asyncio.create_task(keeper.run())
     await until(lambda: keeper.ready and engine.listened)
     yield keeper
@@ -123,7 +123,7 @@ async def books(asker: Asker, count: int) -> set[str]:
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_calls_are_as_many_as_requests_and_no_more(
-    keeper: Keeper, engine: CountingEngine, asker: Asker, count: int
+    keeper: Reconciler, engine: CountingEngine, asker: Asker, count: int
 ) -> None:
     before = engine.calls["workers"]
     ids = await books(asker, count)
@@ -145,7 +145,7 @@ async def test_calls_are_as_many_as_requests_and_no_more(
 
 
 async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
-    keeper: Keeper, engine: CountingEngine, asker: Asker
+    keeper: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     ids = await books(asker, 30)
     engine.calls.clear()
@@ -157,7 +157,7 @@ async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
 
 
 async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
-    keeper: Keeper, engine: CountingEngine, asker: Asker
+    keeper: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     engine.away = True
     for number in range(20):
@@ -174,7 +174,7 @@ async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
 
 
 async def test_containers_of_another_installation_are_left_alone(
-    keeper: Keeper, engine: CountingEngine, asker: Asker
+    keeper: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     about: dict[str, Any] = {"provisioning_class": CLASS, "state": "running"}
     for name, installation in (("orphan", "ours"), ("theirs", "another")):
@@ -187,7 +187,7 @@ async def test_containers_of_another_installation_are_left_alone(
 
 
 async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_what_is_compared(
-    bus: Bus, keeper: Keeper, engine: CountingEngine
+    bus: Bus, keeper: Reconciler, engine: CountingEngine
 ) -> None:
     unreadable = put_message(f"{token(CLASS)}.x", b"{", expected=None, bucket=PROVIDERS)
     await bus.publish(unreadable)

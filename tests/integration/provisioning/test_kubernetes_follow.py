@@ -13,9 +13,9 @@ import pytest
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.provider_kubernetes.cluster import Cluster, connect
-from admittance.provider_kubernetes.follow import Follower
-from admittance.provider_kubernetes.making import Maker
-from admittance.provider_kubernetes.objects import Asked, selector
+from admittance.provider_kubernetes.follower import Follower
+from admittance.provider_kubernetes.object_maker import Maker
+from admittance.provider_kubernetes.objects import ObjectIdentity, selector
 from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
@@ -74,8 +74,8 @@ def a_maker(cluster: Cluster, installation: str = "ours") -> Maker:
     return Maker(cluster, installation, Rights(cluster, Troubles(()), look_seconds=1.0))
 
 
-def asked(number: int = 1, installation: str = "ours") -> Asked:
-    return Asked(
+def asked(number: int = 1, installation: str = "ours") -> ObjectIdentity:
+    return ObjectIdentity(
         id=f"u/c/1/{number}",
         provisioning_class="class",
         installation=installation,

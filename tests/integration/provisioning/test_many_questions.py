@@ -16,11 +16,11 @@ from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record, RecordSpec
 from admittance.provisioning.steps import Slot
-from admittance.provisioning_check.providers import AT_ONCE, Providers
+from admittance.provisioning_check.provider_monitor import AT_ONCE, ProviderMonitor
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
@@ -111,12 +111,12 @@ def ears() -> Ears:
 
 @pytest.fixture
 async def listening(bus: Bus, ears: Ears) -> AsyncIterator[None]:
-    core = Capacity(None)
+    core = ProvisioningCore(None)
     for number in range(MANY):
-        core.picture.record(("ns", f"w{number:04}-c-1"), a_record(number), number + 1)
+        core.observed.record(("ns", f"w{number:04}-c-1"), a_record(number), number + 1)
     controller = AdmissionCheckController(CONTROLLER)
     settings = Settings(service="provisioning-check", instance="a", url="")
-    providers = Providers(bus, controller, core, settings, lambda: None, ears)
+    providers = ProviderMonitor(bus, controller, core, settings, lambda: None, ears)
     loaded = asyncio.Event()
     loaded.set()
     task = asyncio.create_task(providers.run(loaded))

@@ -10,7 +10,7 @@ import pytest
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.keeper import Keeper
+from admittance.provider_pool.service import Reconciler
 from admittance.providers import Cancellation, Provisioned, Request
 from admittance.providers.store import Store
 from admittance.runtime.bus.bucket import put_message
@@ -39,7 +39,7 @@ def a_request(request_id: str, count: int = 1) -> Request:
     return Request(fact)
 
 
-async def free(keeper: Keeper, request_id: str) -> None:
+async def free(keeper: Reconciler, request_id: str) -> None:
     await keeper.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 

@@ -12,15 +12,14 @@ from admittance.events.codec import encode
 from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.answers import Answer
-from admittance.provisioning.asking import cancelled, requested
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.picture import slot_of
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER, slot_of
 from admittance.provisioning.records import State
-from admittance.provisioning.steps import About, Slot, Step, Tell, Write
-from admittance.provisioning_check.keeper import Keeper
-from admittance.provisioning_check.performing import Performing
-from admittance.provisioning_check.reading import Reading
+from admittance.provisioning.request_content import cancelled, requested
+from admittance.provisioning.steps import ReservationRef, Slot, Step, Tell, Write
+from admittance.provisioning_check.bucket_watch import BucketWatch
+from admittance.provisioning_check.service import Reconciler
+from admittance.provisioning_check.step_performer import StepPerformer
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -29,7 +28,7 @@ from integration.provisioning.test_many_questions import a_record
 pytestmark = pytest.mark.bus
 
 
-class Core(Capacity):
+class Core(ProvisioningCore):
     """What became of steps."""
 
     def __init__(self) -> None:
@@ -60,15 +59,15 @@ class Told:
 
 def tell(number: int, answer: Answer) -> Step:
     slot = Slot("ns", f"w{number:04}", "c")
-    return Step(slot, tell=Tell(About(f"u{number:04}", 0), answer))
+    return Step(slot, tell=Tell(ReservationRef(f"u{number:04}", 0), answer))
 
 
 async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: Bus) -> None:
     core, told = Core(), Told()
     controller = AdmissionCheckController(CONTROLLER)
     controller.speaks_by(told)
-    reading = Reading(bus, core.picture, lambda: None, lambda: None)
-    performing = Performing(bus, core, controller, reading)
+    reading = BucketWatch(bus, core.observed, lambda: None, lambda: None)
+    performing = StepPerformer(bus, core, controller, reading)
     records = [a_record(number) for number in range(4)]
     spec = records[0].spec
     broken = replace(records[0], spec=replace(spec, id="u\r\nX: 1/c/0/1"))
@@ -98,12 +97,12 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
 async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_counts(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = Keeper(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
+    keeper = Reconciler(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
     records = [a_record(number) for number in range(2)]
     for record in records:
         key = object_key(CAPACITY, "ns", record.metadata.name)
         revision = await bus.publish(bucket.put_message(key, encode(record), expected=0))
-        keeper.core.picture.record(("ns", record.metadata.name), record, revision)
+        keeper.core.observed.record(("ns", record.metadata.name), record, revision)
     said = [
         Provisioned(
             namespace="ns", name=one.spec.workload, id=one.spec.id, provisioning_class="class"
@@ -121,7 +120,7 @@ async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_count
 
     assert await keeper.take(said) == ["it leads to nothing: a bug", ""]
 
-    first, second = (keeper.core.picture.records[slot_of(one)].record for one in records)
+    first, second = (keeper.core.observed.records[slot_of(one)].record for one in records)
     assert first.status.state is State.REQUESTED
     assert [one.text for one in first.status.notes] == [
         "an answer of class class is not understood: it leads to nothing: a bug"

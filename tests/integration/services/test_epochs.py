@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.lease.domains import CONTROLLER
-from admittance.retry_timer.shell import run as run_timer
+from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Unavailable

@@ -16,7 +16,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.observed_state import CONTROLLER
 from simulation.kernel import Kernel
 from simulation.server import Server
 from simulation.story import Story

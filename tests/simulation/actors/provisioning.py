@@ -14,8 +14,8 @@ from admittance.events.names import plain
 from admittance.events.provisioning import ProvisioningRequested, ProvisioningStatus
 from admittance.events.subjects import ASKED, CAPACITY, PROVISIONING_FACTS, object_key, subject_of
 from admittance.lease.domains import PROVISIONING_CHECK
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
 from admittance.provisioning.steps import Step, Write
 from admittance.workload import stored as workloads
@@ -53,7 +53,7 @@ class Active:
     def __init__(self, service: ProvisioningCheck) -> None:
         self._service = service
         self._server = service.server
-        self._core = Capacity(PATIENCE)
+        self._core = ProvisioningCore(PATIENCE)
         self._bucket = BucketReader(service, lambda key: key.startswith(KINDS))
         self._said: list[Stored] = []
         self._feed: Feed | None = None
@@ -99,24 +99,24 @@ class Active:
         self._bucket.come.set()
 
     def _take(self, entries: list[Stored]) -> None:
-        picture = self._core.picture
+        observed = self._core.observed
         for entry in entries:
             kind, *names = map(plain, entry.subject.split("."))
             if kind == "workload":
                 found = None if entry.gone else workloads.decode(entry.data)
-                picture.workload((names[0], names[1]), found)
+                observed.workload((names[0], names[1]), found)
             elif kind == CAPACITY:
                 record = None if entry.gone else msgspec.json.decode(entry.data, type=Record)
-                picture.record((names[0], names[1]), record, entry.sequence)
+                observed.record((names[0], names[1]), record, entry.sequence)
             else:
                 manifest: Any = None if entry.gone else decode_object(entry.data).manifest
                 match kind:
                     case "admissioncheck":
-                        picture.check(names[0], manifest)
+                        observed.check(names[0], manifest)
                     case "flavor":
-                        picture.flavor(names[0], manifest)
+                        observed.flavor(names[0], manifest)
                     case _:
-                        picture.config(names[0], manifest)
+                        observed.config(names[0], manifest)
 
     def _hear(self, stored: Stored) -> Any:
         fact = decode(stored.subject, stored.data)
@@ -171,7 +171,7 @@ class Active:
             self._take([found])
         else:
             revision = found.sequence if found is not None else 0
-            self._core.picture.marked(step.slot, step.write.name, revision)
+            self._core.observed.marked(step.slot, step.write.name, revision)
         return None
 
 

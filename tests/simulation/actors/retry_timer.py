@@ -13,9 +13,9 @@ from admittance.events.facts import TimerDue
 from admittance.events.names import plain, token
 from admittance.events.subjects import TIMER_AT, TIMER_DUE
 from admittance.lease.domains import RETRY_TIMER
-from admittance.timers import slots
-from admittance.timers.decide import Timers
-from admittance.timers.slots import Cancel, Order, SetTimer, Slot, Stands
+from admittance.timers import schedules
+from admittance.timers.core import Timers
+from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot
 from admittance.workload import stored as workloads
 from admittance.workload.limits import Limits
 from admittance.workload.transition_context import CheckRules
@@ -121,12 +121,12 @@ class Active:
         if mended:
             self._service.tell(f"finds {mended}")
 
-    def _standing(self) -> dict[Slot, Stands]:
+    def _standing(self) -> dict[Slot, ActualSchedule]:
         found = {}
         for subject, stored in self._server.timers.last.items():
             kind, namespace, name = map(plain, subject.removeprefix(TIMER_AT).split("."))
             at = datetime.fromisoformat(stored.headers[SCHEDULE].removeprefix("@at "))
-            found[Slot(kind, namespace, name)] = Stands(at, _due.decode(stored.data).uid)
+            found[Slot(kind, namespace, name)] = ActualSchedule(at, _due.decode(stored.data).uid)
         return found
 
     def _perform(self, orders: list[Order]) -> Any:
@@ -162,7 +162,7 @@ def schedule(order: SetTimer) -> Outgoing:
         SCHEDULE: f"@at {order.want.at.isoformat()}",
         TARGET: f"{TIMER_DUE}{'.'.join(map(token, order.slot))}",
     }
-    return Outgoing(_subject(order.slot), slots.due(order), headers)
+    return Outgoing(_subject(order.slot), schedules.due(order), headers)
 
 
 __all__ = ["RetryTimer"]

@@ -11,7 +11,7 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.lease.domains import VARIANT_CONTROLLER
-from admittance.variants.decide import Families
+from admittance.variants.core import Families
 from admittance.workload import stored as workloads
 from simulation.actors.alone import Alone
 from simulation.actors.bucket_reader import BucketReader

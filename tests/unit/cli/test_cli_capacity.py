@@ -21,8 +21,8 @@ from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import subject_of
-from admittance.provider_pool.booking import Booking, Held
-from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, noted
+from admittance.provider_pool.bookings import Booking, Held
+from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, with_note
 
 from builders import NOON
 
@@ -75,7 +75,7 @@ def test_what_is_no_request_is_a_row_all_the_same() -> None:
 
 def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record(message="soon", details={"rack": "r7"})
-    capacity_requests.tell(noted(record, "Provisioned does not count: why", NOON), NOON)
+    capacity_requests.tell(with_note(record, "Provisioned does not count: why", NOON), NOON)
     told = capsys.readouterr().out
     for part in (
         *("train-spot-2", "rack", "2 (cycle 1)", "u/spot/1/2", "Requested", "soon", "rack=r7"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from admittance.provider_aws.booked import Booked, Booking
 from admittance.provider_aws.parameters import token_of
-from admittance.provider_aws.reservations import Reservation
+from admittance.provider_aws.reservations import Booking, Reservation, TrackedReservations
 from admittance.providers import CapacityRevoked, Failed, Provisioned
 from admittance.providers.store import Said
 
@@ -20,8 +19,8 @@ def said(request_id: str, status: str) -> Said:
     return Said(id=request_id, namespace="ns", name="w", status=status, seq=1, details=details)
 
 
-def booked(*provisioned: str) -> Booked:
-    found = Booked(UNSEEN)
+def booked(*provisioned: str) -> TrackedReservations:
+    found = TrackedReservations(UNSEEN)
     for request_id in provisioned:
         found.kept(f"key-{request_id}", said(request_id, "provisioned"), 0.0)
     return found

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from admittance.provider_aws.ec2 import Ec2
-from admittance.provider_aws.faults import Fault, Trouble
+from admittance.provider_aws.ec2 import Ec2, Ec2Error, Fault
 from admittance.runtime.errors import SetupError
 
 
@@ -37,7 +36,7 @@ def test_without_credentials_it_starts_and_finds_out(monkeypatch: pytest.MonkeyP
     """They may come later: a role that is attached, a file that is mounted."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ec2 = Ec2.connect("class")
-    with pytest.raises(Trouble) as told:
+    with pytest.raises(Ec2Error) as told:
         ec2.ours()
     assert told.value.fault is Fault.CREDENTIALS
 
@@ -51,6 +50,6 @@ def test_an_endpoint_that_is_down_is_no_fault_of_the_request(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     ec2 = Ec2.connect("class")
-    with pytest.raises(Trouble) as told:
+    with pytest.raises(Ec2Error) as told:
         ec2.ours()
     assert told.value.fault is Fault.LATER

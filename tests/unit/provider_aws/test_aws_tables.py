@@ -9,22 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_aws.faults import Fault, Trouble, failed, fault_of
-from admittance.provider_aws.instances import MEBI, Pods, TooLarge, instances, machine_of
+from admittance.provider_aws.ec2 import Ec2Error, Fault, failed, fault_of
 from admittance.provider_aws.parameters import (
     CLASS,
+    MEBI,
     REQUEST,
     TAG_MAX,
     Parameters,
+    Pods,
+    TooLarge,
     creation,
+    instances,
+    machine_of,
     token_of,
 )
 from admittance.provider_aws.reservations import (
     Reservation,
-    Standing,
-    after,
-    before,
+    ReservationPhase,
+    initial_answer,
     reservation_of,
+    revocation,
 )
 from admittance.provider_aws.settings import DEFAULT_CLASS, AwsSettings
 from admittance.providers import CapacityRevoked, Failed, Provisioned
@@ -78,12 +82,12 @@ def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: Fault) ->
     ],
 )
 def test_only_what_surely_does_not_mend_is_failed_for_good(code: str, retryable: bool) -> None:
-    answer = failed(Trouble(code, "told", 400))
+    answer = failed(Ec2Error(code, "told", 400))
     assert (answer.retryable, answer.message) == (retryable, f"{code}: told")
 
 
 def test_a_long_refusal_is_cut() -> None:
-    assert len(failed(Trouble("UnauthorizedOperation", "x" * 5000)).message) == 500
+    assert len(failed(Ec2Error("UnauthorizedOperation", "x" * 5000)).message) == 500
 
 
 # States. -----------------------------------------------------------------------------------
@@ -96,38 +100,38 @@ def a_reservation(state: str, total: int = 2) -> Reservation:
 @pytest.mark.parametrize(
     ("state", "standing"),
     [
-        ("active", Standing.HERE),
-        ("pending", Standing.COMING),
-        ("assessing", Standing.COMING),
-        ("delayed", Standing.COMING),
-        ("scheduled", Standing.COMING),
-        ("payment-pending", Standing.COMING),
-        ("a word of later", Standing.COMING),
-        ("expired", Standing.GONE),
-        ("cancelled", Standing.GONE),
-        ("cancelling", Standing.GONE),
-        ("failed", Standing.GONE),
-        ("payment-failed", Standing.GONE),
-        ("unsupported", Standing.GONE),
-        ("unavailable", Standing.GONE),
+        ("active", ReservationPhase.HERE),
+        ("pending", ReservationPhase.COMING),
+        ("assessing", ReservationPhase.COMING),
+        ("delayed", ReservationPhase.COMING),
+        ("scheduled", ReservationPhase.COMING),
+        ("payment-pending", ReservationPhase.COMING),
+        ("a word of later", ReservationPhase.COMING),
+        ("expired", ReservationPhase.GONE),
+        ("cancelled", ReservationPhase.GONE),
+        ("cancelling", ReservationPhase.GONE),
+        ("failed", ReservationPhase.GONE),
+        ("payment-failed", ReservationPhase.GONE),
+        ("unsupported", ReservationPhase.GONE),
+        ("unavailable", ReservationPhase.GONE),
     ],
 )
-def test_what_a_state_comes_to(state: str, standing: Standing) -> None:
+def test_what_a_state_comes_to(state: str, standing: ReservationPhase) -> None:
     found = a_reservation(state)
     assert found.standing is standing
-    match before(found):
+    match initial_answer(found):
         case None:
-            assert standing is Standing.COMING
+            assert standing is ReservationPhase.COMING
         case Provisioned():
-            assert standing is Standing.HERE
+            assert standing is ReservationPhase.HERE
         case Failed(retryable=retryable):
-            assert standing is Standing.GONE
+            assert standing is ReservationPhase.GONE
             assert retryable is (state != "unsupported")
-    assert (after(found, 2) is not None) is (standing is Standing.GONE)
+    assert (revocation(found, 2) is not None) is (standing is ReservationPhase.GONE)
 
 
 def test_what_is_provisioned_can_be_named_by_node_selectors() -> None:
-    answer = before(a_reservation("active"))
+    answer = initial_answer(a_reservation("active"))
     assert isinstance(answer, Provisioned)
     assert dict(answer.details) == {
         "capacityReservationId": "cr-1",
@@ -138,8 +142,8 @@ def test_what_is_provisioned_can_be_named_by_node_selectors() -> None:
 
 
 def test_a_reservation_that_shrinks_is_revoked() -> None:
-    assert after(a_reservation("active", 2), 2) is None
-    revoked = after(a_reservation("active", 1), 2)
+    assert revocation(a_reservation("active", 2), 2) is None
+    revoked = revocation(a_reservation("active", 1), 2)
     assert isinstance(revoked, CapacityRevoked)
     assert revoked.message == "capacity reservation cr-1 has 1 instances, not 2"
 
@@ -154,7 +158,7 @@ def test_all_that_is_read_of_an_answer() -> None:
         "Tags": [{"Key": REQUEST, "Value": "token"}, {"Key": "team", "Value": "a"}],
     }
     assert reservation_of(described) == a_reservation("active")
-    assert reservation_of({}).standing is Standing.COMING
+    assert reservation_of({}).standing is ReservationPhase.COMING
 
 
 # Parameters. -------------------------------------------------------------------------------

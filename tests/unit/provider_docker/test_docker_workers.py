@@ -10,8 +10,8 @@ from admittance.provider_docker.settings import CLASS, DockerSettings
 from admittance.provider_docker.workers import (
     Found,
     NoRoom,
+    PodGroup,
     Room,
-    Wanted,
     Worker,
     details_of,
     found_of,
@@ -26,8 +26,8 @@ from admittance.runtime.errors import SetupError
 ROOM = Room("host-1", 4000, 8 << 30)
 
 
-def wanted(pods: int = 1, **needs: int) -> list[Wanted]:
-    return [Wanted("main", pods, needs)]
+def wanted(pods: int = 1, **needs: int) -> list[PodGroup]:
+    return [PodGroup("main", pods, needs)]
 
 
 def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[Worker, ...]:
@@ -67,7 +67,7 @@ def test_the_same_request_has_the_same_workers_and_another_has_others() -> None:
 
 
 def test_pod_sets_whose_names_look_alike_have_workers_of_their_own() -> None:
-    found = workers_of("a", [Wanted("x" * 63 + "1", 1, {}), Wanted("x" * 63 + "2", 1, {})])
+    found = workers_of("a", [PodGroup("x" * 63 + "1", 1, {}), PodGroup("x" * 63 + "2", 1, {})])
 
     assert isinstance(found, tuple)
     assert len({one.name for one in found}) == 2
@@ -80,7 +80,7 @@ def test_limits_that_no_engine_takes_are_raised_to_its_least() -> None:
 
 
 def test_what_no_container_is_given_is_refused_for_good() -> None:
-    found = workers_of("a", [Wanted("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
+    found = workers_of("a", [PodGroup("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
 
     assert isinstance(found, NoRoom)
     assert (found.ever, "nvidia.com/gpu" in found.message) == (False, True)

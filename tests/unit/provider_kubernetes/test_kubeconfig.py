@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from admittance.provider_kubernetes.answers import Unauthorized
-from admittance.provider_kubernetes.cluster import REQUESTS, connect
+from admittance.provider_kubernetes.cluster import REQUESTS, Unauthorized, connect
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.shapes import PodSetUpdate
-from admittance.provider_kubernetes.conditions import afterwards, answer, seen_of
+from admittance.provider_kubernetes.objects import afterwards, answer, seen_of
 from admittance.providers import (
     Accepted,
     BookingExpired,

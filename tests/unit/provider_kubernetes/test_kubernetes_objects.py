@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admittance.provider_kubernetes.objects import (
-    Asked,
+    ObjectIdentity,
     digest,
     request_body,
     request_name,
@@ -23,7 +23,7 @@ from admittance.runtime.errors import SetupError
 SUBDOMAIN = re.compile(r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 
 
-def asked(**fields: str) -> Asked:
+def asked(**fields: str) -> ObjectIdentity:
     given = {
         "id": "u/capacity/1/1",
         "provisioning_class": "class",
@@ -31,7 +31,7 @@ def asked(**fields: str) -> Asked:
         "namespace": "prod",
         "workload": "train",
     }
-    return Asked(**{**given, **fields})
+    return ObjectIdentity(**{**given, **fields})
 
 
 @given(st.text(max_size=300), st.text(max_size=80), st.text(max_size=80))

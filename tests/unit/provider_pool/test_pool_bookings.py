@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_pool.booking import Booking, Bookings, NoRoom, Pods
+from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.manifests import BadPool, pool_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -13,7 +13,11 @@ from admittance.api.pods import PodTemplate
 from admittance.api.queues import ResourceFlavor, ResourceFlavorSpec
 from admittance.api.workload import PodSet
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.provisioning.asking import Unanswerable, asked, parameters_of
+from admittance.provisioning.request_content import (
+    Unanswerable,
+    parameters_of,
+    pod_sets_to_provision,
+)
 
 GPU = "nvidia.com/gpu"
 
@@ -53,7 +57,7 @@ def test_annotations_of_the_workload_beat_the_configs_parameters() -> None:
 
 
 def test_every_pod_set_counts_where_no_resource_is_managed() -> None:
-    found = asked([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
+    found = pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
 
     assert [(one.name, one.count, one.names) for one in found] == [("main", 2, ("main",))]
 
@@ -63,7 +67,9 @@ def test_a_managed_resource_counts_in_requests_and_in_limits(where: str) -> None
     gpu = a_pod_set("gpu", containers=[{"name": "c", "resources": {where: {GPU: "1"}}}])
     given = admitted(("main", 2), ("gpu", 1))
 
-    found = asked([a_pod_set(), gpu], given, config(managed_resources=(GPU,)), no_flavor)
+    found = pod_sets_to_provision(
+        [a_pod_set(), gpu], given, config(managed_resources=(GPU,)), no_flavor
+    )
 
     assert [(one.name, one.count) for one in found] == [("gpu", 1)]
 
@@ -71,7 +77,7 @@ def test_a_managed_resource_counts_in_requests_and_in_limits(where: str) -> None
 def test_an_init_container_may_be_the_one_that_counts() -> None:
     init = [{"name": "i", "resources": {"requests": {GPU: "1"}}}]
 
-    found = asked(
+    found = pod_sets_to_provision(
         [a_pod_set(initContainers=init)],
         admitted(("main", 2)),
         config(managed_resources=(GPU,)),
@@ -83,15 +89,15 @@ def test_an_init_container_may_be_the_one_that_counts() -> None:
 
 def test_nothing_is_asked_where_nobody_is_admitted() -> None:
     """E1: all admitted counts are 0, or no managed resource is used."""
-    assert asked([a_pod_set()], admitted(("main", 0)), config(), no_flavor) == ()
-    assert asked([a_pod_set(count=0)], admitted(), config(), no_flavor) == ()
+    assert pod_sets_to_provision([a_pod_set()], admitted(("main", 0)), config(), no_flavor) == ()
+    assert pod_sets_to_provision([a_pod_set(count=0)], admitted(), config(), no_flavor) == ()
     managed = config(managed_resources=(GPU,))
-    assert asked([a_pod_set()], admitted(("main", 2)), managed, no_flavor) == ()
+    assert pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), managed, no_flavor) == ()
 
 
 def test_a_pod_set_without_an_assignment_is_told() -> None:
     with pytest.raises(Unanswerable, match="main"):
-        asked([a_pod_set()], admitted(), config(), no_flavor)
+        pod_sets_to_provision([a_pod_set()], admitted(), config(), no_flavor)
 
 
 def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
@@ -101,7 +107,7 @@ def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
         spec=ResourceFlavorSpec(node_labels={"pool": "spot"}, tolerations=(toleration,)),
     )
 
-    (found,) = asked(
+    (found,) = pod_sets_to_provision(
         [a_pod_set(nodeSelector={"disk": "ssd"})], admitted(("main", 2)), config(), lambda _: flavor
     )
 
@@ -113,7 +119,9 @@ def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
 def test_limits_stand_for_requests_that_are_left_out() -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}}]
 
-    (found,) = asked([a_pod_set(containers=containers)], admitted(("main", 2)), config(), no_flavor)
+    (found,) = pod_sets_to_provision(
+        [a_pod_set(containers=containers)], admitted(("main", 2)), config(), no_flavor
+    )
 
     spec = msgspec.json.decode(found.template, type=PodTemplate).spec
     assert spec.containers[0].resources.requests == {"cpu": "1", GPU: "2"}
@@ -151,7 +159,7 @@ def test_pod_sets_are_merged_as_the_policy_says(
     policy: Any, second: dict[str, Any], wanted: list[tuple[str, int]]
 ) -> None:
     """E12."""
-    found = asked(
+    found = pod_sets_to_provision(
         [a_pod_set("a"), a_pod_set("b", count=3, **second)],
         admitted(("a", 2), ("b", 3)),
         config(pod_set_merge_policy=policy),

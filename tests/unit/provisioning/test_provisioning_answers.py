@@ -20,7 +20,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.provisioning.answers import CLASS, CONSUME, Answer, answer
-from admittance.provisioning.records import Record, RecordSpec, State, delay_seconds, take
+from admittance.provisioning.records import Record, RecordSpec, State, apply_status, delay_seconds
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ME: dict[str, Any] = {"namespace": "ns", "name": "train", "provisioning_class": "class"}
@@ -47,7 +47,7 @@ def a_record(attempt: int = 1, **fields: Any) -> Record:
 
 def said(record: Record, kind: type[facts.ProvisioningStatus], **fields: Any) -> Record:
     fact = kind(**{**ME, "id": record.spec.id, **fields})
-    return take(record, fact, NOON).record
+    return apply_status(record, fact, NOON).record
 
 
 def config(limit: int = 1, **fields: Any) -> ProvisioningRequestConfigSpec:
@@ -122,7 +122,7 @@ def test_a_status_that_would_fit_into_no_record_changes_nothing(
     record = a_record()
     fact = facts.Provisioned(**ME, id=record.spec.id, **fields)
 
-    taken = take(record, fact, NOON)
+    taken = apply_status(record, fact, NOON)
 
     assert taken.record == record
     assert taken.contradicts
@@ -271,7 +271,7 @@ def test_an_answer_with_a_lower_seq_is_old() -> None:
 def test_an_answer_about_another_request_is_told_so() -> None:
     fact = facts.Provisioned(**ME, id="u/capacity/1/9")
 
-    found = take(a_record(), fact, NOON)
+    found = apply_status(a_record(), fact, NOON)
 
     assert found.record == a_record()
     assert "u/capacity/1/9" in found.ignored

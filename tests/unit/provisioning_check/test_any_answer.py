@@ -15,7 +15,7 @@ from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.provisioning.steps import Step
-from admittance.provisioning_check.saying import reference_of, stated, verdict_of, written
+from admittance.provisioning_check.messages import reference_of, stated, verdict_of, written
 from unit.provisioning_check.test_requests_follow import Story
 
 WORDS = ["accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"]

@@ -18,7 +18,7 @@ def delete(story: Story) -> None:
     marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
     story.revision += 1
     story.bucket[name] = marked, story.revision
-    story.core.picture.record(("ns", name), marked, story.revision)
+    story.core.observed.record(("ns", name), marked, story.revision)
     story.settle()
 
 
@@ -67,7 +67,7 @@ def test_once_the_check_is_ready_it_is_freed_and_gone() -> None:
 def test_one_that_was_taken_back_goes_and_its_id_is_not_used_again() -> None:
     story = Story()
     story.reserved()
-    story.core.picture.config("config", None)
+    story.core.observed.config("config", None)
     story.settle()
     assert story.bucket
 
@@ -75,7 +75,7 @@ def test_one_that_was_taken_back_goes_and_its_id_is_not_used_again() -> None:
     assert not story.bucket
     assert len(story.freed) == 1
 
-    story.core.picture.config("config", story.config)
+    story.core.observed.config("config", story.config)
     story.settle()
     first, second = story.asked
     assert first.id != second.id

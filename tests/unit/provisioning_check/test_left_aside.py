@@ -14,13 +14,13 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
-from admittance.provisioning.records import noted
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER
+from admittance.provisioning.records import with_note
 from admittance.provisioning.steps import Slot, Step
-from admittance.provisioning_check import providers
-from admittance.provisioning_check.providers import Providers
-from admittance.provisioning_check.reading import _record_of
+from admittance.provisioning_check import provider_monitor
+from admittance.provisioning_check.bucket_watch import _record_of
+from admittance.provisioning_check.provider_monitor import ProviderMonitor
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
@@ -41,9 +41,9 @@ class Troubled(Story):
         self.tries: list[Step] = []
         self.troubles: list[Slot] = []
         super().__init__()
-        self.core = Capacity(None, lambda slot, _: self.troubles.append(slot))
-        self.core.picture.check("capacity", self.check)
-        self.core.picture.config("config", self.config)
+        self.core = ProvisioningCore(None, lambda slot, _: self.troubles.append(slot))
+        self.core.observed.check("capacity", self.check)
+        self.core.observed.config("config", self.config)
 
     def settle(self) -> None:
         for _ in range(20):
@@ -79,7 +79,7 @@ def test_a_verdict_that_cannot_be_told_is_noted_and_not_tried_for_ever() -> None
     story.reserved()
 
     story.says(facts.ProvisioningFailed, message="none")
-    story.core.picture.touch(["capacity"])
+    story.core.observed.touch(["capacity"])
     story.settle()
 
     assert notes(story) == [TOLD]
@@ -115,7 +115,7 @@ def test_where_not_even_that_can_be_said_it_comes_to_rest(kept: bool) -> None:
     story.reserved()
     if kept:
         story.says(facts.ProvisioningFailed, message="none")
-    story.core.picture.touch(["capacity"])
+    story.core.observed.touch(["capacity"])
     story.settle()
 
     assert not story.told
@@ -131,7 +131,7 @@ def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
     other = replace(story.work, metadata=replace(story.work.metadata, name="other", uid="o"))
 
     story = Troubled()
-    story.core.picture.workload(("ns", "other"), replace(other, spec=BROKEN))
+    story.core.observed.workload(("ns", "other"), replace(other, spec=BROKEN))
     story.settle()
     story.reserved()
 
@@ -140,7 +140,7 @@ def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
     (told,) = story.told
     assert (told.about.uid, told.answer.state) == ("o", "Pending")
     assert told.answer.message.startswith("left aside, since it cannot be done: ")
-    story.core.picture.workload(("ns", "other"), other)
+    story.core.observed.workload(("ns", "other"), other)
     story.settle()
     assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
 
@@ -172,12 +172,14 @@ def test_without_anybody_to_tell_what_cannot_be_decided_is_raised() -> None:
 def test_heartbeats_of_any_number_of_classes_leave_room_for_those_that_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(providers, "CLASSES_MAX", 2)
+    monkeypatch.setattr(provider_monitor, "CLASSES_MAX", 2)
     bus: Any = None  # It only listens.
     hearer: Any = None
     settings = Settings(service="provisioning-check", instance="a", url="")
     controller = AdmissionCheckController(CONTROLLER)
-    listening = Providers(bus, controller, Capacity(None), settings, lambda: None, hearer)
+    listening = ProviderMonitor(
+        bus, controller, ProvisioningCore(None), settings, lambda: None, hearer
+    )
 
     for name in ("a", "b", "c", "d", "a"):
         data = encode(ProviderAlive(active=name != "a" or listening._providing.knows("b")))
@@ -212,4 +214,4 @@ def test_a_note_can_be_written_whatever_it_quotes() -> None:
     story = Troubled(is_retry)
     story.reserved()
     ((record, _),) = story.bucket.values()
-    assert encode(noted(record, "no such thing: \ud800", NOON))
+    assert encode(with_note(record, "no such thing: \ud800", NOON))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.asking import cancelled, requested
-from admittance.provisioning.recovering import Recovering
+from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.request_content import cancelled, requested
 from unit.provisioning_check.test_requests_follow import Story
 
 from builders import NOON
@@ -19,12 +19,12 @@ def lose(story: Story) -> None:
     del story.bucket[NAME]
     story.revision += 1
     story.markers[NAME] = story.revision
-    story.core.picture.record(("ns", NAME), None, story.revision)
+    story.core.observed.record(("ns", NAME), None, story.revision)
 
 
 def recovered(story: Story) -> list[str]:
     """The ids that somebody who takes over finds on the log."""
-    recovering = Recovering({("ns", NAME)})
+    recovering = DeletedRequestRecovery({("ns", NAME)})
     for fact in story.said:
         recovering.hear(fact, NOON)
     return [one.spec.id for one in recovering.found()]
@@ -35,13 +35,13 @@ def test_what_was_freed_is_not_written_again_when_it_is_wanted_after_all() -> No
     story = Story()
     story.reserved()
     lose(story)
-    story.core.picture.check("capacity", None)
+    story.core.observed.check("capacity", None)
     (step,) = story.core.steps(story.now)
     assert isinstance(step.fact, facts.ProvisioningCancelled)
     story.said.append(step.fact)
     story.core.failed(step)  # Said, but nobody knows.
 
-    story.core.picture.check("capacity", story.check)
+    story.core.observed.check("capacity", story.check)
     story.settle()
 
     first, second = story.asked
@@ -59,7 +59,7 @@ def test_the_log_tells_what_was_asked_for_and_not_taken_back() -> None:
     assert recovered(story) == ["u/capacity/1/1~2"]
 
     ((before, _),) = story.bucket.values()
-    recovering = Recovering({("ns", NAME)})
+    recovering = DeletedRequestRecovery({("ns", NAME)})
     recovering.hear(requested(before), NOON)
     assert recovering.found() == [before]
     # Said once more by somebody who did not know.
@@ -72,7 +72,7 @@ def test_a_request_of_another_name_is_nobody_that_was_lost() -> None:
     story = Story()
     story.reserved()
     ((record, _),) = story.bucket.values()
-    recovering = Recovering({("ns", "train-capacity-2"), ("other", NAME)})
+    recovering = DeletedRequestRecovery({("ns", "train-capacity-2"), ("other", NAME)})
 
     recovering.hear(requested(record), NOON)
     recovering.hear(requested(replace(record, spec=replace(record.spec, check="x"))), NOON)

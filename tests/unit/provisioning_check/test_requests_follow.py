@@ -24,8 +24,8 @@ from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
-from admittance.provisioning.decide import Capacity
-from admittance.provisioning.providing import CONTROLLER
+from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
 from admittance.provisioning.steps import Slot, Tell
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -50,7 +50,7 @@ class Story:
         self.limit = limit
         self.work: StoredWorkload | None = None
         self.settings = config
-        self.core = Capacity(self.patience)
+        self.core = ProvisioningCore(self.patience)
         self.configure(**config)
         parameters = ParametersReference(
             api_group="kueue.x-k8s.io", kind="ProvisioningRequestConfig", name="config"
@@ -59,7 +59,7 @@ class Story:
             metadata=ObjectMeta(name="capacity"),
             spec=AdmissionCheckSpec(controller_name=CONTROLLER, parameters=parameters),
         )
-        self.core.picture.check("capacity", self.check)
+        self.core.observed.check("capacity", self.check)
 
     def configure(self, **config: Any) -> None:
         config.setdefault("provisioning_class_name", "class")
@@ -70,7 +70,7 @@ class Story:
             **config,
         )
         self.config = ProvisioningRequestConfig(metadata=ObjectMeta(name="config"), spec=spec)
-        self.core.picture.config("config", self.config)
+        self.core.observed.config("config", self.config)
 
     # The workload. --------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Story:
 
     def becomes(self, work: StoredWorkload | None) -> None:
         self.work = work
-        self.core.picture.workload(("ns", "train"), work)
+        self.core.observed.workload(("ns", "train"), work)
         self.settle()
 
     def condition(self, kind: str, reason: str = "Because") -> None:
@@ -139,11 +139,11 @@ class Story:
         raise AssertionError("it does not come to rest")
 
     def restart(self) -> None:
-        self.core = Capacity(self.patience)
-        self.core.picture.check("capacity", self.check)
-        self.core.picture.config("config", self.config)
+        self.core = ProvisioningCore(self.patience)
+        self.core.observed.check("capacity", self.check)
+        self.core.observed.config("config", self.config)
         for name, (record, revision) in self.bucket.items():
-            self.core.picture.record(("ns", name), record, revision)
+            self.core.observed.record(("ns", name), record, revision)
         self.becomes(self.work)
 
     def says(self, kind: type[facts.ProvisioningStatus], **fields: Any) -> str:
@@ -262,12 +262,12 @@ def test_what_was_told_before_something_of_unknown_fate_is_told_again() -> None:
     story.says(facts.Accepted, message="soon")
     ((name, (record, revision)),) = story.bucket.items()
     later = replace(record, status=replace(record.status, message="later"))
-    story.core.picture.record(("ns", name), later, revision + 1)
+    story.core.observed.record(("ns", name), later, revision + 1)
     (step,) = story.core.steps(story.now)
     assert step.tell is not None
     story.core.failed(step)  # It was told, but nobody knows.
 
-    story.core.picture.record(("ns", name), record, revision + 2)
+    story.core.observed.record(("ns", name), record, revision + 2)
     story.reserved(message="later")
 
     assert story.last == ("Pending", "soon", None)
@@ -319,11 +319,11 @@ def named(story: Story, config: str, **spec: Any) -> None:
     """The check names another configuration from now on."""
     more = ProvisioningRequestConfigSpec(**{"provisioning_class_name": "class", **spec})
     other = ProvisioningRequestConfig(metadata=ObjectMeta(name=config), spec=more)
-    story.core.picture.config(config, other)
+    story.core.observed.config(config, other)
     reference = story.check.spec.parameters
     assert reference is not None
     changed = replace(story.check.spec, parameters=replace(reference, name=config))
-    story.core.picture.check("capacity", replace(story.check, spec=changed))
+    story.core.observed.check("capacity", replace(story.check, spec=changed))
     story.settle()
 
 
@@ -357,12 +357,12 @@ def test_a_missing_config_ends_the_request_and_says_so() -> None:
     story = Story()
     story.reserved()
 
-    story.core.picture.config("config", None)
+    story.core.observed.config("config", None)
     story.settle()
     assert story.freed == ["u/capacity/1/1"]
     assert story.last == ("Pending", NOT_ACTIVE, None)
 
-    story.core.picture.config("config", story.config)
+    story.core.observed.config("config", story.config)
     story.settle()
     assert len(story.asked) == 2
     assert story.asked[0].id != story.asked[1].id
@@ -374,11 +374,11 @@ def test_a_provider_that_is_down_takes_nothing_back_and_the_row_stays() -> None:
     story.reserved()
     story.says(facts.Accepted, message="soon")
 
-    story.core.picture.down["class"] = "not heard of any more"
-    story.core.picture.touch(["capacity"])
+    story.core.observed.down["class"] = "not heard of any more"
+    story.core.observed.touch(["capacity"])
     story.settle()
 
-    trouble = story.core.picture.trouble("capacity")
+    trouble = story.core.observed.trouble("capacity")
     assert trouble is not None
     assert trouble.reason == "ProviderDown"
     assert not story.freed
@@ -394,7 +394,7 @@ def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
     story.reserved(state="Ready", conditions=("Admitted",))
 
     story.bucket.clear()
-    story.core.picture.record(("ns", "train-capacity-1"), None, 99)
+    story.core.observed.record(("ns", "train-capacity-1"), None, 99)
     story.settle()
 
     assert len(story.asked) == 1
@@ -410,7 +410,7 @@ def test_a_request_deleted_by_hand_is_written_again_while_it_is_waited_for() -> 
     story.bucket.clear()
     story.revision += 1
     story.markers["train-capacity-1"] = story.revision
-    story.core.picture.record(("ns", "train-capacity-1"), None, story.revision)
+    story.core.observed.record(("ns", "train-capacity-1"), None, story.revision)
     story.settle()
 
     (record, _) = story.bucket["train-capacity-1"]

@@ -64,7 +64,7 @@ def _is_retried(story: Story) -> None:
 
 
 def _loses_its_config(story: Story) -> None:
-    story.core.picture.config("config", None)
+    story.core.observed.config("config", None)
     story.settle()
 
 
@@ -117,9 +117,9 @@ def test_a_finished_workload_is_remembered_only_while_it_is_there() -> None:
     story = Story()
     story.reserved()
     story.condition("Finished", "Succeeded")
-    assert story.core.picture.finished
+    assert story.core.observed.finished
 
     story.becomes(None)
 
-    assert not story.core.picture.finished
-    assert not story.core.picture.works
+    assert not story.core.observed.finished
+    assert not story.core.observed.works

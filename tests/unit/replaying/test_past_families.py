@@ -17,7 +17,7 @@ from admittance.control.known import Known
 from admittance.events import facts
 from admittance.events.shapes import HandedOn
 from admittance.replay.pieces import Entry
-from admittance.variants.decide import Families
+from admittance.variants.core import Families
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.roles import VARIANT, owner_of

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from admittance.api.workload import RequeueState
-from admittance.timers.decide import SETTLE
-from admittance.timers.slots import Cancel, SetTimer, Slot, Stands
+from admittance.timers.core import SETTLE
+from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, Slot
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON
@@ -79,7 +79,7 @@ def test_what_changes_moves_its_timer(
 
 def test_a_namesake_that_waits_as_long_gets_a_timer_of_its_own() -> None:
     table = Table().has(put_off(60, "one")).settled().has(None).has(put_off(60, "two")).settled()
-    assert table.bus.standing == {WAITING: Stands(seconds(60), "two")}
+    assert table.bus.standing == {WAITING: ActualSchedule(seconds(60), "two")}
 
 
 def test_a_write_that_moves_no_time_orders_nothing() -> None:
@@ -163,7 +163,7 @@ def test_a_time_that_nobody_can_reckon_with_takes_nothing_from_others(
     workload: StoredWorkload,
 ) -> None:
     table = Table().has(workload, "odd").has(put_off(60)).settled()
-    assert table.bus.standing[WAITING] == Stands(seconds(60), "u")
+    assert table.bus.standing[WAITING] == ActualSchedule(seconds(60), "u")
     assert table.has(calm(), "odd").settled().timers.wanted.unreadable == {}
 
 
@@ -231,9 +231,9 @@ def test_who_takes_over_orders_only_what_differs() -> None:
     for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
         table.has(put_off(at), name)
     table.bus.standing = {
-        Slot("requeue", "ns", "same"): Stands(seconds(60), "u"),
-        Slot("requeue", "ns", "moved"): Stands(seconds(61), "u"),
-        Slot("drain", "ns", "gone"): Stands(seconds(62), "u"),
+        Slot("requeue", "ns", "same"): ActualSchedule(seconds(60), "u"),
+        Slot("requeue", "ns", "moved"): ActualSchedule(seconds(61), "u"),
+        Slot("drain", "ns", "gone"): ActualSchedule(seconds(62), "u"),
     }
     mended = table.compare()
     assert [slot.name for slot in mended.missing] == ["lost"]
@@ -244,19 +244,19 @@ def test_who_takes_over_orders_only_what_differs() -> None:
         "lost",
         "moved",
     ]
-    assert set(table.bus.standing.values()) == {Stands(seconds(60), "u")}
+    assert set(table.bus.standing.values()) == {ActualSchedule(seconds(60), "u")}
 
 
 @pytest.mark.parametrize(
     ("real", "what"),
     [
         pytest.param(None, "missing", id="it was purged"),
-        pytest.param(Stands(seconds(90), "u"), "wrong", id="it has another time"),
-        pytest.param(Stands(seconds(60), "other"), "wrong", id="it is a namesake's"),
-        pytest.param(Stands(None, "u"), "wrong", id="it says no time"),
+        pytest.param(ActualSchedule(seconds(90), "u"), "wrong", id="it has another time"),
+        pytest.param(ActualSchedule(seconds(60), "other"), "wrong", id="it is a namesake's"),
+        pytest.param(ActualSchedule(None, "u"), "wrong", id="it says no time"),
     ],
 )
-def test_what_was_done_to_a_schedule_is_mended(real: Stands | None, what: str) -> None:
+def test_what_was_done_to_a_schedule_is_mended(real: ActualSchedule | None, what: str) -> None:
     table = Table().has(put_off(60)).settled()
     if real is None:
         del table.bus.standing[WAITING]
@@ -271,7 +271,7 @@ def test_what_was_done_to_a_schedule_is_mended(real: Stands | None, what: str) -
 
 def test_a_schedule_of_nobody_is_taken_away() -> None:
     table = Table()
-    table.bus.standing[WAITING] = Stands(seconds(60), "u")
+    table.bus.standing[WAITING] = ActualSchedule(seconds(60), "u")
     assert table.compare().orphaned == (WAITING,)
     assert table.settled().standing == {}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variants.decide import Families
-from admittance.variants.said import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
+from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, Families
 from admittance.workload.stored import LogPosition
 from family_table import NS, FamilyTable, a_family, condition
 

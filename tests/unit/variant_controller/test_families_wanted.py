@@ -11,7 +11,7 @@ import pytest
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.variants.said import GATHER
+from admittance.variants.core import GATHER
 from admittance.workload.stored import head
 from family_table import NS, FamilyTable, a_family, condition
 

@@ -126,7 +126,7 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
 
 
 def _provisioning_parameters(parameters: Mapping[str, str]) -> list[Problem]:
-    """As many and as long as a request takes: see `admittance.provisioning.asking`."""
+    """As many and as long as a request takes: see `admittance.provisioning.request_content`."""
     field = "spec.parameters"
     found: list[Problem] = []
     message = f"has more than {PARAMETER_MAX} characters"

@@ -24,7 +24,13 @@ from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningFailed, ProvisioningStatus
 from admittance.events.requests import ProviderReply
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
-from admittance.provisioning.records import DETAILS_MAX, Record, RecordSpec, request_id, take
+from admittance.provisioning.records import (
+    DETAILS_MAX,
+    Record,
+    RecordSpec,
+    apply_status,
+    request_id,
+)
 
 WORDS: Final = tuple(word for word in PROVISIONING_FACTS if word not in ASKED)
 FIELDS: Final = ("namespace", "name", "id")
@@ -164,7 +170,7 @@ class History:
             return ()
         self._said.add(content)
         before = str(self._record.status.state)
-        taken = take(self._record, fact, now)
+        taken = apply_status(self._record, fact, now)
         self._record = taken.record
         if not taken.ignored or taken.ignored == "said before":
             return ()

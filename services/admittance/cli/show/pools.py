@@ -23,10 +23,13 @@ from admittance.cli.support.output import Column, Table
 from admittance.cli.support.times import span, stamp
 from admittance.events.reading import BROKEN
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.booking import Booking
-from admittance.provider_pool.keys import pattern_of, pool_of_key
-from admittance.provider_pool.manifests import KIND, BadPool, Pool, pool_of
-from admittance.provider_pool.standing import Standing, standing, standings
+from admittance.provider_pool.bookings import (
+    Booking,
+    MachineCounts,
+    machine_counts,
+    machine_counts_by_kind,
+)
+from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, pool_of, pool_of_key
 
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
@@ -37,8 +40,8 @@ MACHINES_MAX: Final = 8
 class Live(NamedTuple):
     """``standing``: None: nobody can tell, for the manifest is wrong. ``bookings``: by workload."""
 
-    standing: Standing | None
-    kinds: Mapping[str, Standing]
+    counts: MachineCounts | None
+    kinds: Mapping[str, MachineCounts]
     bookings: Sequence[Booking]
 
 
@@ -72,7 +75,7 @@ def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
         pool = _pool(found)
     except BadPool:
         return found._replace(live=Live(None, {}, () if found.namespace else ordered))
-    counted = standing(pool, bookings, now), standings(pool, bookings, now)
+    counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
     return found._replace(live=Live(*counted, ordered))
 
 
@@ -106,7 +109,7 @@ def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
     return (
         found.name,
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
-        *_counts(found.live.standing if found.live is not None else None, _total(machines)),
+        *_counts(found.live.counts if found.live is not None else None, _total(machines)),
         wrong(found)
         or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
         or NOTHING,
@@ -120,7 +123,7 @@ def _total(machines: Sequence[Mapping[str, Any]]) -> str:
     return str(sum(count for count in counts if isinstance(count, int)))
 
 
-def _counts(counted: Standing | None, total: str = UNKNOWN) -> tuple[str, str, str, str]:
+def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, str, str, str]:
     """Machines, booked, free, booting."""
     if counted is None:
         return total, UNKNOWN, UNKNOWN, UNKNOWN
@@ -133,14 +136,14 @@ def shown(found: Found) -> dict[str, Any]:
     if live is None:
         return value
     status = value["status"] = dict(field(value, "status", default={}))
-    if live.standing is None:
+    if live.counts is None:
         status["wrong"] = wrong(found)
         return value
     status |= {
-        "machines": live.standing.machines,
-        "booked": live.standing.booked,
-        "free": live.standing.free,
-        "booting": live.standing.booting,
+        "machines": live.counts.machines,
+        "booked": live.counts.booked,
+        "free": live.counts.free,
+        "booting": live.counts.booting,
         "bookings": output.plain_of(live.bookings),
     }
     return value

@@ -29,13 +29,13 @@ SERVICES: Final = {
     for service in (
         Service("workload-controller", "admittance.workload_controller.service", "settled"),
         Service("scheduler", "admittance.scheduler.service", "queues"),
-        Service("retry-timer", "admittance.retry_timer.shell", "timers"),
-        Service("variant-controller", "admittance.variant_controller.shell", "families"),
-        Service("provisioning-check", "admittance.provisioning_check.shell"),
-        Service("provider-pool", "admittance.provider_pool.shell", wanted=False),
-        _apart("provider-aws", "admittance.provider_aws.shell"),
-        _apart("provider-kubernetes", "admittance.provider_kubernetes.shell"),
-        _apart("provider-docker", "admittance.provider_docker.shell"),
+        Service("retry-timer", "admittance.retry_timer.service", "timers"),
+        Service("variant-controller", "admittance.variant_controller.service", "families"),
+        Service("provisioning-check", "admittance.provisioning_check.service"),
+        Service("provider-pool", "admittance.provider_pool.service", wanted=False),
+        _apart("provider-aws", "admittance.provider_aws.service"),
+        _apart("provider-kubernetes", "admittance.provider_kubernetes.service"),
+        _apart("provider-docker", "admittance.provider_docker.service"),
         Service("runner", "admittance.runner.service", wanted=False),
     )
 }

@@ -1,0 +1,324 @@
+"""What the provisioning check knows: workloads that have its checks, their requests, and what the
+configuration says. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from heapq import heappush
+from typing import Final, NamedTuple
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    ProvisioningRequestConfig,
+    ProvisioningRequestConfigSpec,
+)
+from admittance.api.queues import ResourceFlavor
+from admittance.events.system import ProviderAlive
+from admittance.provisioning.records import Record, State
+from admittance.provisioning.steps import Slot
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.stored import StoredWorkload
+
+MISSING: Final = 3
+INSTANCES_MAX: Final = 1000
+"""Replicas of one class whose beginnings are told apart."""
+
+
+class ProviderHeartbeats:
+    """``every_seconds``: how often heartbeats are expected."""
+
+    def __init__(self, every_seconds: float) -> None:
+        self._patience = MISSING * every_seconds
+        self._last: dict[str, float] = {}
+        self._said: dict[str, ProviderAlive] = {}
+        self._began: dict[str, dict[str, datetime]] = {}
+
+    def expect(self, provisioning_class: str, now: float) -> None:
+        """It was known to send heartbeats before we listened: it gets the time of one."""
+        self._last.setdefault(provisioning_class, now)
+
+    def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
+        """Notes a heartbeat. True: it was not there before, so that it may have lost something, or
+        may not have said what it had to say when it ended."""
+        back = self.trouble(provisioning_class, now) is not None
+        back |= provisioning_class not in self._said
+        began = self._began.setdefault(provisioning_class, {})
+        if beat.since is not None and began.get(beat.instance) != beat.since:
+            back = True
+            if len(began) >= INSTANCES_MAX:
+                began.clear()
+            began[beat.instance] = beat.since
+        self._last[provisioning_class] = now
+        self._said[provisioning_class] = beat
+        return back
+
+    def slept(self, now: float) -> None:
+        """We heard nobody for a while: everybody gets the time of three heartbeats."""
+        self._last = dict.fromkeys(self._last, now)
+
+    def trouble(self, provisioning_class: str, now: float) -> str | None:
+        """Why nobody provides that class; None: somebody does, or never said so."""
+        last = self._last.get(provisioning_class)
+        if last is None:
+            return None
+        if now - last >= self._patience:
+            return f"the provider of {provisioning_class} is not heard of any more"
+        said = self._said.get(provisioning_class)
+        if said is not None and not said.active:
+            return said.message or f"the provider of {provisioning_class} says it is not ready"
+        return None
+
+    def knows(self, provisioning_class: str) -> bool:
+        """It has sent one before."""
+        return provisioning_class in self._last
+
+    def classes(self) -> list[str]:
+        """All that ever sent one."""
+        return list(self._last)
+
+    def next_loss(self, now: float) -> float | None:
+        """When the next one will count as down if it stays silent."""
+        times = (last + self._patience for last in self._last.values())
+        return min((time for time in times if time > now), default=None)
+
+
+CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
+GROUP: Final = "kueue.x-k8s.io"
+KIND: Final = "ProvisioningRequestConfig"
+
+
+class Trouble(NamedTuple):
+    """Why a check cannot be evaluated: a reason of its Active condition, and a sentence."""
+
+    reason: str
+    message: str
+
+
+class CheckConfigurations:
+    """``checks``: those of our controller. ``down``: why the providers of classes are away."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, AdmissionCheck] = {}
+        self.configs: dict[str, ProvisioningRequestConfig] = {}
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.down: dict[str, str] = {}
+
+    def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
+        """What the check asks for; None: nobody can tell, see `trouble`."""
+        found = self.checks.get(check)
+        reference = found.spec.parameters if found is not None else None
+        if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
+            return None
+        config = self.configs.get(reference.name)
+        return config.spec if config is not None else None
+
+    def trouble(self, check: str) -> Trouble | None:
+        """Why the check cannot be evaluated; None: it can."""
+        found = self.checks.get(check)
+        if found is None:
+            return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
+        reference = found.spec.parameters
+        if reference is None:
+            return Trouble("BadParametersRef", f"{check} names no parameters: a {KIND} is wanted")
+        if (reference.api_group, reference.kind) != (GROUP, KIND):
+            told = f"{reference.kind}.{reference.api_group}"
+            return Trouble("BadParametersRef", f"parameters are a {told}: a {KIND} is wanted")
+        config = self.configs.get(reference.name)
+        if config is None:
+            return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")
+        why = self.down.get(config.spec.provisioning_class_name)
+        return Trouble("ProviderDown", why) if why is not None else None
+
+
+Name = tuple[str, str]
+
+
+OPEN: Final = frozenset({State.REQUESTED, State.ACCEPTED})
+
+
+def is_open(record: Record) -> bool:
+    """Nobody has answered it for good, and nobody took it back."""
+    return record.status.state in OPEN and not record.status.cancelled
+
+
+def slot_of(record: Record) -> Slot:
+    """Whose request it is."""
+    return Slot(record.metadata.namespace, record.spec.workload, record.spec.check)
+
+
+class StoredRecord(NamedTuple):
+    """A record and its revision in the bucket."""
+
+    record: Record
+    revision: int
+
+
+class ObservedState(CheckConfigurations):
+    """``works``: unfinished workloads that have checks, or requests. ``records``: by slot.
+    ``dirty``: slots to be looked at, in the order in which they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works: dict[Name, StoredWorkload] = {}
+        self.finished: dict[Name, str] = {}
+        """The uids of those that have."""
+        self.records: dict[Slot, StoredRecord] = {}
+        self.taken: dict[Name, Slot] = {}
+        """Whose record stands at a name."""
+        self._of: dict[Name, dict[Slot, None]] = {}
+        self.dirty: dict[Slot, None] = {}
+        self._markers: dict[Name, dict[str, int]] = {}
+        self._gone: dict[Name, int] = {}
+        """Where we deleted records, until the bucket tells: what it tells before is of the past."""
+        self.lost: dict[Slot, list[Record]] = {}
+        """Records that somebody else deleted, or wrote another over, while they counted."""
+        self.deadlines: list[tuple[datetime, Slot]] = []
+        """When open requests are late, soonest first; some of them out of date."""
+        self.heard = True
+        """What providers have said is known: who has not answered at the deadline is late."""
+
+    # What changes. --------------------------------------------------------------------------
+
+    def workload(self, name: Name, workload: StoredWorkload | None) -> None:
+        """The workload is so now; None: it is gone."""
+        before = self.works.pop(name, None)
+        self.finished.pop(name, None)
+        if workload is None:
+            self._markers.pop(name, None)
+        # Also with others' checks only: which are ours may be heard of later.
+        elif workload.status.admission_checks or name in self._of:
+            if is_true(workload, Type.FINISHED):
+                self.finished[name] = workload.metadata.uid
+            else:
+                self.works[name] = workload
+        for one in (before, self.works.get(name)):
+            for row in one.status.admission_checks if one is not None else ():
+                if row.name in self.checks:
+                    self.dirty[Slot(*name, row.name)] = None
+        # Also of checks that are no more.
+        for slot in self._of.get(name, ()):
+            self.dirty[slot] = None
+
+    def record(
+        self, name: Name, record: Record | None, revision: int, *, ours: bool = False
+    ) -> None:
+        """The record at that name is so now; None: it is gone. ``ours``: we wrote it."""
+        slot = self.taken.get(name)
+        gone = self._gone.get(name)
+        if gone is not None:
+            if revision >= gone:
+                del self._gone[name]
+            if revision <= gone:
+                return
+        if record is None:
+            if slot is not None and self.records[slot].revision < revision:
+                self._loses(self.records[slot].record, slot)
+                self._forget(slot)
+                self.marked(slot, name[1], revision)
+            return
+        new = Slot(name[0], record.spec.workload, record.spec.check)
+        known = self.records.get(new)
+        if known is not None and known.revision >= revision:
+            return
+        for old in {slot, new}:
+            if old is not None and old in self.records:
+                if not ours and self.records[old].record.spec.id != record.spec.id:
+                    self._loses(self.records[old].record, old)
+                self._forget(old)
+        self.records[new] = StoredRecord(record, revision)
+        self.taken[name] = new
+        self._of.setdefault((new.namespace, new.workload), {})[new] = None
+        if record.spec.deadline is not None and is_open(record):
+            heappush(self.deadlines, (record.spec.deadline, new))
+        self.dirty[new] = None
+
+    def recovered(self, record: Record, revision: int) -> None:
+        """Somebody deleted the record before we led; ``revision``: of the marker."""
+        slot = slot_of(record)
+        self._loses(record, slot)
+        self.marked(slot, record.metadata.name, revision)
+
+    def _loses(self, record: Record, slot: Slot) -> None:
+        self.lost.setdefault(slot, []).append(record)
+
+    def found(self, slot: Slot, record: Record) -> None:
+        """What was to be done about a lost record is done."""
+        self.lost[slot].remove(record)
+        if not self.lost[slot]:
+            del self.lost[slot]
+
+    def _forget(self, slot: Slot) -> None:
+        kept = self.records.pop(slot)
+        self.taken.pop((slot.namespace, kept.record.metadata.name), None)
+        here = self._of[(slot.namespace, slot.workload)]
+        del here[slot]
+        if not here:
+            del self._of[(slot.namespace, slot.workload)]
+        self.dirty[slot] = None
+
+    def check(self, name: str, check: AdmissionCheck | None) -> None:
+        """The AdmissionCheck is so now; None: it is gone, or somebody else judges it."""
+        if check is None or check.spec.controller_name != CONTROLLER:
+            self.checks.pop(name, None)
+        else:
+            self.checks[name] = check
+        self.touch([name])
+
+    def config(self, name: str, config: ProvisioningRequestConfig | None) -> None:
+        """The ProvisioningRequestConfig is so now; None: it is gone."""
+        if config is None:
+            self.configs.pop(name, None)
+        else:
+            self.configs[name] = config
+        self.touch(
+            check
+            for check, one in self.checks.items()
+            if one.spec.parameters is not None and one.spec.parameters.name == name
+        )
+
+    def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
+        """The ResourceFlavor is so now: it counts for what is asked from now on."""
+        if flavor is None:
+            self.flavors.pop(name, None)
+        else:
+            self.flavors[name] = flavor
+
+    def touch(self, checks: Iterable[str]) -> None:
+        """Everything of these checks is to be looked at again."""
+        names = set(checks)
+        for (namespace, workload), one in self.works.items():
+            for row in one.status.admission_checks:
+                if row.name in names:
+                    self.dirty[Slot(namespace, workload, row.name)] = None
+        for slot in self.records:
+            if slot.check in names:
+                self.dirty[slot] = None
+
+    def slots_of(self, name: Name) -> tuple[Slot, ...]:
+        """The slots of a workload that have a record, whatever their check is now."""
+        return tuple(self._of.get(name, ()))
+
+    # What we write. -------------------------------------------------------------------------
+
+    def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
+        """Our own write went through, at that revision: known before the bucket tells."""
+        if record is not None:
+            self.record(name, record, revision, ours=True)
+        else:
+            if slot in self.records:
+                self._forget(slot)
+            self._gone[name] = revision
+            self.marked(slot, name[1], revision)
+
+    def marked(self, slot: Slot, name: str, revision: int) -> None:
+        """There is no record of that name, but the marker of one, at that revision."""
+        work = slot.namespace, slot.workload
+        if work in self.works:
+            self._markers.setdefault(work, {})[name] = revision
+        self.dirty[slot] = None
+
+    def expected(self, slot: Slot, name: str) -> int:
+        """The revision that a new record of that name must expect."""
+        return self._markers.get((slot.namespace, slot.workload), {}).get(name, 0)

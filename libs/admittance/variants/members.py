@@ -1,0 +1,150 @@
+"""What is kept of each workload: of a parent its spec and what policy asks for, of a variant the
+latter, of any other its name only. Names and uids that several of a family tell are kept once.
+Pure."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.workload import VariantRow
+from admittance.events.names import plain
+from admittance.family.gates import Sibling
+from admittance.family.states import ParentState, VariantState
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.parent_status import seen
+from admittance.workload.family_info import competes, parent_state, sibling, variant_state
+from admittance.workload.roles import PARENT, VARIANT, owner_of
+from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
+
+_NOTHING: Final = WorkloadStatus()
+_encode = msgspec.json.Encoder().encode
+
+
+class Name(NamedTuple):
+    """A workload's, plain. A family has its parent's."""
+
+    namespace: str
+    name: str
+
+
+class Row(NamedTuple):
+    """What a parent tells of a variant, or would: whether two are the same is all that matters, and
+    there are many. ``mark``: of everything in it but ``why``."""
+
+    name: str
+    mark: int
+    why: str
+
+
+class Parent(NamedTuple):
+    """``stored``: without its status. ``rows``: what it tells of its variants. ``reason``: why it
+    has no quota; "": it has, or nobody has said. ``over``: it has finished, or is being deleted:
+    what becomes of its variants then is not for us to say."""
+
+    state: ParentState
+    stored: StoredWorkload
+    revision: int
+    priority: int
+    rows: tuple[Row, ...]
+    reason: str
+    over: bool
+
+
+class Variant(NamedTuple):
+    """A variant. ``place``: among its siblings, as it is stored. ``mark``: see `Row`.
+    ``booked_in``: the ClusterQueue whose quota it holds; "": none. ``going``: it is
+    being deleted. ``competes``: it may be tried, or holds something."""
+
+    state: VariantState
+    uid: str
+    revision: int
+    priority: int
+    place: int
+    mark: int
+    sibling: Sibling
+    competes: bool
+    booked_in: str
+    going: bool
+    finished: bool
+
+
+class Family:
+    """A parent, and whoever names one of that name as theirs. ``parent`` None: there is none."""
+
+    __slots__ = ("kin", "name", "parent")
+
+    def __init__(self, name: Name) -> None:
+        self.name = name
+        self.parent: Parent | None = None
+        self.kin: dict[str, Variant] = {}
+
+
+def name_of(key: str) -> Name:
+    """The workload behind a key of the bucket. Raises BadToken, or ValueError for another key."""
+    kind, namespace, name = key.split(".")
+    if kind != "workload":
+        raise ValueError(f"{key} is no workload's key")
+    return Name(intern(plain(namespace)), intern(plain(name)))
+
+
+def family_of(workload: StoredWorkload) -> Name | None:
+    """The family that it belongs to; None: it is a regular workload."""
+    match head(workload).role:
+        case role if role == PARENT:
+            return Name(intern(workload.metadata.namespace), intern(workload.metadata.name))
+        case role if role == VARIANT:
+            return Name(intern(workload.metadata.namespace), intern(owner_of(workload)[0]))
+    return None
+
+
+def parent_of(stored: StoredWorkload, revision: int) -> Parent:
+    """What is kept of a parent."""
+    reserved = find(stored, Type.QUOTA_RESERVED)
+    meta, state = stored.metadata, parent_state(stored)
+    namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
+    kept = replace(meta, namespace=namespace, name=name, uid=uid)
+    return Parent(
+        state=state._replace(
+            namespace=namespace, name=name, uid=uid, admitted=intern(state.admitted)
+        ),
+        stored=replace(stored, metadata=kept, status=_NOTHING),
+        revision=revision,
+        priority=head(stored).priority or 0,
+        rows=tuple(
+            Row(intern(one.name), _mark(one), intern(one.why)) for one in stored.status.variants
+        ),
+        reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
+        over=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
+    )
+
+
+def variant_of(stored: StoredWorkload, revision: int) -> Variant:
+    """What is kept of a variant."""
+    spec = head(stored)
+    admission = stored.status.admission
+    place, row = seen(stored)
+    state = variant_state(stored)
+    # Decoded anew each time, and there are many of them in which the same stands.
+    name, tag = intern(state.name), intern(state.tag)
+    whose, uid = intern(state.parent), intern(state.parent_uid)
+    return Variant(
+        state=state._replace(name=name, tag=tag, parent=whose, parent_uid=uid),
+        uid=stored.metadata.uid,
+        revision=revision,
+        priority=spec.priority or 0,
+        place=place,
+        mark=_mark(row),
+        sibling=sibling(stored, spec.sibling_index or 0)._replace(name=name),
+        competes=competes(stored),
+        booked_in=intern(admission.cluster_queue) if admission is not None else "",
+        going=stored.metadata.deletion_timestamp is not None,
+        finished=is_true(stored, Type.FINISHED),
+    )
+
+
+def _mark(row: VariantRow) -> int:
+    return hash(_encode(replace(row, why="") if row.why else row))

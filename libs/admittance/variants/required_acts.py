@@ -1,0 +1,251 @@
+"""What is to be said of one family, so that it becomes what policy wants. Pure: a function of what
+is stored, and of the time.
+
+The order is: what is too much goes, losers are turned off, priorities, what is lacking comes (the
+best first), who may try is turned on, one gate opens, the parent tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.family.gates import PREEMPTION_TIMEOUT, to_open
+from admittance.family.policy import Wish
+from admittance.family.rules import FamilyRules
+from admittance.family.states import VariantState, changes_next, judged
+from admittance.variants.indexes import QueueContext
+from admittance.variants.members import Family, Parent, Row, Variant
+from admittance.workload.families.shaping import made, manifest_of, name_of
+
+NO_FLAVOR = "NoMatchingFlavor"
+"""Why a parent that may have no flavor on offer waits."""
+
+
+class Act(NamedTuple):
+    """A fact to state, and why. ``mark``: what it aims at; while that is the same, so is the act.
+    ``revision``: of the workload that it is about, 0 of one that there is not. ``tries``: how often
+    it was stated before, without an effect."""
+
+    fact: Fact
+    why: str
+    mark: object = None
+    revision: int = 0
+    tries: int = 0
+
+
+class FamilyActs(NamedTuple):
+    """``look``: when time alone may change the acts; None: never. ``gate_open``: somebody of the
+    family may preempt. ``names``: that it would take; it matters who has them."""
+
+    acts: list[Act]
+    look: datetime | None = None
+    gate_open: bool = False
+    names: tuple[str, ...] = ()
+
+
+def required_acts(
+    family: Family, around: QueueContext, taken: Callable[[str], bool], now: datetime
+) -> FamilyActs:
+    """What is to be said now. ``taken``: whether a workload of that name exists in the namespace.
+
+    Where the queue is missing, nobody knows what it would say, and only what hangs on the parent is
+    done. Where it has no families any more, an admitted variant stays as long as it is that.
+    """
+    parent = family.parent
+    own, strangers = _whose(family)
+    acts = [_deleted(family, one, "namesake" if parent else "orphan") for one in strangers]
+    if parent is None or parent.over:
+        return FamilyActs(acts)
+    rules = around.rules
+    # As the writer has it: all that have not finished, also those that are going.
+    states = [one.state for one in own if not one.finished]
+    wants = judged(parent.state, states, rules, now)
+    extra = _too_many(parent, own, around)
+    there = [one for one in own if not one.going]
+    acts += [_deleted(family, one, extra[n]) for one in there if (n := one.state.name) in extra]
+    alive = [one for one in there if one.state.name not in extra and not one.finished]
+    switched = list(_switched(family, alive, wants))
+    acts += [act for act in switched if isinstance(act.fact, facts.Deactivated)]
+    acts += _reprioritized(family, parent, alive)
+    tags = rules.tags_within(parent.state.allowed) if rules is not None else ()
+    names: list[str] = []
+    if rules is not None:
+        present = {one.state.tag for one in own}
+        free = {}
+        for tag in tags:
+            if tag.name not in present:
+                plain, hashed = (name_of(parent.stored, tag.name, taken=t) for t in (False, True))
+                names += [plain, hashed]
+                free[tag.name] = next((one for one in (plain, hashed) if not taken(one)), "")
+        born = {tag: name for tag, name in free.items() if name}
+        acts += _submitted(family, parent, rules, born, now)
+    acts += [act for act in switched if isinstance(act.fact, facts.Activated)]
+    look = changes_next(parent.state, states, rules, now)
+    if rules is not None:
+        opened, again = _ungated(family, parent, alive, wants, rules, now)
+        acts += opened
+        look = min((at for at in (look, again) if at is not None), default=None)
+    hopeless = rules is not None and not tags and parent.state.active and not parent.state.admitted
+    acts += _aggregated(parent, own, wants, hopeless=hopeless)
+    return FamilyActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
+
+
+def _whose(family: Family) -> tuple[list[Variant], list[Variant]]:
+    """The parent's variants, and those of nobody, or of a namesake that is gone."""
+    parent = family.parent
+    own, strangers = [], []
+    for one in sorted(family.kin.values(), key=lambda one: (one.place, one.state.name)):
+        if parent is not None and one.state.parent_uid == parent.state.uid:
+            own.append(one)
+        elif not one.going or one.finished:
+            # Of one that has finished no stop is awaited that would end it.
+            strangers.append(one)
+    return own, strangers
+
+
+def _too_many(parent: Parent, own: Iterable[Variant], around: QueueContext) -> dict[str, str]:
+    """Variants that the parent is not to have, by name, and why."""
+    admitted = parent.state.admitted
+    rules = around.rules
+    if not around.queue or (rules is None and not admitted):
+        # Without a policy the parent becomes a regular workload, which ends its variants.
+        return {}
+    if rules is None:
+        return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}
+    offered = {tag.name for tag in rules.tags_within(parent.state.allowed)}
+    found: dict[str, str] = {}
+    best: dict[str, Variant] = {}
+    for one in sorted(own, key=partial(_worth, parent), reverse=True):
+        name, tag = one.state.name, one.state.tag
+        if tag not in offered:
+            # It runs in a queue that is not the family's any more: what that offers says nothing.
+            elsewhere = name == admitted and one.booked_in not in ("", around.queue)
+            if not elsewhere:
+                found[name] = "notOffered"
+        elif best.setdefault(tag, one) is not one:
+            found[name] = "double"
+    return found
+
+
+def _worth(parent: Parent, one: Variant) -> tuple[bool, bool, bool, int]:
+    """Who stays of two variants that are the same: the last in this order."""
+    name, state = one.state.name, parent.state
+    used = name in (state.admitted, state.migrating_to)
+    return not one.going, used, bool(one.booked_in), -len(name)
+
+
+def _deleted(family: Family, one: Variant, why: str) -> Act:
+    return Act(
+        facts.Deleted(namespace=family.name.namespace, name=one.state.name, uid=one.uid),
+        why,
+        revision=one.revision,
+    )
+
+
+def _switched(family: Family, alive: list[Variant], wants: Mapping[str, Wish]) -> Iterator[Act]:
+    by_name = {one.state.name: one for one in alive}
+    namespace = family.name.namespace
+    for name, wish in wants.items():
+        one = by_name.get(name)
+        if one is None or one.state.active == wish.active:
+            continue
+        why = str(wish.why)
+        kind = facts.Activated if wish.active else facts.Deactivated
+        fact = kind(namespace=namespace, name=name, uid=one.uid, reason=why)
+        yield Act(fact, why, why, one.revision)
+
+
+def _reprioritized(family: Family, parent: Parent, alive: Iterable[Variant]) -> Iterator[Act]:
+    for one in alive:
+        if one.priority != parent.priority:
+            fact = facts.Reprioritized(
+                namespace=family.name.namespace,
+                name=one.state.name,
+                uid=one.uid,
+                priority=parent.priority,
+            )
+            yield Act(fact, "parent", parent.priority, one.revision)
+
+
+def _submitted(
+    family: Family,
+    parent: Parent,
+    rules: FamilyRules,
+    born: Mapping[str, str],
+    now: datetime,
+) -> Iterator[Act]:
+    """``born``: tag to the name of each that is lacking, the best first."""
+    if not born:
+        return
+    stored, state = parent.stored, parent.state
+    others = [one.state for one in family.kin.values() if one.state.parent_uid == state.uid]
+    more = [VariantState(name, tag, state.name, state.uid) for tag, name in born.items()]
+    wants = judged(state, [*others, *more], rules, now)
+    specs = {
+        active: {one.tag.name: one.spec for one in made(stored, rules, active=active)}
+        for active in {wants[name].active for name in born.values()}
+    }
+    for tag, name in born.items():
+        wish = wants[name]
+        manifest = manifest_of(stored, name, specs[wish.active][tag])
+        fact = facts.Submitted(namespace=state.namespace, name=name, workload=msgspec.Raw(manifest))
+        yield Act(fact, str(wish.why), (state.uid, wish.active))
+
+
+def _ungated(
+    family: Family,
+    parent: Parent,
+    alive: Iterable[Variant],
+    wants: Mapping[str, Wish],
+    rules: FamilyRules,
+    now: datetime,
+) -> tuple[list[Act], datetime | None]:
+    """Whose gate opens, and when to look again."""
+    state = parent.state
+    if not state.active or state.waits or state.stopping:
+        # Nobody of the family is tried; and what goes for one whose family starts anew went in
+        # vain.
+        return [], None
+    places = {tag.name: tag.place for tag in rules.tags}
+    running = {
+        one.state.name: one
+        for one in alive
+        if one.competes and (wish := wants.get(one.state.name)) is not None and wish.active
+    }
+    siblings = [one.sibling._replace(place=places[one.state.tag]) for one in running.values()]
+    name = to_open(siblings, state.gate, now)
+    if name:
+        one = running[name]
+        fact = facts.Ungated(namespace=family.name.namespace, name=name, uid=one.uid)
+        return [Act(fact, "blocked", state.gate, one.revision)], None
+    waiting = any(one.blocked and not one.open for one in siblings)
+    if state.gate is None or not waiting:
+        return [], None
+    ends = state.gate.since + PREEMPTION_TIMEOUT
+    return [], ends if ends > now else None
+
+
+def _aggregated(
+    parent: Parent, own: Iterable[Variant], wants: Mapping[str, Wish], *, hopeless: bool
+) -> Iterator[Act]:
+    # In the order in which `admittance.workload.families.parent_status.rows_of` has them.
+    rows = tuple(
+        Row(name, one.mark, str(wants[name].why) if name in wants else "")
+        for one in sorted(own, key=lambda one: (one.place, one.state.name))
+        if not one.finished
+        for name in (one.state.name,)
+    )
+    if rows == parent.rows and not (hopeless and parent.reason != NO_FLAVOR):
+        return
+    state = parent.state
+    fact = facts.Aggregated(namespace=state.namespace, name=state.name, uid=state.uid)
+    # Not the parent's revision: it moves for many reasons, and rows that the writer makes otherwise
+    # than we do would be asked for without end.
+    yield Act(fact, "variants", (rows, parent.rows))

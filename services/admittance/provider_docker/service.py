@@ -1,0 +1,196 @@
+"""This provider on the bus: one instance is active, the others stand by, so that whoever looks for
+room on the engine is alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+import structlog
+
+from admittance.lease.domains import PROVIDER_DOCKER
+from admittance.provider_docker.comparer import ENGINE, Comparer
+from admittance.provider_docker.engine import Away, Denied, Engine
+from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.workers import (
+    Found,
+    NoRoom,
+    PodGroup,
+    Worker,
+    details_of,
+    labels_of,
+    lack_of_room,
+    lost,
+    told_of,
+    workers_of,
+)
+from admittance.providers import (
+    Accepted,
+    Cancellation,
+    Failed,
+    Provisioned,
+    Request,
+    Status,
+)
+from admittance.providers.builtin import installation, provider_of
+from admittance.providers.health import Troubles
+from admittance.providers.service import Service
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """The workers of one engine."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        ours: DockerSettings,
+        engine: Engine,
+        installation: str,
+    ) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._ours = ours
+        self._engine = engine
+        self._installation = installation
+        self._providers = {name: provider_of(name, self.obtain, self.free) for name in ours.classes}
+        self._booking = asyncio.Lock()
+        """Whoever looks for room takes it before the next one looks."""
+        self._open: set[str] = set()
+        self._troubles = Troubles(self._providers.values())
+        self._comparer = Comparer(
+            bus, ours, engine, installation, self._providers, self._open, self._troubles
+        )
+        self._stop = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """What runs was compared with what is booked."""
+        return self._comparer.ready
+
+    @property
+    def trouble(self) -> str:
+        """Why no class is provided at the moment; "": all are."""
+        return self._troubles.message
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts."""
+        async with parts() as tasks:
+            for one in self._providers.values():
+                service = Service(one, self._bus, self._settings)
+                tasks.create_task(service.run(self._stop), name=one.name)
+            tasks.create_task(self._comparer.run(), name="compare")
+            tasks.create_task(self._comparer.listen(), name="events")
+
+    async def close(self) -> None:
+        """Ends what was begun; workers stay."""
+        self._comparer.ready = False
+        self._stop.set()
+
+    # Obtaining and freeing. ---------------------------------------------------------------
+
+    async def obtain(self, request: Request) -> Status:
+        """Starts all workers of it, or none."""
+        wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
+        workers = workers_of(request.id, wanted)
+        if isinstance(workers, NoRoom):
+            return Failed(workers.message, retryable=workers.ever)
+        begun = Accepted(f"{len(workers)} workers are being started")
+        if request.last is None and not await request.say(begun):
+            return Failed("it was taken back")
+        self._open.add(request.id)
+        try:
+            while True:
+                try:
+                    return await self._book(request, workers)
+                except Away as error:
+                    self._troubles.begin(ENGINE, str(error))
+                # Whoever compares finds out when it is back, for all.
+                await self._comparer.compared()
+        finally:
+            self._open.discard(request.id)
+
+    async def _book(self, request: Request, workers: tuple[Worker, ...]) -> Status:
+        async with self._booking:
+            room = await self._engine.room()
+            there = await self._engine.workers()
+            lacking = lack_of_room(request.id, workers, there, room, self._ours.workers_max)
+            if lacking is not None:
+                await self._remove(self._of(request.id, there))
+                return Failed(lacking.message, retryable=lacking.ever)
+            running = {one.name for one in self._of(request.id, there) if one.runs}
+            # Left of a start that was cut short.
+            await self._remove([one for one in self._of(request.id, there) if not one.runs])
+            new = [one for one in workers if one.name not in running]
+            # All come to their end before one counts: what was begun is known then.
+            outcomes = await asyncio.gather(
+                *(self._start(worker, request) for worker in new), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, Denied):
+                    await self._remove(self._of(request.id, await self._engine.workers(request.id)))
+                    return Failed(str(outcome), retryable=outcome.code != 400)
+                if outcome is not None:
+                    raise outcome
+        if new:
+            await asyncio.sleep(self._ours.settle_seconds)
+        details = details_of(room, workers)
+        mine = self._of(request.id, await self._engine.workers(request.id))
+        gone = lost(details, mine)
+        if gone:
+            dead = [await self._engine.last_words(one.container) for one in mine if not one.runs]
+            words = next((f": {one[-500:]}" for one in dead if one), "")
+            await self._remove(mine)
+            return Failed(told_of(gone, mine, room.host) + words)
+        return Provisioned(f"{len(workers)} workers run on {room.host}", details)
+
+    async def _start(self, worker: Worker, request: Request) -> None:
+        labels = labels_of(worker, request.id, request.provisioning_class, self._installation)
+        env = {
+            "ADMITTANCE_NAMESPACE": request.namespace,
+            "ADMITTANCE_WORKLOAD": request.name,
+            "ADMITTANCE_WORKER": worker.name,
+        }
+        await self._engine.start(worker, labels, env)
+
+    async def free(self, cancellation: Cancellation) -> None:
+        """Removes whatever there is of that request."""
+        found = self._of(cancellation.id, await self._engine.workers(cancellation.id))
+        await self._remove(found)
+        log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)
+
+    def _of(self, request_id: str, there: list[Found]) -> list[Found]:
+        return [
+            one
+            for one in there
+            if one.request_id == request_id and one.installation == self._installation
+        ]
+
+    async def _remove(self, found: list[Found]) -> None:
+        await asyncio.gather(*(self._engine.remove(one.container) for one in found))
+
+
+SERVICE: Final = "provider-docker"
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then starts workers; until stop is set. Raises SetupError."""
+    Engine.check()
+    ours = DockerSettings.from_env(os.environ)
+    drawn = await installation(bus, "docker")
+
+    def begin(_: int) -> Reconciler:
+        return Reconciler(bus, settings, ours, Engine(ours), drawn)
+
+    alone = Alone(
+        bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda keeper: keeper.trouble
+    )
+    await alone.run(stop)

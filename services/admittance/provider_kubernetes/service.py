@@ -1,0 +1,204 @@
+"""This provider on the bus. All instances work: whoever hears a request makes its object, and what
+becomes of an object is seen by everybody and said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+import structlog
+
+from admittance.events.requests import HealthReply
+from admittance.provider_kubernetes import objects
+from admittance.provider_kubernetes.cluster import Cluster, connect
+from admittance.provider_kubernetes.follower import Follower
+from admittance.provider_kubernetes.object_maker import Maker
+from admittance.provider_kubernetes.objects import ObjectIdentity, answer
+from admittance.provider_kubernetes.rights import Rights
+from admittance.provider_kubernetes.settings import KubeSettings
+from admittance.provider_kubernetes.sweeper import Sweeper
+from admittance.providers import Accepted, Cancellation, Failed, Request, Status
+from admittance.providers.builtin import installation, provider_of
+from admittance.providers.health import Troubles
+from admittance.providers.service import Service
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process import health
+from admittance.runtime.process.settings import Settings
+
+WATCH: Final = "watch"
+RIGHTS_SECONDS: Final = 5.0
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """What one process does; any number of them may run beside each other."""
+
+    def __init__(
+        self, bus: Bus, settings: Settings, kube: KubeSettings, cluster: Cluster, installation: str
+    ) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._kube = kube
+        self._installation = installation
+        self._providers = {name: provider_of(name, self.obtain, self.free) for name in kube.classes}
+        self._troubles = Troubles(self._providers.values())
+        self._rights = Rights(
+            cluster, self._troubles, look_seconds=min(RIGHTS_SECONDS, kube.sweep_seconds)
+        )
+        self._maker = Maker(cluster, installation, self._rights)
+        self._follower = Follower(
+            cluster,
+            kube.only_namespace,
+            objects.selector(installation),
+            changed=self._on_changed,
+            listed=self._on_listed,
+            healthy=self._on_healthy,
+            away_seconds=kube.away_seconds,
+        )
+        self._open: dict[str, asyncio.Event] = {}
+        """Requests that are worked on here, and when their objects changed."""
+        self._sweeper = Sweeper(
+            bus,
+            kube,
+            cluster,
+            installation,
+            self._maker,
+            self._follower,
+            self._providers,
+            self._open,
+        )
+        self.ready = False
+
+    @property
+    def trouble(self) -> str:
+        """Why no class is provided at the moment; "": all are."""
+        return self._troubles.message
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Provides until stop is set. Raises what ends one of its parts."""
+        services = [
+            asyncio.create_task(Service(one, self._bus, self._settings).run(stop), name=one.name)
+            for one in self._providers.values()
+        ]
+        works = (self._follower.run(), self._sweeper.run(), self._rights.run())
+        tasks = [*services, *(asyncio.create_task(work) for work in works)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.gather(*services)
+        finally:
+            self.ready = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._sweeper.close()
+
+    # Obtaining and freeing. ---------------------------------------------------------------
+
+    async def obtain(self, request: Request) -> Status:
+        """Makes the objects, and waits for the condition that ends it."""
+        asked = ObjectIdentity(
+            id=request.id,
+            provisioning_class=request.provisioning_class,
+            installation=self._installation,
+            namespace=self._kube.namespace(request.namespace),
+            workload=request.name,
+            about=f"{request.namespace}/{request.name}",
+        )
+        begun = Accepted(f"{objects.KIND} {asked.namespace}/{asked.name} is being made")
+        if request.last is None and not await request.say(begun):
+            return Failed("it was taken back")
+        self._open[request.id] = asyncio.Event()
+        try:
+            while True:
+                made = await self._maker.make(asked, request)
+                if isinstance(made, Failed):
+                    return made
+                self._follower.note(made)
+                status = await self._until_end(request)
+                if status is not None:
+                    return status
+                log.warning("made_again", id=request.id, name=asked.name)
+        finally:
+            del self._open[request.id]
+            # What happens from now on is looked at by ourselves.
+            self._on_changed(request.id)
+
+    async def _until_end(self, request: Request) -> Status | None:
+        """The answer that ends it; None: the object was deleted before there was one."""
+        changed = self._open[request.id]
+        names = [name for one in request.pod_sets for name in one.names]
+        told = ""
+        while True:
+            changed.clear()
+            seen = self._follower.seen.get(request.id)
+            if seen is None:
+                return None
+            status = answer(seen, names)
+            if status is not None and status.ends:
+                return status
+            if status is not None and status.message != told:
+                told = status.message
+                if not await request.say(status):
+                    return Failed("it was taken back")
+            await changed.wait()
+
+    async def free(self, cancellation: Cancellation) -> None:
+        """Deletes whatever there is of that request."""
+        places = {self._kube.namespace(cancellation.namespace)}
+        seen = self._follower.seen.get(cancellation.id)
+        if seen is not None:
+            # Made when the namespaces were mapped otherwise.
+            places.add(seen.namespace)
+        for namespace in places:
+            await self._maker.delete(cancellation.id, namespace)
+        log.info("freed", id=cancellation.id, reason=cancellation.reason)
+
+    # What is seen. ------------------------------------------------------------------------
+
+    def _on_changed(self, request_id: str) -> None:
+        changed = self._open.get(request_id)
+        if changed is not None:
+            changed.set()
+        elif not self._follower.listing:
+            self._sweeper.look(request_id)
+
+    def _on_listed(self) -> None:
+        self._sweeper.begin()
+        self.ready = True
+
+    def _on_healthy(self, wrong: str) -> None:
+        if wrong:
+            self._troubles.begin(WATCH, wrong)
+        else:
+            self._troubles.end(WATCH)
+
+
+SERVICE: Final = "provider-kubernetes"
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Provides until stop is set. Raises SetupError."""
+    kube = KubeSettings.from_env(os.environ)
+    cluster = connect(kube)
+    try:
+        ours = kube.installation or await installation(bus, "kubernetes")
+        keeper = Reconciler(bus, settings, kube, cluster, ours)
+
+        def told() -> HealthReply:
+            return HealthReply(
+                service=SERVICE,
+                instance=settings.instance,
+                ready=keeper.ready,
+                details=health.told(keeper.trouble),
+            )
+
+        async with health.answered(bus, SERVICE, settings.instance, told):
+            await keeper.run(stop)
+    finally:
+        await cluster.close()

@@ -1,0 +1,272 @@
+"""Who has which machines of a pool. Pure; time is an argument.
+
+A booking is all or nothing. Pods share machines; a machine is one of its kind by number, so that a
+pool which shrinks takes the highest numbers away, and with them whoever is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from admittance.api.workload import Kept
+from admittance.provider_pool.manifests import Machine, Pool
+
+Node = tuple[str, int]
+"""A machine: its kind and number."""
+
+
+class Pods(NamedTuple):
+    """So many ``pods``, each of which needs so much, on machines with these labels."""
+
+    pods: int
+    needs: Mapping[str, int]
+    labels: Mapping[str, str] = {}
+
+
+class Held(Kept, frozen=True, kw_only=True):
+    """What a booking holds of one machine. ``ready_at``: when that is there; None: when the booking
+    is."""
+
+    kind: str
+    number: int
+    amounts: dict[str, int]
+    ready_at: datetime | None = None
+
+
+class Booking(Kept, frozen=True, kw_only=True):
+    """``namespace`` and ``name``: the workload. ``provisioning_class``: of the pool when it was
+    booked. ``ready_at``: when its machines are there. ``expires_at``: None: never."""
+
+    id: str
+    held: tuple[Held, ...]
+    ready_at: datetime
+    expires_at: datetime | None = None
+    provisioning_class: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class NoRoom(NamedTuple):
+    """Why nothing is booked. ``ever``: there will be room when others leave."""
+
+    message: str
+    ever: bool
+
+
+class Bookings:
+    """What is booked of one pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.known: dict[str, Booking] = {}
+        self._used: dict[Node, dict[str, int]] = {}
+        self._holders: Counter[Node] = Counter()
+        self._ready: dict[Node, datetime] = {}
+        """When machines are there that somebody has."""
+
+    def restore(self, bookings: Iterable[Booking]) -> None:
+        """These are kept from before."""
+        for booking in bookings:
+            self._keep(booking)
+
+    def book(
+        self,
+        request_id: str,
+        pods: Sequence[Pods],
+        now: datetime,
+        *,
+        namespace: str = "",
+        name: str = "",
+    ) -> Booking | NoRoom:
+        """Room for all of them, or why there is none. One that is booked stays as it is.
+        ``namespace`` and ``name``: the workload."""
+        known = self.known.get(request_id)
+        if known is not None:
+            return known
+        placed: dict[Node, dict[str, int]] = {}
+        ready: dict[Node, datetime] = {}
+        # The largest first: what is left of machines is then of use for the small ones.
+        for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
+            fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
+            if not fitting:
+                return NoRoom(f"no machine of pool {self.pool.name} holds such a pod", False)
+            left = group.pods
+            for kind in fitting:
+                for number in range(kind.count):
+                    if not left:
+                        break
+                    took = self._place(kind, number, group, left, placed)
+                    left -= took
+                    if took:
+                        boots = now + timedelta(seconds=kind.boot_seconds)
+                        ready[kind.name, number] = self._ready.get((kind.name, number), boots)
+            if left:
+                ever = group.pods <= sum(_most(kind, group) * kind.count for kind in fitting)
+                told = f"pool {self.pool.name} has no room for {left} of {group.pods} pods"
+                return NoRoom(told, ever)
+        there = max(now, *ready.values()) if ready else now
+        keeps = self.pool.booking_seconds
+        booking = Booking(
+            id=request_id,
+            held=tuple(
+                Held(kind=kind, number=number, amounts=amounts, ready_at=ready[kind, number])
+                for (kind, number), amounts in placed.items()
+            ),
+            ready_at=there,
+            expires_at=there + timedelta(seconds=keeps) if keeps else None,
+            provisioning_class=self.pool.provisioning_class,
+            namespace=namespace,
+            name=name,
+        )
+        self._keep(booking)
+        return booking
+
+    def free(self, request_id: str) -> Booking | None:
+        """Nothing is booked for it any more; what was."""
+        booking = self.known.pop(request_id, None)
+        for held in booking.held if booking is not None else ():
+            node = held.kind, held.number
+            used = self._used[node]
+            for resource, much in held.amounts.items():
+                used[resource] -= much
+            self._holders[node] -= 1
+            if not self._holders[node]:
+                # The next one finds it switched off.
+                for known in (self._used, self._holders, self._ready):
+                    del known[node]
+        return booking
+
+    def becomes(self, pool: Pool) -> list[Booking]:
+        """The pool is so from now on; the bookings whose machines are gone with that, freed. One of
+        another class has none of the machines that it had."""
+        self.pool = pool
+        kinds = {one.name: one for one in pool.machines}
+        lost = [
+            booking
+            for booking in self.known.values()
+            if booking.provisioning_class not in ("", pool.provisioning_class)
+            or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
+        ]
+        # Who was there first stays, where a machine has less than what is held of it now.
+        lost += [one for one in self._crowded(kinds) if one not in lost]
+        for booking in lost:
+            self.free(booking.id)
+        return lost
+
+    def _crowded(self, kinds: Mapping[str, Machine]) -> list[Booking]:
+        found: list[Booking] = []
+        room: dict[Node, dict[str, int]] = {}
+        for booking in self.known.values():
+            fits = all(
+                held.amounts[resource]
+                <= room.setdefault(
+                    (held.kind, held.number), dict(_resources_of(kinds.get(held.kind)))
+                ).get(resource, 0)
+                for held in booking.held
+                for resource in held.amounts
+            )
+            if not fits:
+                found.append(booking)
+                continue
+            for held in booking.held:
+                here = room[held.kind, held.number]
+                for resource, much in held.amounts.items():
+                    here[resource] -= much
+        return found
+
+    def _keep(self, booking: Booking) -> None:
+        self.known[booking.id] = booking
+        for held in booking.held:
+            used = self._used.setdefault((held.kind, held.number), {})
+            for resource, much in held.amounts.items():
+                used[resource] = used.get(resource, 0) + much
+            self._holders[held.kind, held.number] += 1
+            self._ready.setdefault((held.kind, held.number), held.ready_at or booking.ready_at)
+
+    def _place(
+        self,
+        kind: Machine,
+        number: int,
+        group: Pods,
+        count: int,
+        placed: dict[Node, dict[str, int]],
+    ) -> int:
+        """How many pods of the group, at most count, go on that machine; notes them."""
+        node = kind.name, number
+        used, new = self._used.get(node, {}), placed.get(node, {})
+        most = count
+        for resource, much in group.needs.items():
+            if much:
+                free = kind.resources.get(resource, 0) - used.get(resource, 0)
+                most = min(most, max(0, free - new.get(resource, 0)) // much)
+        if most:
+            here = placed.setdefault(node, {})
+            for resource, much in group.needs.items():
+                here[resource] = here.get(resource, 0) + most * much
+        return most
+
+
+def _may_hold(kind: Machine, group: Pods) -> bool:
+    """A machine of that kind, empty, holds one of the pods."""
+    if any(kind.labels.get(key) != value for key, value in group.labels.items()):
+        return False
+    return all(much <= kind.resources.get(name, 0) for name, much in group.needs.items())
+
+
+def _most(kind: Machine, group: Pods) -> int:
+    """How many of the pods an empty machine holds."""
+    fits = [kind.resources.get(name, 0) // much for name, much in group.needs.items() if much]
+    return min(fits, default=group.pods)
+
+
+def _resources_of(kind: Machine | None) -> Mapping[str, int]:
+    return kind.resources if kind is not None else {}
+
+
+def _is_there(kind: Machine | None, held: Held) -> bool:
+    return kind is not None and held.number < kind.count
+
+
+class MachineCounts(NamedTuple):
+    """How many machines there are, how many of them somebody has, and how many of those boot."""
+
+    machines: int
+    booked: int
+    booting: int
+
+    @property
+    def free(self) -> int:
+        """Nobody has anything of them."""
+        return self.machines - self.booked
+
+
+def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> MachineCounts:
+    """Of the whole pool."""
+    each = list(machine_counts_by_kind(pool, bookings, now).values())
+    return MachineCounts(
+        sum(one.machines for one in each),
+        sum(one.booked for one in each),
+        sum(one.booting for one in each),
+    )
+
+
+def machine_counts_by_kind(
+    pool: Pool, bookings: Iterable[Booking], now: datetime
+) -> dict[str, MachineCounts]:
+    """Of each kind of machine. What is booked of machines that are no more is about to be taken
+    away, and does not count."""
+    ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
+    for booking in bookings:
+        for held in booking.held:
+            there = held.ready_at or booking.ready_at
+            numbers = ready.get(held.kind, {})
+            numbers[held.number] = min(there, numbers.get(held.number, there))
+    return {one.name: _counts_of_kind(one, ready[one.name], now) for one in pool.machines}
+
+
+def _counts_of_kind(kind: Machine, ready: dict[int, datetime], now: datetime) -> MachineCounts:
+    there = [at for number, at in ready.items() if number < kind.count]
+    return MachineCounts(kind.count, len(there), sum(at > now for at in there))

@@ -1,0 +1,218 @@
+"""The pools on the bus: one instance is active, the others stand by."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from admittance.api.checks import Foreign
+from admittance.events.reading import SetAside, Unreadable
+from admittance.events.subjects import BUCKET
+from admittance.lease.domains import PROVIDER_POOL
+from admittance.provider_pool.bookings import Booking, Bookings, Pods
+from admittance.provider_pool.endings import Endings
+from admittance.provider_pool.ledger import Ledger, PooledBooking
+from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
+from admittance.providers import (
+    Accepted,
+    BookingExpired,
+    Cancellation,
+    Failed,
+    Provider,
+    Provisioned,
+    Request,
+    Status,
+)
+from admittance.providers.builtin import provider_of
+from admittance.providers.service import Service
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import Superseded
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_within
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.workload.reading import read_manifest
+
+SERVICE: Final = "provider-pool"
+TICK_SECONDS: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """The pools, their bookings, and one provider for each class."""
+
+    def __init__(self, bus: Bus, settings: Settings) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._ledger = Ledger(bus)
+        self._providers: dict[str, Provider] = {}
+        self._endings = Endings(bus, self._ledger, self._providers)
+        self._stop = asyncio.Event()
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Pools came, went, or are of another class."""
+        self.ready = False
+
+    @property
+    def pools(self) -> dict[str, Bookings]:
+        """By name."""
+        return self._ledger.pools
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts, and Superseded."""
+        await self._ledger.restore()
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="pools")
+            tasks.create_task(self._expire(), name="expiry")
+            tasks.create_task(self._serve(tasks), name="classes")
+            tasks.create_task(self._give_way(), name="giving way")
+
+    async def _give_way(self) -> None:
+        # Also to somebody who was late and is gone again: then it is read anew what he did.
+        await self._ledger.lost.wait()
+        raise Superseded("somebody else keeps the pools")
+
+    async def close(self) -> None:
+        """Ends what was begun; bookings stay."""
+        self.ready = False
+        self._stop.set()
+        self._changed.set()
+        await self._endings.close()
+
+    # Pools. -------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        reader = BucketReader(self._bus, (POOLS,))
+        try:
+            async for entries in reader.batches():
+                for entry in entries:
+                    self._read(entry)
+                if reader.loaded.is_set() and not self._loaded.is_set():
+                    for lost in self._ledger.all_read():
+                        self._endings.revoke(lost, earlier=True)
+                    self._loaded.set()
+                    self.ready = True
+                    log.info("serving", pools=len(self.pools))
+                self._changed.set()
+        finally:
+            await reader.close()
+
+    def _read(self, entry: Entry) -> None:
+        name = pool_of_manifest(entry.key)
+        if name is None:
+            # Published past whatever would have refused it.
+            if entry.value is not None:
+                log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
+            return
+        try:
+            pool = _pool(name, entry)
+        except (BadPool, Unreadable) as error:
+            self._ledger.is_unread(name)
+            tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+            return
+        for lost in self._ledger.becomes(name, pool):
+            self._endings.revoke(lost, earlier=not self._loaded.is_set())
+
+    # Bookings. ----------------------------------------------------------------------------
+
+    async def obtain(self, request: Request) -> Status:
+        """Books it in the first pool of its class that has room, and waits until it is there."""
+        await self._loaded.wait()
+        await self._endings.ended(request.id)
+        found = await self._ledger.kept(request.id)
+        if found is None:
+            wanted = [Pods(one.count, one.requests, one.node_selector) for one in request.pod_sets]
+            outcome = await self._ledger.book(request, wanted, clock.now())
+            if isinstance(outcome, list):
+                ever = any(one.ever for one in outcome)
+                told = "; ".join(one.message for one in outcome) or "no pool is of this class"
+                return Failed(told, retryable=ever or not outcome)
+            found = outcome
+        wait = (found.booking.ready_at - clock.now()).total_seconds()
+        if wait > 0:
+            with self._endings.watched(request.id) as gone:
+                await request.say(Accepted(f"booting, ready at {found.booking.ready_at:%H:%M:%SZ}"))
+                if await set_within(gone, wait):
+                    return Failed(f"machines of pool {found.pool} were taken away")
+        return _provisioned(found)
+
+    async def free(self, cancellation: Cancellation) -> None:
+        """Nothing is booked for that request any more."""
+        await self._loaded.wait()
+        pool = await self._ledger.free(cancellation.id)
+        if pool is not None:
+            log.info("freed", pool=pool, id=cancellation.id, reason=cancellation.reason)
+
+    async def _expire(self) -> None:
+        await self._loaded.wait()
+        while True:
+            now = clock.now()
+            for kept in [one for one in self._ledger.all() if _is_expired(one.booking, now)]:
+                self._ledger.release(kept)
+                self._endings.end(kept, BookingExpired(f"kept {_seconds(kept.booking):g} s for it"))
+            await asyncio.sleep(self._pause(now))
+
+    def _pause(self, now: datetime) -> float:
+        ends = (one.booking.expires_at for one in self._ledger.all())
+        soonest = min((end for end in ends if end is not None), default=None)
+        if soonest is None:
+            return TICK_SECONDS
+        return min(TICK_SECONDS, max(0.02, (soonest - now).total_seconds()))
+
+    # Classes. -----------------------------------------------------------------------------
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        await self._loaded.wait()
+        while True:
+            wanted = self._ledger.classes() | self._endings.classes()
+            for name in sorted(wanted - self._providers.keys()):
+                provider = self._providers[name] = provider_of(name, self.obtain, self.free)
+                service = Service(provider, self._bus, self._settings)
+                tasks.create_task(service.run(self._stop), name=name)
+            self._changed.clear()
+            await self._changed.wait()
+            if self._stop.is_set():
+                return
+
+
+def _pool(name: str, entry: Entry) -> Pool | None:
+    if entry.value is None:
+        return None
+    manifest = read_manifest(entry.key, entry.value)
+    return pool_of(name, manifest.parameters if isinstance(manifest, Foreign) else None)
+
+
+def _provisioned(kept: PooledBooking) -> Provisioned:
+    held = kept.booking.held
+    machines = ",".join(f"{one.kind}-{one.number}" for one in held[:20])
+    kinds = ",".join(sorted({one.kind for one in held}))
+    details = {"pool": kept.pool, "machine": kinds, "machines": machines}
+    return Provisioned(f"booked in pool {kept.pool}: {machines}", details)
+
+
+def _is_expired(booking: Booking, now: datetime) -> bool:
+    return booking.expires_at is not None and booking.expires_at <= now
+
+
+def _seconds(booking: Booking) -> float:
+    """For how long it was kept."""
+    assert booking.expires_at is not None, "it is over"
+    return (booking.expires_at - booking.ready_at).total_seconds()
+
+
+__all__ = ["SERVICE", "run"]
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then books machines; until stop is set."""
+
+    def begin(_: int) -> Reconciler:
+        return Reconciler(bus, settings)
+
+    await Alone(bus, settings, SERVICE, PROVIDER_POOL, begin).run(stop)

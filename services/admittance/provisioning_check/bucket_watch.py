@@ -1,0 +1,196 @@
+"""Reads the bucket into the observed state: objects at once, workloads once a check needs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from admittance.events.codec import Undecodable, decode
+from admittance.events.names import plain, token
+from admittance.events.provisioning import ProvisioningFact
+from admittance.events.reading import SetAside, Unreadable, reason_of
+from admittance.events.subjects import ASKED, BUCKET, CAPACITY
+from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.observed_state import Name, ObservedState
+from admittance.provisioning.records import Record, read_record
+from admittance.provisioning.steps import Step
+from admittance.provisioning_check.messages import HEADER_TAKEN_BACK, key_of, taken_back
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.consume import persist
+from admittance.runtime.bus.history import PAGE, past
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.workload.reading import read, read_manifest
+
+PATTERNS: Final = (
+    "admissioncheck.>",
+    "provisioningrequestconfig.>",
+    "flavor.>",
+    f"{CAPACITY}.>",
+)
+
+SPACES_MAX: Final = 20
+"""Namespaces that are looked through one by one."""
+
+log = structlog.get_logger()
+
+
+class BucketWatch:
+    """``changed`` is called after each batch, ``objects_changed`` after each object that checks and
+    configurations consist of. ``needed``: there are checks of ours, or requests, so that workloads
+    are of interest; ``loaded``: all that there was at the start is in the observed."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        observed: ObservedState,
+        changed: Callable[[], None],
+        objects_changed: Callable[[], None],
+    ) -> None:
+        self._bus = bus
+        self._observed = observed
+        self._changed = changed
+        self._objects_changed = objects_changed
+        self._strange: dict[Name, int] = {}
+        """Where somebody else deleted a record before we led, with the revisions of the markers."""
+        self.ready = False
+        self.needed = asyncio.Event()
+        self.loaded = asyncio.Event()
+
+    async def objects(self) -> None:
+        """Follows all but workloads, until cancelled."""
+        reader = BucketReader(self._bus, PATTERNS)
+        try:
+            async for entries in reader.batches():
+                for entry in entries:
+                    self._read(entry)
+                if reader.loaded.is_set():
+                    # Where nobody asks for capacity, workloads are not even read.
+                    self.ready = True
+                    if self._observed.checks or self._observed.records or self._strange:
+                        self.needed.set()
+                self._changed()
+        finally:
+            await reader.close()
+
+    async def workloads(self) -> None:
+        """Follows workloads, until cancelled."""
+        await self.needed.wait()
+        reader = BucketReader(self._bus, ("workload.>",))
+        try:
+            async for entries in reader.batches():
+                for entry in entries:
+                    self._read(entry)
+                if reader.loaded.is_set() and not self.loaded.is_set():
+                    strange, self._strange = self._strange, {}
+                    if strange:
+                        await persist(partial(self._recover, strange))
+                    self.loaded.set()
+                    log.info("serving", requests=len(self._observed.records))
+                self._changed()
+        finally:
+            await reader.close()
+
+    async def _recover(self, strange: Mapping[Name, int]) -> None:
+        """Finds on the log what was asked for where records were deleted by hand, and notes where
+        nothing of it is to be freed. Raises Unavailable."""
+        recovering = DeletedRequestRecovery(strange)
+        spaces = {token(namespace) for namespace, _ in strange}
+        filters = [
+            f"admit.provisioning.{word}.*.{one}.*"
+            for word in sorted(ASKED)
+            for one in (sorted(spaces) if len(spaces) <= SPACES_MAX else "*")
+        ]
+        after = 0
+        while True:
+            page = await past(self._bus, filters, after=after)
+            for one in page:
+                with suppress(Undecodable):
+                    fact = decode(one.subject, one.data)
+                    assert isinstance(fact, ProvisioningFact), "the filters say so"
+                    recovering.hear(fact, one.time)
+            if len(page) < PAGE:
+                break
+            after = page[-1].sequence
+        found = recovering.found()
+        for record in found:
+            name = record.metadata.namespace, record.metadata.name
+            self._observed.recovered(record, strange[name])
+            log.info("recovered", id=record.spec.id, workload=record.spec.workload)
+        left = strange.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
+        settled = [taken_back(name, strange[name]) for name in sorted(left)]
+        # Who is refused was late: there is a record again.
+        await self._bus.publish_all(settled)
+
+    async def again(self, step: Step) -> None:
+        """Reads what is at the key of a step that was refused: somebody else wrote it, or it has a
+        marker that we did not know of. Raises Unavailable or Refused."""
+        assert step.write is not None, "it was refused"
+        name = step.slot.namespace, step.write.name
+        found = await bucket.get(self._bus, key_of(step.slot, step.write))
+        revision = found.revision if found is not None else 0
+        record = _record_of(found) if found is not None else None
+        if record is None and found is not None and HEADER_TAKEN_BACK not in found.headers:
+            # Perhaps ours: written when we did not hear of it, and deleted before we did.
+            await self._recover({name: revision})
+        self._observed.record(name, record, revision)
+        if record is None:
+            self._observed.marked(step.slot, step.write.name, revision)
+
+    def _read(self, entry: Entry) -> None:
+        kind, _, tail = entry.key.partition(".")
+        try:
+            names = [plain(one) for one in tail.split(".")]
+            if kind == "workload":
+                workload = None if entry.value is None else read(entry.key, entry.value)
+                self._observed.workload((names[0], names[1]), workload)
+            elif kind == CAPACITY:
+                self._read_record((names[0], names[1]), entry)
+            else:
+                self._read_object(kind, names[0], entry)
+        except Exception as error:
+            # Whatever it is: everything else goes on.
+            _tell(entry, reason_of(error))
+
+    def _read_record(self, name: Name, entry: Entry) -> None:
+        record = _record_of(entry)
+        if self.loaded.is_set():
+            pass  # What is deleted from now on is seen to be lost.
+        elif record is None and HEADER_TAKEN_BACK not in entry.headers:
+            self._strange[name] = entry.revision
+        else:
+            self._strange.pop(name, None)
+        self._observed.record(name, record, entry.revision)
+
+    def _read_object(self, kind: str, name: str, entry: Entry) -> None:
+        found: Any = None if entry.value is None else read_manifest(entry.key, entry.value)
+        match kind:
+            case "admissioncheck":
+                self._observed.check(name, found)
+            case "provisioningrequestconfig":
+                self._observed.config(name, found)
+            case "flavor":
+                self._observed.flavor(name, found)
+        self._objects_changed()
+
+
+def _record_of(entry: Entry) -> Record | None:
+    """The record there; None: there is none, or something else was put there by hand, which is as
+    if somebody had deleted it."""
+    if entry.value is None:
+        return None
+    try:
+        return read_record(entry.key, entry.value)
+    except Unreadable as error:
+        _tell(entry, str(error))
+        return None
+
+
+def _tell(entry: Entry, reason: str) -> None:
+    tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason))

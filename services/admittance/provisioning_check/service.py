@@ -1,0 +1,247 @@
+"""The provisioning check on the bus: one instance is active, the others stand by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from admittance.checks import AdmissionCheckController, Later, Request
+from admittance.checks.service import Service
+from admittance.events.codec import Undecodable, decode
+from admittance.events.names import BadToken
+from admittance.events.provisioning import ProvisioningStatus
+from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
+from admittance.lease.domains import PROVISIONING_CHECK
+from admittance.provisioning.core import BUSY, ProvisioningCore
+from admittance.provisioning.observed_state import CONTROLLER, Name
+from admittance.provisioning.steps import Slot, Step
+from admittance.provisioning_check.bucket_watch import BucketWatch
+from admittance.provisioning_check.provider_monitor import ProviderMonitor
+from admittance.provisioning_check.step_performer import StepPerformer, tell_left_aside
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.consume import Bad, bury
+from admittance.runtime.bus.puller import Delivery, Puller
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
+
+SERVICE: Final = "provisioning-check"
+FILTERS: Final = [
+    f"admit.provisioning.{word}.>" for word in sorted(PROVISIONING_FACTS.keys() - ASKED)
+]
+AGAIN_SECONDS: Final = 0.2
+"""After a step that did not succeed."""
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """Keeps the requests equal to what reservations ask for."""
+
+    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
+        self._bus = bus
+        self._settings = settings
+        seconds = settings.provisioning_seconds
+        patience = timedelta(seconds=seconds) if seconds else None
+        self.core = ProvisioningCore(patience, tell_left_aside)
+        self.core.observed.heard = False
+        self._changed = asyncio.Event()
+        self._quiet = asyncio.Condition()
+        self._stop = asyncio.Event()
+        self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch)
+        self.controller = AdmissionCheckController(CONTROLLER)
+        self.controller.check(self._judge)
+        self._providers = ProviderMonitor(
+            bus, self.controller, self.core, settings, self._changed.set, self
+        )
+        self._reading = BucketWatch(
+            bus, self.core.observed, self._changed.set, self._providers.look
+        )
+        self._performing = StepPerformer(bus, self.core, self.controller, self._reading)
+
+    @property
+    def ready(self) -> bool:
+        """What there is has been read."""
+        return self._reading.ready and not self._stop.is_set()
+
+    @property
+    def lag(self) -> int:
+        """Answers of providers that were not read yet."""
+        return self._puller.pending
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts, and Superseded."""
+        async with parts() as tasks:
+            tasks.create_task(self._reading.objects(), name="objects")
+            tasks.create_task(self._reading.workloads(), name="workloads")
+            tasks.create_task(self._act(), name="acting")
+            tasks.create_task(self._hear(), name="answers")
+            tasks.create_task(self._providers.run(self._reading.loaded), name="providers")
+            tasks.create_task(self._serve_checks(), name="checks")
+
+    async def close(self) -> None:
+        """Ends what was begun; requests stay as they are."""
+        self._stop.set()
+        await self._puller.close()
+
+    # Checks. ------------------------------------------------------------------------
+
+    async def _serve_checks(self) -> None:
+        # Before that, nobody names the controller, and there is nothing to hear.
+        await self._reading.needed.wait()
+        await Service(self.controller, self._bus, self._settings).run(self._stop)
+
+    async def _judge(self, request: Request) -> Later:
+        """A check is asked: what follows is found in the bucket, by `Capacity`, now or after a
+        restart."""
+        log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
+        return Later()
+
+    # Steps. -------------------------------------------------------------------------
+
+    async def _act(self) -> None:
+        await self._reading.loaded.wait()
+        while True:
+            # Cleared first: what changes while steps are under way is seen by the next look.
+            self._changed.clear()
+            self.core.due(clock.now())
+            failed = False
+            while steps := list(self.core.steps(clock.now())):
+                failed |= bool(await self._performing.perform(steps))
+                if failed:
+                    break
+            async with self._quiet:
+                self._quiet.notify_all()
+            if failed:
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            await set_before(self._changed, self.core.wake())
+
+    async def _settled(self) -> None:
+        """Waits until nothing is left to be done of what is known so far."""
+        while self.core.is_busy:
+            self._changed.set()
+            async with self._quiet:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_SECONDS):
+                        await self._quiet.wait()
+
+    # What providers say. ------------------------------------------------------------
+
+    async def _hear(self) -> None:
+        await self._reading.loaded.wait()
+        await self._puller.start()
+        self._are_all_heard()
+        while True:
+            batch = await self._puller.batch()
+            bad: list[Bad] = []
+            good: list[tuple[Delivery, ProvisioningStatus]] = []
+            for delivery in batch:
+                found = _status_of(delivery)
+                if isinstance(found, str):
+                    bad.append(Bad(delivery, found))
+                else:
+                    good.append((delivery, found))
+            await self._note(bad)
+            whys = await self.take([fact for _, fact in good])
+            bad += [Bad(one, why) for (one, _), why in zip(good, whys, strict=True) if why]
+            await bury(self._bus, SERVICE, bad)
+            await self._settled()
+            self._puller.note(batch[-1])
+            self._are_all_heard()
+
+    async def _note(self, bad: Sequence[Bad]) -> None:
+        """Notes what nobody can read beside the request that it may be about, too: there people
+        look, and as far as that succeeds; all of it is a dead letter."""
+        for one in bad:
+            with suppress(BadToken):
+                of = address_of(one.delivery.subject)
+                await self.unread((of.namespace, of.name), of.detail, one.reason)
+
+    async def unread(self, workload: Name, provisioning_class: str, why: str) -> None:
+        """Notes that nobody can read what the class said of that workload."""
+        step = self.core.unread(workload, provisioning_class, why, clock.now())
+        if step is not None:
+            await self._performing.perform([step])
+
+    def _are_all_heard(self) -> None:
+        """Answers that were given in time, while nobody led, count although the deadline has passed
+        since."""
+        if not self.core.observed.heard and self._puller.idle:
+            self.core.observed.heard = True
+            self._changed.set()
+
+    async def take(self, said: Sequence[ProvisioningStatus]) -> list[str]:
+        """What answers lead to, in their order, side by side where they are about different
+        requests: for each why nobody can use it, or ""."""
+        whys = [""] * len(said)
+        unread: set[int] = set()
+        left = list(range(len(said)))
+        while left:
+            steps: dict[int, Step] = {}
+            later: list[int] = []
+            for i in left:
+                try:
+                    step, why = self.core.heard(said[i], clock.now())
+                except Exception as error:
+                    # Whatever is wrong with it: the answers of others are heard.
+                    step, why = None, f"it leads to nothing: {error}"
+                    unread.add(i)
+                    log.error("left_aside", id=said[i].id, workload=said[i].name, exc_info=error)
+                if step is None and why == BUSY:
+                    later.append(i)
+                    continue
+                whys[i] = why
+                if step is not None:
+                    steps[i] = step
+            failed = await self._performing.perform(list(steps.values()))
+            # Those records have moved: once more, as they are now.
+            again = [i for number, i in enumerate(steps) if number in failed]
+            left = sorted([*later, *again])
+            self._changed.set()
+            if again:
+                await asyncio.sleep(AGAIN_SECONDS)
+            elif left:
+                await self._settled()
+        for i, why in enumerate(whys):
+            if why:
+                fact = said[i]
+                log.info("ignored", id=fact.id, workload=fact.name, reason=why)
+                if i in unread:
+                    await self.unread((fact.namespace, fact.name), fact.provisioning_class, why)
+                whys[i] = why if i in unread or self.core.is_foreign(said[i]) else ""
+        return whys
+
+    def unheard(self, slot: Slot, request_id: str) -> None:
+        """The provider has lost that request: it is asked once more."""
+        self._performing.again(request_id)
+        self.core.unheard(slot, request_id)
+        self._changed.set()
+
+
+def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
+    """What a provider says; or why nobody can use it."""
+    try:
+        fact = decode(delivery.subject, delivery.data)
+    except Undecodable as error:
+        return str(error)
+    return fact if isinstance(fact, ProvisioningStatus) else "no provider's answer"
+
+
+__all__ = ["SERVICE", "run"]
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then sees to it that capacity is there; until stop is set."""
+
+    def begin(epoch: int) -> Reconciler:
+        return Reconciler(bus, settings, epoch)
+
+    alone = Alone(bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda keeper: keeper.lag)
+    await alone.run(stop)

@@ -1,0 +1,294 @@
+"""Watch, compare, order: the retry-timer on the bus.
+
+One instance is active; the others stand by. A stale one is harmless: what it sets wrongly says only
+that somebody looks at a workload for nothing, and the next comparison finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.api.checks import AdmissionCheck
+from admittance.events.applying import Settled, SettledReply
+from admittance.events.names import plain
+from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reason_of
+from admittance.events.requests import TimersReply
+from admittance.events.subjects import BUCKET, TIMER_DUE
+from admittance.lease.domains import RETRY_TIMER
+from admittance.runtime import clock
+from admittance.runtime.bus import history, micro, timers
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.timers.core import Timers
+from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
+from admittance.workload.limits import limits_of
+from admittance.workload.reading import names_of, read, read_manifest
+from admittance.workload.transition_context import CheckRules, rules_of
+
+SERVICE: Final = "retry-timer"
+PATTERNS: Final = ("workload.>", "admissioncheck.>")
+SHARE: Final = 30
+"""A comparison that took long is not made sooner than so many times as long after it."""
+AGAIN_SECONDS: Final = 1.0
+"""After the stream could not be read."""
+LATER_SECONDS: Final = 5.0
+"""After nobody said that what is due has been dealt with."""
+ANSWER_SECONDS: Final = 35.0
+CANCELS: Final = 200
+"""In flight at once."""
+TOLD: Final = 20
+"""Slots that are named in one line of the log."""
+
+log = structlog.get_logger()
+_settled = Reader(SettledReply)
+
+
+class Reconciler:
+    """Keeps the schedules equal to what the workloads wait for. ``mended`` and ``repeated`` count
+    what a comparison mended, and what came due without an effect."""
+
+    def __init__(self, bus: Bus, settings: Settings, core: Timers) -> None:
+        self._bus = bus
+        self._settings = settings
+        self.core = core
+        self.mended = 0
+        self.repeated = 0
+        self.ready = False
+        self._compared: datetime | None = None
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._serving: micro.Serving | None = None
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts."""
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="bucket")
+            tasks.create_task(self._compare_now_and_then(), name="comparing")
+            tasks.create_task(self._order(), name="ordering")
+
+    async def close(self) -> None:
+        """Answers no more; the schedules stay."""
+        self.ready = False
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.stop()
+
+    async def _told(self, _: bytes, __: str) -> TimersReply:
+        return TimersReply(
+            wanted=len(self.core.wanted),
+            pending=self.core.pending,
+            mended=self.mended,
+            again=self.repeated,
+            compared=self._compared,
+        )
+
+    # The bucket. --------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        reader = BucketReader(self._bus, PATTERNS)
+        try:
+            async for entries in reader.batches():
+                self._read(entries, clock.now())
+                if reader.loaded.is_set() and not self._loaded.is_set():
+                    self._loaded.set()
+                    log.info("workloads_known", wanted=len(self.core.wanted), through=reader.last)
+                self._changed.set()
+        finally:
+            await reader.close()
+
+    def _read(self, entries: Sequence[Entry], now: datetime) -> None:
+        for entry in entries:
+            kind, _, tail = entry.key.partition(".")
+            try:
+                names_of(entry.key)
+                if kind == "workload":
+                    found = None if entry.value is None else read(entry.key, entry.value)
+                    self.core.apply(entry.key, found, entry.revision, now)
+                else:
+                    self.core.rule(plain(tail), _rules(entry), now)
+            except BROKEN as error:
+                # Written by another hand; the workload-controller counts it as none, too.
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
+                if kind == "workload":
+                    with suppress(ValueError):
+                        self.core.apply(entry.key, None, entry.revision, now)
+
+    # Orders. ------------------------------------------------------------------------
+
+    async def _order(self) -> None:
+        while True:
+            # Cleared first: what changes while orders are out is seen by the next look.
+            self._changed.clear()
+            while orders := self.core.orders(clock.now()):
+                await self._perform(orders)
+            wakes = [self.core.wake()]
+            if self._looking is not None and self._looking.done():
+                self._looking.result()
+                self._looking = None
+            if self._looking is None:
+                wakes.append(self.core.overdue())
+                if _is_over(wakes[-1]):
+                    self._looking = asyncio.create_task(self._look(), name="overdue")
+                    continue
+            soonest = min((wake for wake in wakes if wake is not None), default=None)
+            await set_before(self._changed, soonest)
+
+    async def _perform(self, orders: list[Order]) -> None:
+        sets = [order for order in orders if isinstance(order, SetTimer)]
+        cancels = [order for order in orders if isinstance(order, Cancel)]
+        if sets:
+            await self._set(sets)
+        for start in range(0, len(cancels), CANCELS):
+            part = cancels[start : start + CANCELS]
+            outcomes = await asyncio.gather(
+                *(timers.cancel(self._bus, *order.slot) for order in part), return_exceptions=True
+            )
+            for order, outcome in zip(part, outcomes, strict=True):
+                self._note(order, outcome)
+
+    async def _set(self, orders: list[SetTimer]) -> None:
+        messages = [
+            timers.schedule_message(*order.slot, order.want.at, due(order), uid=order.want.uid)
+            for order in orders
+        ]
+        outcomes: Sequence[object]
+        try:
+            outcomes = await self._bus.publish_all(messages)
+        except Unavailable as error:
+            outcomes = [error] * len(orders)
+        for order, outcome in zip(orders, outcomes, strict=True):
+            self._note(order, outcome)
+
+    def _note(self, order: Order, outcome: object) -> None:
+        now = clock.now()
+        if not isinstance(outcome, BaseException):
+            self.core.done(order, now)
+            return
+        self.core.failed(order, now)
+        if not isinstance(outcome, Unavailable | Refused):
+            raise outcome
+        log.warning("order_failed", **_named([order.slot]), error=str(outcome))
+
+    # Comparison. --------------------------------------------------------------------
+
+    async def _compare_now_and_then(self) -> None:
+        await self._loaded.wait()
+        told = Seldom()
+        while True:
+            began = clock.monotonic()
+            try:
+                await self._compare()
+            except (Unavailable, Refused) as error:
+                if told.due(clock.monotonic()):
+                    log.warning("not_compared", error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            took = clock.monotonic() - began
+            # Give or take a fifth: several deployments on one machine keep apart.
+            pause = max(self._settings.compare_seconds, SHARE * took)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+
+    async def _compare(self) -> None:
+        first = not self.core.begun
+        self.core.looking()
+        found, strange = await timers.schedules(self._bus)
+        standing = {Slot(*one[:3]): ActualSchedule(one.at, one.uid) for one in found}
+        now = clock.now()
+        mended = self.core.found(standing, now)
+        for what, slots in mended._asdict().items():
+            if slots and first:
+                log.info("schedules_to_make_right", what=what, count=len(slots))
+            elif slots:
+                self.mended += len(slots)
+                log.warning("schedules_mended", what=what, count=len(slots), **_named(slots))
+        for subject in strange:
+            log.warning("schedule_of_nobody", subject=subject)
+            await timers.purge(self._bus, subject)
+        self._compared = now
+        self._changed.set()
+        await timers.sweep(self._bus)
+        if first:
+            self._serving = await micro.serve(
+                self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._told}
+            )
+            self.ready = True
+            log.info("serving", standing=len(found), wanted=len(self.core.wanted))
+
+    # Overdue ones. ------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        if await self._all_due_is_dealt_with():
+            slots = self.core.again(clock.now())
+            if slots:
+                self.repeated += len(slots)
+                log.warning("due_without_effect", count=len(slots), **_named(slots))
+        else:
+            await asyncio.sleep(LATER_SECONDS)
+        self._changed.set()
+
+    async def _all_due_is_dealt_with(self) -> bool:
+        """Every fact of a timer on the log had its effect: who is overdue now is not only late."""
+        try:
+            newest = await history.last(self._bus, f"{TIMER_DUE}>")
+            if newest is None:
+                return True
+            question = msgspec.json.encode(Settled(sequence=newest.sequence))
+            answer = await self._bus.request("admit.api.settled", question, ANSWER_SECONDS)
+            return not _settled(answer).error
+        except (Unavailable, Refused, Unreadable):
+            return False
+
+
+def _rules(entry: Entry) -> CheckRules | None:
+    if entry.value is None:
+        return None
+    manifest = read_manifest(entry.key, entry.value)
+    return rules_of(manifest) if isinstance(manifest, AdmissionCheck) else None
+
+
+def _is_over(when: datetime | None) -> bool:
+    return when is not None and when <= clock.now()
+
+
+def _named(slots: Sequence[Slot]) -> dict[str, str]:
+    shown = [f"{slot.kind} {slot.namespace}/{slot.name}" for slot in slots[:TOLD]]
+    return {"slots": ", ".join(shown)}
+
+
+__all__ = ["SERVICE", "run"]
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then keeps the schedules; until stop is set."""
+    limits = limits_of(
+        settings.configuration,
+        drain=settings.drain_seconds,
+        check_delay=settings.check_delay_seconds,
+    )
+
+    def begin(_: int) -> Reconciler:
+        return Reconciler(bus, settings, Timers(limits))
+
+    alone = Alone(
+        bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda keeper: keeper.core.pending
+    )
+    await alone.run(stop)

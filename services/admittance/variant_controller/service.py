@@ -1,0 +1,269 @@
+"""Watch, decide, state: the variant-controller on the bus.
+
+One instance is active; the others stand by. A stale one is harmless: what it states is a wish, and
+the workload-controller asks the same policy before it grants one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from admittance.api.configuration import GATES
+from admittance.events import facts
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.codec import encode
+from admittance.events.names import plain
+from admittance.events.reading import BROKEN, SetAside, reason_of
+from admittance.events.requests import FamiliesReply
+from admittance.events.subjects import BUCKET, subject_of
+from admittance.lease.domains import VARIANT_CONTROLLER
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.message_ids import deployment_secret, message_id
+from admittance.runtime.errors import Refused, Unavailable, passes
+from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.telemetry.metrics import Gauge, served
+from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.tracing import extract, inject, trace_id
+from admittance.variants.core import GATHER, STUCK, Families
+from admittance.variants.members import Name, name_of
+from admittance.variants.required_acts import Act
+from admittance.workload.reading import names_of, read, read_manifest
+
+SERVICE: Final = "variant-controller"
+PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
+ROLE: Final = b'"role"'
+"""In the bytes of every parent and variant: without it a workload is regular."""
+SECRET_PAUSE_SECONDS: Final = 0.5
+KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
+TOLD: Final[dict[type[Fact], str]] = {
+    facts.Submitted: "variant_submitted",
+    facts.Activated: "variant_activated",
+    facts.Deactivated: "variant_deactivated",
+    facts.Reprioritized: "variant_reprioritized",
+    facts.Deleted: "variant_deleted",
+    facts.Ungated: "variant_ungated",
+}
+
+log = structlog.get_logger()
+
+
+class Reconciler:
+    """Keeps families as policy wants them, under the ``epoch`` that it leads by. ``stated`` counts
+    the facts that the bus has acknowledged."""
+
+    def __init__(self, bus: Bus, settings: Settings, core: Families, epoch: int) -> None:
+        self._bus = bus
+        self._settings = settings
+        self.core = core
+        self.stated = 0
+        self.ready = False
+        self._epoch = epoch
+        self._serial = 0
+        self._traces: dict[tuple[str, str], str] = {}
+        self._complained: set[Name] = set()
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._serving: micro.Serving | None = None
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises what ends one of its parts."""
+        async with parts() as tasks:
+            tasks.create_task(self._watch(), name="bucket")
+            tasks.create_task(self._order(), name="ordering")
+
+    async def close(self) -> None:
+        """Answers no more."""
+        self.ready = False
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.stop()
+
+    async def _told(self, _: bytes, __: str) -> FamiliesReply:
+        return FamiliesReply(
+            families=len(self.core),
+            pending=self.core.pending,
+            stuck=self.core.stuck,
+            stated=self.stated,
+            gates_open=self.core.gates_open(),
+        )
+
+    # The bucket. --------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        reader = BucketReader(self._bus, PATTERNS)
+        try:
+            async for entries in reader.batches():
+                self._read(entries, clock.now())
+                if reader.loaded.is_set() and not self._loaded.is_set():
+                    self._loaded.set()
+                    log.info("families_known", families=len(self.core), through=reader.last)
+                self._changed.set()
+        finally:
+            await reader.close()
+
+    def _read(self, entries: Sequence[Entry], now: datetime) -> None:
+        for entry in entries:
+            kind, _, tail = entry.key.partition(".")
+            try:
+                names_of(entry.key)
+                if kind == "workload" and entry.value is not None and ROLE not in entry.value:
+                    self.core.regular(entry.key)
+                elif kind == "workload":
+                    found = None if entry.value is None else read(entry.key, entry.value)
+                    self.core.apply(entry.key, found, entry.revision, now)
+                    self._trace(entry)
+                else:
+                    self._object(kind, tail, _decoded(entry), now)
+            except BROKEN as error:
+                # Written by another hand; the workload-controller counts it as none, too.
+                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
+                with suppress(ValueError):
+                    if kind == "workload":
+                        self.core.apply(entry.key, None, entry.revision, now)
+                    else:
+                        self._object(kind, tail, None, now)
+
+    def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
+        *namespace, name = map(plain, tail.split("."))
+        self.core.apply_object(KINDS[kind], "".join(namespace), name, found, now)
+
+    def _trace(self, entry: Entry) -> None:
+        name = name_of(entry.key)
+        context = extract(entry.headers)
+        if context and name in self.core:
+            self._traces[name] = context
+        elif name in self._traces and name not in self.core:
+            del self._traces[name]
+
+    # Orders. ------------------------------------------------------------------------
+
+    async def _order(self) -> None:
+        # Before everything was read, a variant may look like nobody's.
+        await self._loaded.wait()
+        secret = await self._secret()
+        while True:
+            # Cleared first: what changes while orders are out is seen by the next look.
+            self._changed.clear()
+            while acts := self.core.acts(clock.now()):
+                await self._state(acts, secret)
+            self._complain()
+            if self._serving is None:
+                await self._serve()
+            await set_before(self._changed, self.core.wake())
+
+    def _complain(self) -> None:
+        unreadable = self.core.unreadable
+        for name in unreadable.keys() - self._complained:
+            log.warning(
+                "family_unreadable",
+                namespace=name.namespace,
+                family=name.name,
+                error=unreadable[name],
+            )
+        self._complained = set(unreadable)
+
+    async def _secret(self) -> bytes:
+        told = Seldom()
+        while True:
+            try:
+                return await deployment_secret(self._bus)
+            except (Unavailable, Refused) as error:
+                if not passes(error):
+                    raise
+                if told.due(clock.monotonic()):
+                    log.warning("no_secret", error=str(error))
+            await asyncio.sleep(SECRET_PAUSE_SECONDS)
+
+    async def _serve(self) -> None:
+        self._serving = await micro.serve(
+            self._bus, SERVICE, self._settings.instance, {"admit.api.families": self._told}
+        )
+        self.ready = True
+        log.info("serving", families=len(self.core))
+
+    async def _state(self, acts: list[Act], secret: bytes) -> None:
+        messages = [self._message(act, secret) for act in acts]
+        outcomes: Sequence[object]
+        try:
+            outcomes = await self._bus.publish_all(messages)
+        except Unavailable as error:
+            outcomes = [error] * len(acts)
+        now = clock.now()
+        failed: dict[str, int] = {}
+        for act, outcome in zip(acts, outcomes, strict=True):
+            if isinstance(outcome, int):
+                self.stated += 1
+                self.core.stated(act.fact, outcome)
+                continue
+            self.core.failed(act.fact, now)
+            failed[str(outcome)] = failed.get(str(outcome), 0) + 1
+        for error_, count in failed.items():
+            log.warning("not_stated", error=error_, count=count)
+
+    def _message(self, act: Act, secret: bytes) -> Outgoing:
+        fact = act.fact
+        family = self.core.family_of(fact)
+        trace = self._traces.get(family, "") if family is not None else ""
+        event = TOLD.get(type(fact))
+        if event is not None:
+            log.log(
+                logging.WARNING if act.tries >= STUCK else logging.INFO,
+                event,
+                namespace=fact.namespace,
+                family=family.name if family is not None else "",
+                variant=fact.name,
+                why=act.why,
+                trace=trace_id(trace),
+                **({"without_effect": act.tries} if act.tries else {}),
+            )
+        # Of this statement alone: while the connection is away it may be sent more than once. What
+        # is said again because it had no effect is a statement of its own, and never swallowed.
+        self._serial += 1
+        said = message_id(secret, SERVICE, self._epoch, self._serial)
+        headers = {HEADER_MSG_ID: said, HEADER_SCHEMA: SCHEMA_VERSION}
+        return Outgoing(subject_of(fact), encode(fact), inject(headers, trace))
+
+
+def _decoded(entry: Entry) -> Any:
+    return None if entry.value is None else read_manifest(entry.key, entry.value)
+
+
+__all__ = ["SERVICE", "run"]
+
+GATE: Final = "ConcurrentAdmission"
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Stands by until it is our turn, then keeps the families; until stop is set."""
+    enabled = (GATES | settings.configuration.feature_gates)[GATE]
+
+    def begin(epoch: int) -> Reconciler:
+        return Reconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
+
+    alone = Alone(
+        bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda keeper: keeper.core.pending
+    )
+
+    def gates() -> dict[tuple[str, ...], float]:
+        keeper = alone.work
+        found = keeper.core.gates_open() if keeper is not None else {}
+        return {(queue,): count for queue, count in found.items()}
+
+    figures = Gauge(
+        "preemption_gate_open", "Families of which a variant may preempt", ("cluster_queue",), gates
+    )
+    async with served(settings.metrics, (figures,)):
+        await alone.run(stop)
