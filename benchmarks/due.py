@@ -21,10 +21,9 @@ import msgspec
 
 from admittance.cli.bench import queues
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import effective, submission
+from admittance.cli.bench.load import Speaker, effective, submission
 from admittance.cli.bench.measure import Meter, ProcessUse
 from admittance.cli.bench.run import Find, loop_factory, main_of, system
-from admittance.cli.bench.speaker import Speaker
 from admittance.events.requests import Timers, TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.runtime import clock

@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 
 from admittance.cli.bench import queues
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import IN_FLIGHT_MAX, effective, submission
+from admittance.cli.bench.load import IN_FLIGHT_MAX, Speaker, effective, submission
 from admittance.cli.bench.run import loop_factory, main_of, play, system
-from admittance.cli.bench.speaker import Speaker
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from benchmarks.hearing import Jobs

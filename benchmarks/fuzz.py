@@ -31,8 +31,7 @@ import msgspec
 import psutil
 
 from admittance.cli.bench import queues
-from admittance.cli.bench.raw import persisted
-from admittance.cli.bench.run import loop_factory, main_of
+from admittance.cli.bench.run import loop_factory, main_of, messages_stored
 from admittance.cli.bench.system import Child
 from admittance.cli.support import services
 from admittance.events import codec, subjects
@@ -384,7 +383,7 @@ async def _judged(fuzz: Fuzz, running: Services, bus: Bus, trail: Path) -> list[
     missing = [name for name in fuzz.submitted if name not in found.ended and name not in left]
     if missing and not left:
         wrong.append(f"{len(missing)} jobs never came to their end, such as {missing[0]}")
-    before = await persisted(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}"))
+    before = await messages_stored(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}"))
     processes = {name: psutil.Process(child.pid) for name, child in running.children.items()}
     with suppress(psutil.NoSuchProcess):
         for process in processes.values():
@@ -393,7 +392,7 @@ async def _judged(fuzz: Fuzz, running: Services, bus: Bus, trail: Path) -> list[
         for name, process in processes.items():
             if (used := process.cpu_percent()) > REST_CPU:
                 wrong.append(f"{name} uses {used:.0f} % of a core at rest")
-    said = await persisted(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}")) - before
+    said = await messages_stored(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}")) - before
     if said > REST_MESSAGES * REST_SECONDS:
         wrong.append(f"{said / REST_SECONDS:.0f} messages a second at rest")
     return wrong

@@ -24,11 +24,10 @@ import psutil
 
 from admittance.cli.bench import queues
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import submission
+from admittance.cli.bench.load import Speaker, submission
 from admittance.cli.bench.measure import family
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.speaker import Speaker
 from admittance.cli.bench.system import start
 from admittance.events.applying import Apply, ApplyReply
 from admittance.events.subjects import PROVIDERS

@@ -19,11 +19,9 @@ import psutil
 
 from admittance.cli.bench import queues
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import effective, submission
+from admittance.cli.bench.load import Speaker, effective, submission
 from admittance.cli.bench.measure import family
-from admittance.cli.bench.raw import persisted
-from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.speaker import Speaker
+from admittance.cli.bench.run import loop_factory, main_of, messages_stored
 from admittance.cli.bench.system import start
 from admittance.events import subjects
 from admittance.events.requests import PendingQuery, PendingReply
@@ -115,7 +113,7 @@ async def _silence(bus: Bus) -> None:
     """Waits until nothing is said any more: why each of them waits is stated after a while."""
     before = -1
     # The log alone: heartbeats go on for ever in the bucket of claims.
-    while (now := await persisted(bus, (subjects.STREAM,))) != before:
+    while (now := await messages_stored(bus, (subjects.STREAM,))) != before:
         before = now
         await asyncio.sleep(SILENCE_SECONDS)
 

@@ -15,12 +15,10 @@ import random
 from typing import Final
 
 from admittance.cli.bench import queues
-from admittance.cli.bench.answers import Answers
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import effective, submission
+from admittance.cli.bench.load import Answers, Speaker, effective, submission
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of, system
-from admittance.cli.bench.speaker import Speaker
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from benchmarks.hearing import Jobs

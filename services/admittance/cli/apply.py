@@ -5,7 +5,9 @@ Workloads and Jobs among them are submitted, after the queues that they wait in 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -13,15 +15,21 @@ import msgspec
 from admittance.api.checks import Foreign
 from admittance.api.reading.manifest import Document
 from admittance.api.workload import Job, Workload
-from admittance.cli import delete as deleting_requests
 from admittance.cli import lifecycle
 from admittance.cli.get import find
+from admittance.cli.show.capacity_rows import record_of
+from admittance.cli.show.objects import Found
 from admittance.cli.submit.submit import submission_of, submit_all
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.events.applying import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.reading import Unreadable
+from admittance.provisioning.records import Record
+from admittance.runtime import clock
+from admittance.workload.check_rows import row_of
+from admittance.workload.reading import read
 
 APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
@@ -116,7 +124,7 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
                 if kind is kinds.WORKLOAD:
                     await lifecycle.delete(bus, name)
                 elif kind is kinds.REQUEST:
-                    await deleting_requests.delete(bus, name)
+                    await delete_request(bus, name)
                 else:
                     await _delete_object(bus, kind, name)
             except CliError as error:
@@ -160,3 +168,66 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
     if not names:
         raise BadInput(f"which {kind.singular}? the name is missing")
     return [(kind, name) for name in names]
+
+
+LATER: Final = (
+    "the provisioning-check takes it back as soon as it is there: `admit doctor` tells who is"
+)
+PATIENCE_SECONDS: Final = 3.0
+PAUSE_SECONDS: Final = 0.05
+
+
+async def delete_request(bus: Link, name: str) -> None:
+    """Prints what became of it. Raises AnswerIsNo when it is not there."""
+    found = await find(bus, kinds.REQUEST, name)
+    before = record_of(found)
+    request = Delete(kind=kinds.REQUEST.manifest, namespace=found.namespace, name=name)
+    reply = await bus.ask("delete", request, DeleteReply)
+    subject = f"{kinds.REQUEST.qualified}/{name}"
+    if reply.outcome == "absent":
+        raise AnswerIsNo(f'{kinds.REQUEST.qualified} "{name}" not found')
+    if reply.outcome not in ("deleted", "deferred"):
+        raise AnswerIsNo(reply.error or f"{subject}: {reply.outcome or 'no answer'}")
+    if reply.outcome == "deferred" and not await _is_gone(bus, found, before):
+        output.outcome(subject, "deleting")
+        output.note(LATER)
+        return
+    output.outcome(subject, "deleted")
+    if before is not None:
+        output.note(await _what_follows(bus, before))
+
+
+async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
+    """It is gone, or another one has taken its place."""
+    until = clock.monotonic() + PATIENCE_SECONDS
+    while clock.monotonic() < until:
+        entry = await bus.get(found.key)
+        if entry is None or entry.value is None:
+            return True
+        now = record_of(Found(entry.key, entry.value, entry.revision))
+        if now is not None and before is not None and now.spec.id != before.spec.id:
+            return True
+        await asyncio.sleep(PAUSE_SECONDS)
+    return False
+
+
+async def _what_follows(bus: Link, record: Record) -> str:
+    spec = record.spec
+    key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
+    entry = await bus.get(key)
+    workload = None
+    if entry is not None and entry.value is not None:
+        with suppress(Unreadable):
+            workload = read(entry.key, entry.value)
+    row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
+    freed = "what its provider had for it is freed"
+    if workload is None or row is None or workload.metadata.uid != spec.uid:
+        return freed
+    if row.state == "Ready":
+        return (
+            f"{freed}, and nothing is asked for anew: {spec.workload} goes on without it; "
+            f"`admit stop workload {spec.workload}` ends that"
+        )
+    if row.state == "Pending" and workload.status.admission is not None:
+        return f"{freed}, and {spec.workload}, which waits for it, asks anew as the same attempt"
+    return freed

@@ -17,12 +17,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import msgspec
 
 from admittance.cli.bench import system
-from admittance.cli.demo_tally import Tally
 from admittance.cli.events import story
 from admittance.cli.support import output
 from admittance.events import codec, facts
@@ -30,6 +30,104 @@ from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError
+
+
+class Tally:
+    """Times are seconds since the demo began."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, None] = {}
+        self._at: dict[str, dict[str, float]] = {}
+        self.failed: set[str] = set()
+        self.stopped: set[str] = set()
+        """Whose job had to make room."""
+        self.places: dict[str, dict[str, float]] = {}
+        """Who was admitted on which flavor, and when, in that order."""
+
+    def expect(self, *names: str) -> None:
+        """These are going to be submitted."""
+        self._expected.update(dict.fromkeys(names))
+
+    def hear(self, what: str, name: str, since: float, reason: str = "") -> None:
+        """The log says ``what`` of ``name``; what was said before counts once."""
+        self._at.setdefault(name, {}).setdefault(what, since)
+        if what == "finished" and reason == "Failed":
+            self.failed.add(name)
+        lost = "revoked" in self._at[name]
+        if what == "evicted" and reason not in ("AdmissionCheck", "VariantEvicted") and not lost:
+            self.stopped.add(name)
+
+    def expects(self, name: str) -> bool:
+        """It is one of those."""
+        return name in self._expected
+
+    def at(self, name: str, place: str, since: float) -> None:
+        """It is admitted there."""
+        self.places.setdefault(name, {}).setdefault(place, since)
+
+    def place(self, name: str) -> str:
+        """Where it was admitted last; "": nowhere."""
+        return next(reversed(self.places.get(name, {})), "")
+
+    @property
+    def open(self) -> list[str]:
+        """Who is not finished yet."""
+        return [name for name in self._expected if "finished" not in self._at.get(name, {})]
+
+    def heard(self, name: str, what: str) -> bool:
+        """It was said of it."""
+        return what in self._at.get(name, {})
+
+    def running(self, *names: str) -> int:
+        """How many of these have been admitted and are not finished."""
+        times = [self._at.get(name, {}) for name in names]
+        return sum("admitted" in one and "finished" not in one for one in times)
+
+    @property
+    def all_finished(self) -> bool:
+        """Everybody who was expected finished, and none failed."""
+        return not self.open and not self.failed
+
+    def summary(self) -> list[str]:
+        """The run in a few lines."""
+        waits = [
+            times["admitted"] - times["submitted"]
+            for times in self._at.values()
+            if "admitted" in times and "submitted" in times
+        ]
+        waited = [name for name, times in self._at.items() if "refused" in times]
+        lines = [
+            f"{len(self._expected) - len(self.open)} of {len(self._expected)} workloads finished"
+            + (f", {len(self.failed)} of them failed" if self.failed else "")
+        ]
+        if waits:
+            lines.append(
+                f"submitted to admitted: {1000 * min(waits):.0f} ms where quota was free, "
+                f"{max(waits):.1f} s at the longest, {fmean(waits):.1f} s on average"
+            )
+        if waited:
+            lines.append(f"{len(waited)} had to wait for quota: {', '.join(sorted(waited))}")
+        if self.stopped:
+            names = ", ".join(sorted(self.stopped))
+            lines.append(f"{len(self.stopped)} made room and ran again: {names}")
+        for name, times in sorted(self._at.items()):
+            if "revoked" in times and "finished" in times:
+                lines.append(f"1 lost its machines, and ran again on others: {name}")
+        for name, times in sorted(self._at.items()):
+            if "held" in times and "admitted" in times:
+                long = times["admitted"] - times["held"]
+                lines.append(f"1 was held by a check, and let go {long:.1f} s later: {name}")
+        for name, places in self.places.items():
+            if len(places) > 1:
+                (first, since), *moves = places.items()
+                took = since - self._at.get(name, {}).get("submitted", since)
+                then = ", ".join(f"{place} {at - since:.1f} s later" for place, at in moves)
+                lines.append(
+                    f"1 started where there was room, {first}, after {1000 * took:.0f} ms, and "
+                    f"moved up: {then}: {name}"
+                )
+        return lines
+
 
 LIMIT_SECONDS: Final = 55.0
 JOBS: Final = 6

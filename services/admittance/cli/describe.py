@@ -10,11 +10,10 @@ from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.cli import get
-from admittance.cli.events import events as history
 from admittance.cli.events import lanes
+from admittance.cli.events.events import recent
 from admittance.cli.events.story import Told, placed
-from admittance.cli.explain import sections as why
-from admittance.cli.explain.explain import explained, up_to_a_user
+from admittance.cli.explain import explained, preempted, up_to_a_user
 from admittance.cli.show import (
     capacity_requests,
     check_rows,
@@ -100,7 +99,7 @@ async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
 
 async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
     try:
-        return await history.recent(bus, found, LAST_EVENTS)
+        return await recent(bus, found, LAST_EVENTS)
     except AnswerIsNo as error:
         output.warn(f"no events: {error}")
         return None
@@ -184,7 +183,7 @@ def _allowed(workload: StoredWorkload) -> str:
 def _preempted_by(by: PreemptedBy | None, now: datetime) -> str:
     if by is None:
         return ""
-    first, *_ = why.preempted(by, now)
+    first, *_ = preempted(by, now)
     return first.removeprefix("by ")
 
 

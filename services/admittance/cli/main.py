@@ -9,8 +9,7 @@ from admittance.cli import starting  # noqa: F401  (handles signals before the r
 import os
 import sys
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells give it."""
+from admittance.cli.support.errors import INTERRUPTED
 
 
 def main() -> None:

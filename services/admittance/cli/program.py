@@ -15,9 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
-from admittance.cli.commands import approve, lifecycle, objects, system, workloads
-from admittance.cli.main import INTERRUPTED
-from admittance.cli.support.errors import CliError, lines_of
+from admittance.cli.commands import lifecycle, objects, system, workloads
+from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
 from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, outer_call
 
 ERRORS_MAX: Final = 100
@@ -32,7 +31,6 @@ app = typer.Typer(
 objects.register(app)
 workloads.register(app)
 lifecycle.register(app)
-approve.register(app)
 system.register(app)
 
 

@@ -7,8 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from admittance.cli.bench.answers import Answers
-from admittance.cli.bench.speaker import Speaker
+from admittance.cli.bench.load import Answers, Speaker
 from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of

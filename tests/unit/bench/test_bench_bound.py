@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.bench.bound import lower_bound_seconds, useful_usage_percent
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload, plan, read
+from admittance.cli.bench.report import lower_bound_seconds, useful_usage_percent
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,8 +12,7 @@ import pytest
 
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import carry_out, submission
-from admittance.cli.bench.raw import persisted
-from admittance.cli.bench.run import play
+from admittance.cli.bench.run import messages_stored, play
 from admittance.events import facts
 from admittance.events.applying import Applied, Apply, ApplyReply, SettledReply
 from admittance.events.codec import decode
@@ -116,7 +115,7 @@ async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission
 
 async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
     await (toy := Toy(bus)).start()
-    before = await persisted(bus)
+    before = await messages_stored(bus)
     found, _ = await asyncio.wait_for(play(bus, PLAN, lambda: [psutil.Process()]), 30)
     plain = msgspec.json.decode(encode(found))
     assert {
@@ -137,7 +136,7 @@ async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
     assert plain["processes"][0].keys() == {"name", "pid", "cpuSeconds", "peakMemoryBytes"}
     assert found.bus_raw_publish_per_second > 1000
     # Submitted, admitted twice, finished; the yardstick's stream is gone and not counted.
-    assert await persisted(bus) - before == 4 * 30
+    assert await messages_stored(bus) - before == 4 * 30
     assert [m["kind"] for m in toy.manifests] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli import get
-from admittance.cli.doctor.provisioning import standing
+from admittance.cli.doctor.controllers import class_finding
 from admittance.cli.events.story import Answers, told, why
 from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show.objects import Found
@@ -210,7 +210,7 @@ def test_a_class_of_capacity_stands_so(
     fine: bool,
     told: str,
 ) -> None:
-    one = standing("rack", durable, configs, records, answers, NOON)
+    one = class_finding("rack", durable, configs, records, answers, NOON)
     assert one.fine is fine
     assert told in one.found
 

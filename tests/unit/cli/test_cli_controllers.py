@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.check_controllers import standing
+from admittance.cli.doctor.controllers import controller_finding
 
 
 def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:
@@ -57,11 +57,11 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
 def test_how_a_controller_stands(
     durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
 ) -> None:
-    found = standing("ctl", durable, [check])
+    found = controller_finding("ctl", durable, [check])
     assert found.fine is fine
     assert told in found.found
 
 
 def test_a_durable_that_no_check_names_is_told_of() -> None:
-    found = standing("ctl", {"num_pending": 0}, [])
+    found = controller_finding("ctl", {"num_pending": 0}, [])
     assert (found.fine, "no AdmissionCheck names it" in found.found) == (False, True)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.explain.explain import up_to_a_user
+from admittance.cli.explain import up_to_a_user
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from admittance.cli import explain as why
 from admittance.cli.approve import asked_of
 from admittance.cli.events import lanes
-from admittance.cli.explain import sections as why
 from admittance.cli.show import policy_words, tables
 from admittance.cli.show.families import names_of, refuse_variant, tags_of
 from admittance.cli.show.objects import Found

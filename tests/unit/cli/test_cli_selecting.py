@@ -14,7 +14,7 @@ from admittance.cli.show import tables
 from admittance.cli.show.objects import Found
 from admittance.cli.show.selection import Selection, select, selection
 from admittance.cli.support import kinds
-from admittance.cli.support.table_widths import TITLE_MIN, cut, fitted
+from admittance.cli.support.output import TITLE_MIN, cut, fitted
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

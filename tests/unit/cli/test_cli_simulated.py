@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from admittance.cli import simulate
 from admittance.cli.program import invoke
-from admittance.cli.simulate import report
-from admittance.cli.simulate.simulate import shown
+from admittance.cli.simulate import shown
 from admittance.events.applying import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.whatif import (
@@ -44,7 +44,7 @@ SPOT = on({"cpu": "spot"})
     ],
 )
 def test_flavors(admission: Admission, said: str) -> None:
-    assert report.flavors(admission) == said
+    assert simulate.flavors(admission) == said
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_flavors(admission: Admission, said: str) -> None:
     ],
 )
 def test_how_a_workload_stands(standing: Standing | None, said: str) -> None:
-    assert report.stands(standing, gone="is not there") == said
+    assert simulate.stands(standing, gone="is not there") == said
 
 
 def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
@@ -85,7 +85,7 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
         waits=(wait,),
         evictions=(eviction,),
     )
-    report.tell(reply, wide=False)
+    simulate.tell(reply, wide=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
         "cohort team would be changed",
@@ -101,8 +101,8 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
 
 
 def test_no_difference_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    report.tell(SimulateReply(counts=Counts(run=2)), wide=False)
-    assert capsys.readouterr().out.splitlines() == [report.NOTHING, "Unaffected: 2 run, 0 wait"]
+    simulate.tell(SimulateReply(counts=Counts(run=2)), wide=False)
+    assert capsys.readouterr().out.splitlines() == [simulate.NOTHING, "Unaffected: 2 run, 0 wait"]
 
 
 def test_programs_find_every_list_and_number() -> None:

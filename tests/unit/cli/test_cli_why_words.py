@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli.explain import sections
+from admittance.cli import explain
 from admittance.cli.show import cohorts
 from admittance.cli.support.output import Table, aligned
 from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
@@ -35,7 +35,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
         ahead=(Ahead(namespace="ns", name="a", position=1, priority=9, holds_place=True),),
         outlook=Outlook(outcome="NoFit", reason="ExceedsMaxQuota"),
     )
-    assert list(sections.place(reply, NOON)) == [
+    assert list(explain.place(reply, NOON)) == [
         "queue main of clusterqueue cq (cohort research, StrictFIFO), priority 5",
         "position 2 of 7, waiting for 5m, parked until something changes",
         "behind ns/a (number 1, priority 9, others make room for it)",
@@ -79,7 +79,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
     ],
 )
 def test_the_outlook_is_one_line(outlook: Outlook, want: str) -> None:
-    assert sections.outlook(outlook) == want
+    assert explain.outlook(outlook) == want
 
 
 def test_flavors_are_shown_resource_by_resource_with_their_numbers() -> None:
@@ -98,7 +98,7 @@ def test_flavors_are_shown_resource_by_resource_with_their_numbers() -> None:
         ),
         FlavorVerdict(pod_set="main", flavor="", resources=("gpu",), message="unavailable"),
     )  # fmt: skip
-    assert lines(sections.flavor_table(verdicts)) == [
+    assert lines(explain.flavor_table(verdicts)) == [
         "main spot cpu 1+3 3 1 6 4 9 no WaitingForQuota: cpu: 1 short",
         "main spot memory 1Ki unlimited - 0 unlimited unlimited",
         "main - gpu - - - - - - no unavailable",
@@ -119,7 +119,7 @@ def test_holders_are_shown_with_what_protects_them() -> None:
             namespace="ns", name="c", cluster_queue="y", flavor="spot", resource="cpu", amount=1000
         ),
     )  # fmt: skip
-    assert lines(sections.holder_table(holders)) == [
+    assert lines(explain.holder_table(holders)) == [
         "ns/a x spot 1500m cpu 2 yes PriorityNotLower",
         "ns/b y spot 1 cpu 0 no on its way out",
         "ns/c y spot 1 cpu 0 no candidate",
@@ -130,7 +130,7 @@ def test_a_barrier_that_two_pod_sets_meet_is_told_once() -> None:
     bar = Protection(cluster_queue="x", flavor="spot", resource="cpu", rule="R", message="it stays")
     one = FlavorVerdict(pod_set="a", flavor="spot", barriers=(bar,))
     two = FlavorVerdict(pod_set="b", flavor="spot", barriers=(bar,))
-    assert sections.barriers((one, two)) == ("cpu in flavor spot: it stays (R)",)
+    assert explain.barriers((one, two)) == ("cpu in flavor spot: it stays (R)",)
 
 
 def test_who_preempted_it_is_told_with_rule_and_numbers() -> None:
@@ -150,7 +150,7 @@ def test_who_preempted_it_is_told_with_rule_and_numbers() -> None:
             short=(Taken(flavor="spot", resource="cpu", amount=4000, available=1000),),
         ),
     )
-    assert list(sections.preempted(by, NOON)) == [
+    assert list(explain.preempted(by, NOON)) == [
         "by workload ns/boss, 1m30s ago (2026-02-07T11:58:30Z), rule InCohortFairSharing",
         "priority 8 in clusterqueue y against priority 1 in clusterqueue x",
         "allowed by reclaimWithinCohort: Any of clusterqueue y",
@@ -161,7 +161,7 @@ def test_who_preempted_it_is_told_with_rule_and_numbers() -> None:
 
 def test_a_share_without_weight_is_called_so() -> None:
     shares = Shares(strategy="LessThanInitialShare", preemptor=5.0, victim=float(UNLIMITED))
-    assert sections.shares(shares) == "LessThanInitialShare: share 5 against without weight"
+    assert explain.shares(shares) == "LessThanInitialShare: share 5 against without weight"
 
 
 def test_a_tree_is_shown_level_by_level_with_what_is_borrowed_and_may_be_lent() -> None:

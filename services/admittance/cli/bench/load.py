@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -11,14 +12,12 @@ import nats.errors
 
 from admittance.api.units import render
 from admittance.cli.bench import queues
-from admittance.cli.bench.answers import Answers
 from admittance.cli.bench.generator import RESOURCE, Plan, PlannedWorkload
-from admittance.cli.bench.mimic import Mimic
-from admittance.cli.bench.speaker import Speaker
 from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import token
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Ack, Bus
+from admittance.runtime.bus.connection import frame
 from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.tasks import set_within
 
@@ -177,3 +176,194 @@ def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
         f'"resources":{{"requests":{{"{RESOURCE}":"{render(RESOURCE, workload.request)}"}}}}}}]}}}}'
         "}]}}}"
     ).encode()
+
+
+class _Asked(msgspec.Struct, frozen=True, rename="camel"):
+    namespace: str
+    name: str
+    check: str
+    cycle: int
+
+
+_asked = msgspec.json.Decoder(_Asked)
+
+
+class Answers:
+    """Hears `check.requested`, says `check.reported`. A request heard twice is answered twice,
+    as controllers may."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+
+    def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        """A message on ``admit.check.requested.<controller>.<ns>.<name>``."""
+        asked = _asked.decode(data)
+        whose = subject.decode().split(".", 3)[3]
+        # Names of a plan need no escape in JSON.
+        verdict = (
+            f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
+            f'"cycle":{asked.cycle},"state":"Ready","message":"as always"}}'
+        )
+        self._speaker.say(f"admit.check.reported.{whose}", verdict.encode())
+
+
+class _Revision(msgspec.Struct, frozen=True, rename="camel"):
+    revision: int = 0
+
+
+_revision = msgspec.json.Decoder(_Revision)
+
+
+class Mimic:
+    """Hears `admitted` and `evicted`, says `finished` and `stopped`.
+
+    Lists are indexed like the plan's workloads; times are monotonic seconds, 0.0: not yet.
+    ``admitted_at`` is that of the first admission. ``finished`` are indices. A fact heard twice is
+    acted on once.
+    """
+
+    def __init__(self, plan: Plan, speaker: Speaker) -> None:
+        count = len(plan.workloads)
+        self._plan = plan
+        self._speaker = speaker
+        self._loop = asyncio.get_running_loop()
+        self._running = [0] * count
+        self._due: list[tuple[float, int, int]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._names = [
+            f"{token(plan.queues[w.queue].namespace)}.{token(w.name)}" for w in plan.workloads
+        ]
+        self._index = {name.encode(): i for i, name in enumerate(self._names)}
+        self._evicted = [0] * count
+        self.admitted_at = [0.0] * count
+        self.finished: set[int] = set()
+        self.evictions = 0
+        self.heard_at = clock.monotonic()
+        self.done = asyncio.Event()
+
+    def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        """A message on ``admit.workload.{admitted,evicted}.<ns>.<name>``."""
+        _, _, what, name = subject.split(b".", 3)
+        index = self._index.get(name)
+        if index is None:
+            return
+        self.heard_at = clock.monotonic()
+        revision = _revision.decode(data).revision
+        if what == b"admitted":
+            self._admitted(index, revision)
+        else:
+            self._stop(index, revision)
+
+    def _admitted(self, index: int, revision: int) -> None:
+        if revision <= self._running[index] or revision <= self._evicted[index]:
+            return
+        self._running[index] = revision
+        # Admitted again after its end was said: the eviction was first, and its end did not count.
+        self.finished.discard(index)
+        if not self.admitted_at[index]:
+            self.admitted_at[index] = self.heard_at
+        due = self.heard_at + self._plan.workloads[index].runtime
+        first = not self._due or due < self._due[0][0]
+        heapq.heappush(self._due, (due, index, revision))
+        if first:
+            self._wake()
+
+    def _stop(self, index: int, revision: int) -> None:
+        if revision <= self._evicted[index]:
+            return
+        self._evicted[index] = revision
+        self.evictions += 1
+        self._say("stopped", index, revision)
+
+    def _wake(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._due:
+            delay = max(0.0, self._due[0][0] - clock.monotonic())
+            self._timer = self._loop.call_later(delay, self._end)
+
+    def _end(self) -> None:
+        # The loop's timers are good to a millisecond: what is due within one ends in this turn.
+        until = clock.monotonic() + 0.0005
+        while self._due and self._due[0][0] <= until:
+            _, index, revision = heapq.heappop(self._due)
+            if self._running[index] == revision and self._evicted[index] < revision:
+                self.finished.add(index)
+                self._say("finished", index, revision)
+        if len(self.finished) == len(self._plan.workloads):
+            self.done.set()
+        self._timer = None
+        self._wake()
+
+    def _say(self, what: str, index: int, revision: int) -> None:
+        workload = self._plan.workloads[index]
+        namespace = self._plan.queues[workload.queue].namespace
+        # Names of a plan need no escape in JSON.
+        data = f'{{"namespace":"{namespace}","name":"{workload.name}","revision":{revision}}}'
+        self._speaker.say(f"admit.workload.{what}.{self._names[index]}", data.encode())
+
+
+_ack = msgspec.json.Decoder(Ack)
+
+
+class Speaker:
+    """What the load says. `say` never waits; what is said within one turn of the loop leaves in
+    one write.
+
+    ``refused`` keeps the server's words for what it did not take; ``sequence`` is the newest one
+    that it gave. What a broken connection loses is not said again: a benchmark that survives one
+    would measure something else.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._inbox = f"{bus.nc.new_inbox()}.a"
+        self._buffer: list[bytes] = []
+        self._some = asyncio.Event()
+        self.sent = 0
+        self.acknowledged = 0
+        self.sequence = 0
+        self.refused: list[str] = []
+
+    async def run(self) -> None:
+        """Writes what was said, until cancelled."""
+        subscription = await self._bus.nc.listen(self._inbox, self._on_ack)
+        try:
+            while True:
+                await self._some.wait()
+                self._some.clear()
+                blob = b"".join(self._buffer)
+                self._buffer.clear()
+                await self._bus.nc.send(blob)
+        finally:
+            await self._bus.nc.deafen(subscription)
+
+    def say(self, subject: str, data: bytes) -> None:
+        """Publishes data to the stream that takes subject, soon."""
+        self._buffer.append(frame(subject, self._inbox, data, None))
+        self.sent += 1
+        self._some.set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many were said and not yet answered."""
+        return self.sent - self.acknowledged
+
+    async def quiet(self, timeout: float = 10.0) -> None:
+        """Waits until everything said is answered. Raises TimeoutError."""
+        deadline = clock.monotonic() + timeout
+        while self.in_flight:
+            if clock.monotonic() > deadline:
+                raise TimeoutError(f"{self.in_flight} messages were never acknowledged")
+            await asyncio.sleep(0.005)
+
+    def _on_ack(self, _subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        self.acknowledged += 1
+        if not data:
+            self.refused.append("no stream takes the facts")
+            return
+        ack = _ack.decode(data)
+        if ack.error is not None:
+            self.refused.append(ack.error.description)
+        elif ack.seq > self.sequence:
+            self.sequence = ack.seq

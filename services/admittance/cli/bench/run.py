@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
 
-from admittance.cli.bench import measure, queues, raw
+from admittance.cli.bench import measure, queues
 from admittance.cli.bench.generator import Plan, plan, read
 from admittance.cli.bench.load import Outcome, carry_out
 from admittance.cli.bench.report import Report, report, told, write
 from admittance.cli.bench.system import embedded
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError
+from admittance.events import subjects
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.errors import AdmittanceError, Refused
 
 Find = Callable[[], Iterable[psutil.Process]]
 
@@ -90,15 +93,15 @@ async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
     await queues.create(bus, what)
     meter = measure.Meter(find)
     own = measure.Meter(lambda: [psutil.Process()])
-    before = await raw.persisted(bus)
+    before = await messages_stored(bus)
     meter.start()
     own.start()
     outcome = await carry_out(bus, what)
     processes = meter.stop()
     load_generator = own.stop()[0]
-    persisted = await raw.persisted(bus) - before
+    persisted = await messages_stored(bus) - before
     # Afterwards, so that it costs the system neither memory nor time; the same server, as warm.
-    raw_per_second = await raw.publish_per_second(bus)
+    raw_per_second = await publish_per_second(bus)
     made = report(
         what,
         outcome,
@@ -120,3 +123,46 @@ async def system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
         return
     async with embedded("--no-runner") as child:
         yield child.url, lambda: measure.family(child.pid)
+
+
+STREAM: Final = "ADMITTANCE_BENCH_RAW"
+SUBJECT: Final = "admittance_bench.raw"
+MESSAGES: Final = 20_000
+BYTES: Final = 600
+"""About a fact's size."""
+
+
+async def publish_per_second(bus: Bus) -> float:
+    """Pipelined publications a second into a file stream of our own, removed afterwards."""
+    await bus.api(
+        f"STREAM.CREATE.{STREAM}",
+        {"name": STREAM, "subjects": [SUBJECT], "retention": "limits", "storage": "file"},
+    )
+    try:
+        messages = [Outgoing(SUBJECT, b"x" * BYTES)] * 1000
+        started = clock.monotonic()
+        for _ in range(0, MESSAGES, len(messages)):
+            await bus.publish_all(messages)
+        return MESSAGES / (clock.monotonic() - started)
+    finally:
+        await bus.api(f"STREAM.DELETE.{STREAM}")
+
+
+MEASURED_STREAMS: Final = (
+    subjects.STREAM,
+    subjects.TIMERS,
+    f"KV_{subjects.BUCKET}",
+    f"KV_{subjects.CLAIMS}",
+)
+
+
+async def messages_stored(bus: Bus, streams: Sequence[str] = MEASURED_STREAMS) -> int:
+    """How many messages these streams have taken, ever; one that is missing has taken none."""
+    count = 0
+    for stream in streams:
+        try:
+            info = await bus.api(f"STREAM.INFO.{stream}")
+        except Refused:
+            continue
+        count += int(info["state"]["last_seq"])
+    return count

@@ -1,4 +1,5 @@
-"""stop, cancel, activate, hold, release, priority, finish: what users may do to a workload.
+"""stop, cancel, activate, hold, release, priority, finish, approve, deny: what users may do
+to a workload.
 
 What a command needs is imported when it runs: help and completion do without.
 """
@@ -18,6 +19,23 @@ from admittance.cli.support.options import Call, NamespaceOption, NatsOption, ca
 if TYPE_CHECKING:
     from admittance.cli.show.objects import Found
     from admittance.events.base import Fact
+
+
+Check = Annotated[
+    str | None,
+    typer.Option(
+        "--check",
+        metavar="NAME",
+        help="Which check. Default: the pending approval, or the only pending one",
+    ),
+]
+Message = Annotated[
+    str, typer.Option("--message", "-m", metavar="TEXT", help="Why; kept with the verdict.")
+]
+User = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Who says so. Default: $ADMIT_USER, or the login"),
+]
 
 
 def stop(
@@ -155,9 +173,54 @@ def _change(
     run(lifecycle.change(call, target, make, done, instead=f"`admit {instead}`" if instead else ""))
 
 
+def approve(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    check: Check = None,
+    message: Message = "",
+    user: User = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Approve a workload: the check that waits for a person is Ready."""
+    _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=True)
+
+
+def deny(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    check: Check = None,
+    message: Message = "",
+    user: User = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Deny a workload: it is Rejected, and not admitted again before `activate`."""
+    _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=False)
+
+
+def _speak(
+    call: Call,
+    kind: str,
+    name: str | None,
+    check: str | None,
+    message: str,
+    user: str | None,
+    *,
+    approve: bool,
+) -> None:
+    from admittance.cli.approve import speak
+    from admittance.cli.support.kinds import workload_target
+
+    target = workload_target(kind, name)
+    run(speak(call, target, check, message, user, approve=approve))
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (stop, cancel, activate, hold, release, finish):
+    for command in (stop, cancel, activate, hold, release, finish, approve, deny):
         app.command(rich_help_panel=PANEL)(command)
     # A priority may be negative: -5 is its value and no option.
     app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

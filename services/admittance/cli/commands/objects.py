@@ -34,9 +34,9 @@ def apply(
 
     Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
     """
-    from admittance.cli import apply as applying
+    from admittance.cli import apply
 
-    run(applying.apply(call_of(ctx, nats, namespace), file))
+    run(apply.apply(call_of(ctx, nats, namespace), file))
 
 
 def get(
@@ -98,7 +98,7 @@ def get(
     Workloads come running before waiting before finished, the newest first. Tables are cut to the
     width of the terminal; -o wide shows all.
     """
-    from admittance.cli import get as reading
+    from admittance.cli import get
     from admittance.cli.show import selection
     from admittance.cli.support.kinds import WORKLOAD, target
     from admittance.runtime import clock
@@ -113,15 +113,15 @@ def get(
         "--limit": limit,
     }
     typed = [option for option, value in narrowing.items() if value is not None]
-    if kind.lower() == reading.PENDING:
+    if kind.lower() == get.PENDING:
         if alien := [one for one in typed if one not in ("-q/--queue", "--limit")]:
             raise BadInput(f"get pending takes -q and --limit, and no {alien[0]}")
         if name is not None:
             raise BadInput(f'get pending takes a queue with -q, and no name "{name}"')
         if watch:
             raise BadInput("get pending cannot be watched; watch workloads instead")
-        rows = limit or reading.PENDING_ROWS
-        run(reading.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
+        rows = limit or get.PENDING_ROWS
+        run(get.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
         return
     known, wanted = target(kind, name)
     if queue is not None and known is not WORKLOAD:
@@ -129,9 +129,9 @@ def get(
     if typed and (wanted is not None or watch):
         raise BadInput(f"{typed[0]} is for lists" + (", which cannot be watched" if watch else ""))
     if watch:
-        from admittance.cli.show import watch as watching
+        from admittance.cli.show.watch import watch_objects
 
-        run(watching.watch(call, kind, name, all_namespaces=all_namespaces))
+        run(watch_objects(call, kind, name, all_namespaces=all_namespaces))
         return
     chosen = selection.selection(
         known,
@@ -142,7 +142,7 @@ def get(
         limit=limit,
         now=clock.now(),
     )
-    run(reading.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
+    run(get.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
 
 
 def describe(
@@ -157,13 +157,13 @@ def describe(
 
     Tables are cut to the width of the terminal; -o wide shows all.
     """
-    from admittance.cli import describe as describing
+    from admittance.cli import describe
     from admittance.cli.support.options import Output
 
     call = call_of(ctx, nats, namespace, output)
     if call.output not in (Output.TABLE, Output.WIDE):
         raise BadInput(f"describe has no -o {call.output}; `admit get` has")
-    run(describing.describe(call, kind, name))
+    run(describe.describe(call, kind, name))
 
 
 def delete(
@@ -174,10 +174,10 @@ def delete(
     namespace: NamespaceOption = None,
 ) -> None:
     """Delete objects; a workload disappears once its job has stopped."""
-    from admittance.cli import apply as applying
+    from admittance.cli import apply
 
-    targets = applying.targets_of(kind, names or [])
-    run(applying.delete(call_of(ctx, nats, namespace), targets))
+    targets = apply.targets_of(kind, names or [])
+    run(apply.delete(call_of(ctx, nats, namespace), targets))
 
 
 def simulate(
@@ -204,10 +204,10 @@ def simulate(
 
     Told is what differs from what would happen anyway: at once, and once evicted jobs have stopped.
     """
-    from admittance.cli.simulate import simulate as simulating
+    from admittance.cli import simulate
 
     call = call_of(ctx, nats, namespace, output)
-    run(simulating.simulate(call, file or [], deletes or [], limit))
+    run(simulate.simulate(call, file or [], deletes or [], limit))
 
 
 def register(app: typer.Typer) -> None:

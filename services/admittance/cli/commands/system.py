@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from admittance.cli.commands.arguments import ServiceName
-from admittance.cli.commands.check_test import check_test
-from admittance.cli.commands.provider_test import provider_test
+from admittance.cli.commands.conformance import check_test, provider_test
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import (
     NamespaceOption,
@@ -103,12 +102,12 @@ def up(
     the next start they run again, and keep what they printed. With --detach-jobs they run on.
     With --nats your server is used.
     """
-    from admittance.cli.up import up as composition
+    from admittance.cli.up import up
 
     call = call_of(ctx, nats, namespace)
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server, and --nats names another one")
-    options = composition.Options(
+    options = up.Options(
         data_dir=_data_dir(data_dir),
         folder_chosen=data_dir is not None,
         port=port,
@@ -119,7 +118,7 @@ def up(
         config=config,
         metrics=metrics,
     )
-    run_forever(composition.up(call, options))
+    run_forever(up.up(call, options))
 
 
 def serve(
@@ -135,12 +134,12 @@ def serve(
 ) -> None:
     """Run one service against a server that is there."""
     from admittance.cli.support.services import service_named
-    from admittance.cli.up import up as composition
+    from admittance.cli.up import up
 
     call = call_of(ctx, nats, namespace)
     service_named(service)
     run_forever(
-        composition.serve(
+        up.serve(
             call,
             service,
             _data_dir(data_dir),
@@ -168,9 +167,9 @@ def doctor(
     output: OutputOption = None,
 ) -> None:
     """Check the server, streams, consumers and services; status 1 when something is wrong."""
-    from admittance.cli.doctor import doctor as checkup
+    from admittance.cli.doctor import doctor
 
-    run(checkup.doctor(call_of(ctx, nats, namespace, output)))
+    run(doctor.doctor(call_of(ctx, nats, namespace, output)))
 
 
 def bench(
@@ -189,7 +188,7 @@ def bench(
     output: OutputOption = None,
 ) -> None:
     """Measure a live system with a generator file: the embedded one, unless --nats is given."""
-    from admittance.cli.bench.run import run as play
+    from admittance.cli.bench.run import run as run_benchmark
     from admittance.cli.support.options import Output
 
     call = call_of(ctx, nats, namespace, output)
@@ -198,7 +197,7 @@ def bench(
     if not generator.is_file():
         raise BadInput(f"{generator}: no such file")
     url = call.url if call.url_from is UrlFrom.OPTION else None
-    status = play(
+    status = run_benchmark(
         generator,
         json_path=json_path,
         scale=scale,
@@ -250,11 +249,11 @@ def replay(
 
         run(decision.replay_decision(call, from_log))
         return
-    from admittance.cli.replay import replay as replaying
+    from admittance.cli.replay import replay
 
     if not files:
         raise BadInput("nothing to replay: name files of scenarios, or --from-log SEQ")
-    status = replaying.replay(files, out=out, check=check)
+    status = replay.replay(files, out=out, check=check)
     if status:
         raise typer.Exit(status)
 
@@ -263,12 +262,12 @@ def token(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to escape.")],
 ) -> None:
     """Print how a name is spelled in subjects, bucket keys and durables."""
-    from admittance.events.names import token as escaped
+    from admittance.events import names as object_names
 
     for name in names:
         if not name:
             raise BadInput("an empty name has no token")
-        typer.echo(escaped(name))
+        typer.echo(object_names.token(name))
 
 
 def completion(

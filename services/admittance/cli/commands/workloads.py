@@ -79,7 +79,7 @@ def submit(
 ) -> None:
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
-    from admittance.cli.submit import submit as submitting
+    from admittance.cli.submit import submit
     from admittance.cli.submit.command_workload import Wish
 
     call = call_of(ctx, nats, namespace, output)
@@ -111,7 +111,7 @@ def submit(
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     limit = None if timeout is None else seconds_of(timeout, "--timeout")
-    run(submitting.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
+    run(submit.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str]:
@@ -140,12 +140,12 @@ def wait(
     admitted on the way. When the phase can no longer come, the waiting ends with status 1; so it
     does for Finished when the job failed.
     """
-    from admittance.cli import wait as following
+    from admittance.cli import wait
     from admittance.cli.support.kinds import workload_target
 
     target = workload_target(kind, name)
     limit = None if timeout is None else seconds_of(timeout, "--timeout")
-    run(following.wait(call_of(ctx, nats, namespace), target, phase, limit))
+    run(wait.wait(call_of(ctx, nats, namespace), target, phase, limit))
 
 
 def explain(
@@ -157,11 +157,11 @@ def explain(
     output: OutputOption = None,
 ) -> None:
     """Say why a workload waits, flavor by flavor and check by check, and what would unblock it."""
-    from admittance.cli.explain import explain as explaining
+    from admittance.cli import explain
     from admittance.cli.support.kinds import workload_target
 
     target = workload_target(kind, name)
-    run(explaining.explain(call_of(ctx, nats, namespace, output), target))
+    run(explain.explain(call_of(ctx, nats, namespace, output), target))
 
 
 def events(
@@ -181,13 +181,13 @@ def events(
 ) -> None:
     """Tell the story from the log, oldest first; -o wide has each fact's place on the log, -o json
     a line of JSON for each."""
-    from admittance.cli.events import events as history
+    from admittance.cli.events import events
     from admittance.cli.support.times import moment_of
     from admittance.runtime import clock
 
     moment = None if since is None else moment_of(since, "--since", clock.now())
     run(
-        history.events(
+        events.events(
             call_of(ctx, nats, namespace, output),
             workload=workload,
             follow=follow,
@@ -211,11 +211,11 @@ def logs(
     namespace: NamespaceOption = None,
 ) -> None:
     """Show what the processes of a workload printed."""
-    from admittance.cli import logs as pod_logs
+    from admittance.cli import logs
     from admittance.cli.support.kinds import workload_target
 
     target = workload_target(kind, name)
-    run(pod_logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow, tail=tail))
+    run(logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow, tail=tail))
 
 
 def register(app: typer.Typer) -> None:

@@ -9,11 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.doctor import check_controllers, provisioning
-from admittance.cli.doctor.families import families_found
+from admittance.cli.doctor import controllers
 from admittance.cli.doctor.set_aside import remedy, set_aside
-from admittance.cli.doctor.timers import timers_found
-from admittance.cli.doctor.writes import writes_found
+from admittance.cli.doctor.streams import families_found, timers_found, writes_found
 from admittance.cli.show import tables
 from admittance.cli.support import output
 from admittance.cli.support.link import link
@@ -69,11 +67,11 @@ async def doctor(call: Call) -> int:
             *await _consumers(bus.bus),
             *[
                 Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
-                for one in await check_controllers.standings(bus)
+                for one in await controllers.check_controllers(bus)
             ],
             *[
                 Line(OK if one.fine else NOTE, f"capacity {one.provisioning_class}", one.found)
-                for one in await provisioning.standings(bus)
+                for one in await controllers.capacity_classes(bus)
             ],
             *await _timers(bus.bus),
             *await _families(bus.bus),

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.replay.rebuild import Source, gather
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
+from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import Heard
 from admittance.events import subjects
-from admittance.events.reading import BROKEN
+from admittance.events.checkpoints import CheckpointMade, Commits, Committed
+from admittance.events.reading import BROKEN, Unreadable
 from admittance.events.system import Epoch
-from admittance.replay.pieces import CannotRebuild
+from admittance.replay.past import Past, Start
+from admittance.replay.pieces import CannotRebuild, Entry
 from admittance.replay.repeat import Answer, Said, needed, repeat, said
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import parse_headers
+from admittance.runtime.bus.history import Past as Message
+from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused
 from admittance.scheduling.config import Config, config_from
 from admittance.scheduling.explain.decision_replay import CannotRepeat
+from admittance.workload.limits import Limits, limits_from
+from admittance.workload_controller.journal import read_commits
+from admittance.workload_controller.recording import checkpoints
+from admittance.workload_controller.service import FILTERS
 
 _epoch = msgspec.json.Decoder(Epoch)
 
@@ -142,3 +153,175 @@ def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -
         output.say(f"different: {line}")
     if not answer.differences:
         output.say("same")
+
+
+PAGE: Final = 500
+PATIENCE_SECONDS: Final = 5.0
+"""How long a decision that was just made may take until the workload-controller tells of it."""
+
+_READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
+
+
+class Source(NamedTuple):
+    """Where a picture was rebuilt from: a checkpoint's id, or "" for the first fact; and how many
+    facts were folded."""
+
+    checkpoint: str
+    facts: int
+
+
+async def gather(
+    bus: Bus, target: Said
+) -> tuple[dict[int, Sequence[Entry]], list[Source], list[Said]]:
+    """The bucket at each revision that is needed, and the decisions before the target."""
+    pictures: dict[int, Sequence[Entry]] = {}
+    sources: list[Source] = []
+    before: dict[int, Said] = {}
+    for seen in needed(target.decision):
+        if seen in pictures:
+            continue
+        pictures[seen], source, decisions = await _rebuild(bus, target, seen)
+        sources.append(source)
+        before |= {one.sequence: one for one in decisions}
+    return pictures, sources, [before[sequence] for sequence in sorted(before)]
+
+
+async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Source, list[Said]]:
+    made, rows = await _start(bus, seen)
+    words = await _words(bus, made.told if made is not None else 0, target.sequence)
+    if (made is None and not words[0].begins) or any(word.gap for word in words):
+        raise CannotRebuild("of some commits before it nothing was told by who made them")
+    through = made.through if made is not None else 0
+    start = Start(made.revision, made.floor) if made is not None else Start()
+    objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
+    past = Past(start, rows, objects, seen=seen)
+    limits = {epoch: await _limits(bus, epoch) for epoch in {word.epoch for word in words}}
+    facts = _messages(bus, ["admit.>"], through)
+    decisions: list[Said] = []
+    heard = folded = 0
+    for word, commit in _behind(words, through, start.revision):
+        upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
+        batch: list[Heard] = []
+        while heard < upto:
+            one = await anext(facts, None)
+            if one is None:
+                break
+            heard = one.sequence
+            batch.append(one)
+            _note(decisions, one, target)
+        batch = [one for one in batch if _is_read(one.subject)]
+        past.hear(batch)
+        folded += len(batch)
+        if not past.perform(commit, word.floor, limits[word.epoch]):
+            break
+        # What is dealt with, and seen, is on its way no more.
+        done = commit.through if not commit.unsure else 0
+        decisions = [one for one in decisions if one.sequence > done]
+    while heard < target.sequence and (one := await anext(facts, None)) is not None:
+        heard = one.sequence
+        _note(decisions, one, target)
+    own = f"workload.{target.decision.namespace}.{target.decision.name}"
+    if own in past.unknown:
+        raise CannotRebuild("the state of its workload is not known")
+    return past.entries(), Source(made.id if made is not None else "", folded), decisions
+
+
+async def _limits(bus: Bus, epoch: int) -> Limits:
+    """How that leader of the workload-controllers was set up: its epoch tells."""
+    try:
+        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
+        return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
+    except Refused as error:
+        if error.code != NO_MESSAGE:
+            raise
+        return Limits()
+    except (KeyError, *BROKEN) as error:
+        raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
+
+
+def _note(decisions: list[Said], heard: Heard, target: Said) -> None:
+    if heard.sequence >= target.sequence:
+        return
+    found = said(heard)
+    if found is not None and found.decision.domain == target.decision.domain:
+        decisions.append(found)
+
+
+async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
+    """The newest checkpoint that is old enough and complete, with its rows; None: the first fact.
+    Raises CannotRebuild when there is neither."""
+    state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
+    first = int(state["first_seq"])
+    for made in reversed(await checkpoints(bus)):
+        if made.revision <= seen and first <= made.through + 1:
+            parts = [
+                one.data
+                async for one in _messages(
+                    bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
+                )
+            ]
+            with suppress(BadCheckpoint):
+                return made, list(unpack(made, parts))
+    if first <= 1:
+        return None, ()
+    raise CannotRebuild(
+        f"neither all facts up to revision {seen} nor a checkpoint before it are kept any more"
+    )
+
+
+async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
+    """What was told of commits behind that place, up to the one that dealt with the sequence."""
+    words: list[Commits] = []
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    while True:
+        page = await past(
+            bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
+        )
+        for one in page:
+            try:
+                word = read_commits(one.data)
+            except Unreadable:
+                continue  # Of another hand; what leaders told stands beside it.
+            words.append(word)
+            if any(commit.through >= sequence for commit in word.commits):
+                return words
+        if page:
+            after = page[-1].sequence
+            continue
+        if clock.monotonic() > deadline:
+            raise BadInput(
+                f"decision {sequence} cannot be repeated: the workload-controller has not told of "
+                "any commit behind it; is it running?"
+            )
+        await asyncio.sleep(0.1)
+
+
+def _behind(
+    words: Sequence[Commits], through: int, revision: int
+) -> list[tuple[Commits, Committed]]:
+    """The commits that are not in the start."""
+    return [
+        (word, commit)
+        for word in words
+        for commit in word.commits
+        if commit.through > through or (word.newest > revision and (commit.keys or commit.adopted))
+    ]
+
+
+def _is_read(subject: str) -> bool:
+    """The workload-controller reads messages on that subject."""
+    parts = tuple(subject.split(".", 3)[:3])
+    return parts in _READ or parts[:2] == ("admit", "object")
+
+
+async def _messages(
+    bus: Bus, filters: Sequence[str], after: int, *, stream: str = subjects.STREAM
+) -> AsyncIterator[Heard]:
+    """Messages in their order, page by page."""
+    while True:
+        page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
+        for one in page:
+            yield Heard(one.sequence, one.subject, one.data, one.headers, one.time)
+        if len(page) < PAGE:
+            return
+        after = page[-1].sequence

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.units import render
-from admittance.cli.doctor.provisioning import answers_for
 from admittance.cli.show import tables
-from admittance.cli.show.capacity_rows import record_of, state_of
+from admittance.cli.show.capacity_rows import is_provider_answering, record_of, state_of
 from admittance.cli.show.families import Family, is_parent
 from admittance.cli.show.objects import Found
 from admittance.cli.show.sections import pairs
@@ -56,7 +55,7 @@ async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]
         for one in records
         if one.status.state is State.REQUESTED and not one.status.cancelled
     }
-    return frozenset([one for one in sorted(waiting) if not await answers_for(bus, one)])
+    return frozenset([one for one in sorted(waiting) if not await is_provider_answering(bus, one)])
 
 
 def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:

@@ -1,22 +1,29 @@
-"""Requests for capacity as the rows of a table."""
+"""Requests for capacity: one row of a table, and whether a provider answers for a class."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from admittance.cli.show.objects import Found
+from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
+from admittance.events.codec import encode
+from admittance.events.names import token
 from admittance.events.reading import BROKEN
+from admittance.events.requests import ProviderQuery
 from admittance.provisioning.records import Record
+from admittance.runtime.errors import Refused, Unavailable
 
 UNKNOWN = "?"
 NOTHING = "-"
+ANSWER_SECONDS: Final = 1.0
 
 
 def record_of(found: Found) -> Record | None:
-    """The object as a request; None: it is none that we can read."""
+    """Decodes a request for capacity; None if it cannot be read."""
     try:
         return msgspec.json.decode(found.data, type=Record)
     except BROKEN:
@@ -24,14 +31,14 @@ def record_of(found: Found) -> Record | None:
 
 
 def state_of(record: Record) -> str:
-    """Where it stands, in a word."""
+    """The state of a request in one word."""
     if record.status.cancelled:
         return "Cancelled"
     return "Deleting" if record.metadata.deletion_timestamp else str(record.status.state)
 
 
 def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
-    """A request in a table."""
+    """One row of the table."""
     record = record_of(found)
     if record is None:
         return (found.name, *(UNKNOWN,) * 7)
@@ -47,3 +54,15 @@ def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
         record.status.message or NOTHING,
         spec.id,
     )
+
+
+async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
+    """Whether a provider answers queries about requests of this class."""
+    question = encode(ProviderQuery(id="is anybody there"))
+    try:
+        await bus.bus.request(
+            f"admit.api.provider.{token(provisioning_class)}", question, ANSWER_SECONDS
+        )
+    except (Refused, Unavailable):
+        return False
+    return True

@@ -16,7 +16,7 @@ from admittance.events.subjects import CAPACITY
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
-    from admittance.cli.show.pools import Live
+    from admittance.provider_pool.bookings import Booking, MachineCounts
 
 CHECK_CONDITIONS: Final = {
     "Pending": ("Unknown", "Pending"),
@@ -27,14 +27,23 @@ CHECK_CONDITIONS: Final = {
 """State of a check to status and reason of its condition. LIFECYCLE 1.5, A27."""
 
 
+class PoolUsage(NamedTuple):
+    """How much of a MachinePool is booked. ``counts``: None if its manifest is invalid.
+    ``kinds``: by kind of machine."""
+
+    counts: MachineCounts | None
+    kinds: Mapping[str, MachineCounts]
+    bookings: Sequence[Booking]
+
+
 class Found(NamedTuple):
-    """An object as read: its key in the bucket, its bytes, and the revision they are of. ``live``:
-    what is booked of it, if it is a pool of machines and that was asked for."""
+    """An object as read: its key in the bucket, its bytes, and the revision they are of.
+    ``pool_usage``: what is booked, if it is a MachinePool and the caller read its bookings."""
 
     key: str
     data: bytes
     revision: int
-    live: Live | None = None
+    pool_usage: PoolUsage | None = None
 
     @property
     def name(self) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from admittance.api.units import render
-from admittance.cli.show.objects import Found, field
+from admittance.cli.show.objects import Found, PoolUsage, field
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import Kind
@@ -35,14 +35,6 @@ NOTHING: Final = "-"
 UNKNOWN: Final = "?"
 MACHINES_MAX: Final = 8
 """Machines of one booking that are told by name."""
-
-
-class Live(NamedTuple):
-    """``standing``: None: nobody can tell, for the manifest is wrong. ``bookings``: by workload."""
-
-    counts: MachineCounts | None
-    kinds: Mapping[str, MachineCounts]
-    bookings: Sequence[Booking]
 
 
 async def with_bookings(
@@ -74,9 +66,9 @@ def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
     try:
         pool = _pool(found)
     except BadPool:
-        return found._replace(live=Live(None, {}, () if found.namespace else ordered))
+        return found._replace(pool_usage=PoolUsage(None, {}, () if found.namespace else ordered))
     counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
-    return found._replace(live=Live(*counted, ordered))
+    return found._replace(pool_usage=PoolUsage(*counted, ordered))
 
 
 def wrong(found: Found) -> str:
@@ -109,7 +101,9 @@ def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
     return (
         found.name,
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
-        *_counts(found.live.counts if found.live is not None else None, _total(machines)),
+        *_counts(
+            found.pool_usage.counts if found.pool_usage is not None else None, _total(machines)
+        ),
         wrong(found)
         or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
         or NOTHING,
@@ -132,19 +126,19 @@ def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, s
 
 def shown(found: Found) -> dict[str, Any]:
     """The object as programs get it, with how it stands in ``status``."""
-    value, live = found.plain(), found.live
-    if live is None:
+    value, usage = found.plain(), found.pool_usage
+    if usage is None:
         return value
     status = value["status"] = dict(field(value, "status", default={}))
-    if live.counts is None:
+    if usage.counts is None:
         status["wrong"] = wrong(found)
         return value
     status |= {
-        "machines": live.counts.machines,
-        "booked": live.counts.booked,
-        "free": live.counts.free,
-        "booting": live.counts.booting,
-        "bookings": output.plain_of(live.bookings),
+        "machines": usage.counts.machines,
+        "booked": usage.counts.booked,
+        "free": usage.counts.free,
+        "booting": usage.counts.booting,
+        "bookings": output.plain_of(usage.bookings),
     }
     return value
 
@@ -155,7 +149,7 @@ def kind_table(found: Found) -> Table:
         machines = _pool(found).machines
     except BadPool:
         machines = ()  # It is told beside the name.
-    counted = found.live.kinds if found.live is not None else {}
+    counted = found.pool_usage.kinds if found.pool_usage is not None else {}
     rows = [
         (
             one.name,
@@ -180,7 +174,7 @@ def booking_table(found: Found, now: datetime) -> Table:
         Column("KEPT UNTIL"),
         Column("REQUEST"),
     )
-    bookings = found.live.bookings if found.live is not None else ()
+    bookings = found.pool_usage.bookings if found.pool_usage is not None else ()
     return Table(columns, [_booking(one, now) for one in bookings])
 
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from admittance.cli.show.objects import Found, field
-from admittance.cli.show.order import is_variant
-from admittance.cli.show.runs import duration_seconds, started_at
+from admittance.cli.show.order import duration_seconds, is_variant, started_at
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.kinds import Kind

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from admittance.cli.show.objects import Found, conditions_of, field
-from admittance.cli.show.order import Line, arranged
-from admittance.cli.show.runs import duration_seconds, started_at
+from admittance.cli.show.order import Line, arranged, duration_seconds, started_at
 from admittance.cli.support import kinds
 from admittance.cli.support.kinds import Kind
 from admittance.cli.support.output import Column, Table

@@ -16,7 +16,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 
 
-async def watch(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
+async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
     """Prints objects as they are and as they change, until it is interrupted."""
     kind, wanted = kinds.target(typed, name)
     namespace = None if all_namespaces else call.namespace

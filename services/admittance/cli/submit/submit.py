@@ -230,7 +230,7 @@ async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[Settl
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.cli import wait as following
+    from admittance.cli.wait import is_failure, reach
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
@@ -245,10 +245,8 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
                     last.append(phase)  # noqa: B023
                     progress.say(str(phase))
 
-            workload = await following.reach(
-                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
-            )
-        if why := following.is_failure(workload):
+            workload = await reach(bus, meta.namespace, meta.name, Phase.FINISHED, left, seen)
+        if why := is_failure(workload):
             output.error(f'workload "{meta.name}" failed: {why}')
             status = status or exit_status(workload)
         else:

@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C, as shells give it."""
 
 
 class CliError(Exception):

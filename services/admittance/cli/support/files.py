@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from admittance.api.checks import Foreign
+from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.reading.manifest import Document, ManifestError, duplicates, read
 from admittance.api.validation.concurrent_admission import FLAVORS_MAX
-from admittance.cli.support import pool_manifests
 from admittance.cli.support.errors import BadInput
+from admittance.provider_pool.manifests import GROUP, KIND, BadPool, pool_of
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 STANDARD_INPUT: Final = "-"
@@ -31,7 +33,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
             problems += error.lines()
     # Within one file the reader has seen to it; here it is about several.
     problems += [line for twice in duplicates(found) for line in twice.lines()]
-    problems += pool_manifests.problems(found)
+    problems += machine_pool_problems(found)
     if problems:
         raise BadInput(*problems)
     if not found:
@@ -64,3 +66,26 @@ def _files(path: Path) -> list[Path]:
     if not found:
         raise BadInput(f"{path}: no .yaml, .yml or .json file in this folder")
     return found
+
+
+def machine_pool_problems(documents: Iterable[Document]) -> list[str]:
+    """What is wrong with the MachinePools among the documents, a line for each."""
+    return [line for one in documents for line in _machine_pool_problems(one)]
+
+
+def _machine_pool_problems(document: Document) -> list[str]:
+    manifest = document.manifest
+    if not isinstance(manifest, Foreign) or (manifest.group, manifest.kind) != (GROUP, KIND):
+        return []
+    found = []
+    if manifest.metadata.namespace:
+        found.append(Problem("metadata.namespace", f"a {KIND} has none", NOT_SUPPORTED))
+    name = manifest.metadata.name
+    try:
+        pool_of(name, manifest.parameters)
+    except BadPool as error:
+        found.append(Problem("", str(error).removeprefix(f"{KIND} {name}: ")))
+    place = ManifestError(
+        found, source=document.source, document=document.place, about=f"{KIND} {name}"
+    )
+    return place.lines()

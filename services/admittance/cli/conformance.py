@@ -1,6 +1,5 @@
-"""What the commands that try out somebody's program have in common: the server, the report, what
-was typed.
-"""
+"""``admit check-test`` and ``admit provider-test``: run the conformance cases against a check
+controller or a capacity provider, and print the outcome of each."""
 
 from __future__ import annotations
 
@@ -13,13 +12,23 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import yaml
 
+from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
+from admittance.api.meta import ObjectMeta
 from admittance.api.problems import Problem
+from admittance.api.units import BadQuantity, amount
+from admittance.api.validation.meta import object_name
+from admittance.api.validation.validate import validate
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.cli.support.output import Column, Progress, Table
+from admittance.conformance.checks import report as check_report
+from admittance.conformance.checks import run as check_run
 from admittance.conformance.program import OwnServer, embedded
+from admittance.conformance.providers import report as provider_report
+from admittance.conformance.providers import run as provider_run
+from admittance.conformance.providers.stand import Shape
 from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED, Report
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logs
@@ -120,7 +129,7 @@ def summary(report: Report) -> str:
     return f"{report.program}: {counts} in {report.seconds:g} s{usual}"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class TestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What was typed for any program. ``cases``: those alone; empty: all."""
 
     where: Where
@@ -128,7 +137,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cases: Sequence[str] = ()
 
 
-def how(options: Options, known: Collection[str]) -> dict[str, Any]:
+def how(options: TestOptions, known: Collection[str]) -> dict[str, Any]:
     """What is wanted of any trial. Raises BadInput for a case that is not ``known``."""
     for case in options.cases:
         if case not in known:
@@ -169,3 +178,111 @@ def parameters_of(path: Path | None) -> Any:
         return msgspec.json.decode(msgspec.json.encode(found))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path}: {error}") from None
+
+
+class CheckTestOptions(TestOptions, frozen=True, kw_only=True):
+    """What was typed."""
+
+    controller: str
+    check: str
+    parameters: Path | None
+
+
+async def check_test(call: Call, options: CheckTestOptions) -> int:
+    """Tries everything and shows it; 1 when something failed."""
+    wanted = _check_expectations(options)
+
+    async def trial(bus: Bus, url: str, _: OwnServer | None, tell: Tell, ready: Ready) -> Report:
+        return await check_run.try_out(bus, url, wanted, tell=tell, ready=ready)
+
+    return await on_trial(call, options.where, "controller", options.controller, trial)
+
+
+def _check_expectations(options: CheckTestOptions) -> check_run.Wanted:
+    as_named = AdmissionCheck(
+        metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=options.controller)
+    )
+    check_name("CONTROLLER", options.controller, validate(as_named))
+    check_name("--check", options.check, object_name(options.check, "metadata.name"))
+    return check_run.Wanted(
+        controller=options.controller,
+        check=options.check,
+        parameters=parameters_of(options.parameters),
+        **how(options, check_report.TITLES),
+    )
+
+
+class ProviderTestOptions(TestOptions, frozen=True, kw_only=True):
+    """What was typed. ``requests``, ``node_selector``: KEY=VALUE of each pod."""
+
+    provisioning_class: str
+    parameters: Path | None
+    wrong: Path | None
+    pods: int
+    requests: Sequence[str]
+    node_selector: Sequence[str]
+    room: int
+
+
+async def provider_test(call: Call, options: ProviderTestOptions) -> int:
+    """Tries everything and shows it; 1 when something failed."""
+    wanted = _provider_expectations(options)
+
+    async def trial(
+        bus: Bus, url: str, server: OwnServer | None, tell: Tell, ready: Ready
+    ) -> Report:
+        return await provider_run.try_out(bus, url, wanted, tell=tell, ready=ready, server=server)
+
+    return await on_trial(call, options.where, "provider", options.provisioning_class, trial)
+
+
+def _provider_expectations(options: ProviderTestOptions) -> provider_run.Wanted:
+    name = options.provisioning_class
+    check_name("CLASS", name, object_name(name, "spec.provisioningClassName"))
+    requests = _pairs("--request", options.requests) or {"cpu": "1"}
+    for resource, quantity in requests.items():
+        try:
+            amount(resource, quantity)
+        except BadQuantity as error:
+            raise BadInput(f"--request {resource}={quantity}: {error}") from None
+    return provider_run.Wanted(
+        provisioning_class=options.provisioning_class,
+        shape=Shape(
+            pods=options.pods,
+            requests=requests,
+            node_selector=_pairs("--node-selector", options.node_selector),
+            parameters=_texts(options.parameters) or {},
+        ),
+        room=options.room,
+        wrong=_texts(options.wrong),
+        **how(options, provider_report.TITLES),
+    )
+
+
+def _pairs(option: str, written: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for one in written:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise BadInput(f"{option} {one}: KEY=VALUE is wanted")
+        pairs[key] = value
+    return pairs
+
+
+def _texts(path: Path | None) -> dict[str, str] | None:
+    """Parameters as a request has them: those of a ProvisioningRequestConfig, or just what they
+    are."""
+    found = parameters_of(path)
+    if isinstance(found, dict) and "provisioningClassName" in found:
+        found = found.get("parameters") or {}
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path}: parameters are text by name")
+    for key, value in found.items():
+        if isinstance(value, dict | list) or value is None:
+            raise BadInput(f"{path}: {key}: parameters are text by name")
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in found.items()
+    }

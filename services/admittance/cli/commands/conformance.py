@@ -1,4 +1,4 @@
-"""provider-test: a provider of capacity is driven through the protocol."""
+"""check-test, provider-test: conformance tests of check controllers and capacity providers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,49 @@ from admittance.cli.commands.arguments import (
     WaitOption,
 )
 from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+
+
+def check_test(
+    ctx: typer.Context,
+    controller: Annotated[
+        str, typer.Argument(metavar="CONTROLLER", help="The name that AdmissionChecks name.")
+    ],
+    command: CommandArgument = None,
+    check: Annotated[
+        str, typer.Option(metavar="NAME", help="The AdmissionCheck that it is asked for.")
+    ] = "check-test",
+    parameters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML or JSON: the parameters, or their manifest."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds that it may take for an answer.", min=0.1)
+    ] = 10.0,
+    wait: WaitOption = None,
+    case: CaseOption = None,
+    own: EmbeddedOption = False,
+    port: PortOption = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Drive a check controller, in whatever language, through the protocol; 1 if it does wrong.
+
+    It is asked about workloads of a namespace that nobody else has, so a live deployment is not
+    disturbed. Whatever it books, it books for them: give it parameters for a trial.
+    """
+    from admittance.cli import conformance
+
+    call = call_of(ctx, nats, namespace, output)
+    options = conformance.CheckTestOptions(
+        controller=controller,
+        check=check,
+        parameters=parameters,
+        timeout=timeout,
+        where=conformance.where_of(call, own=own, port=port, command=command, wait=wait),
+        cases=case or [],
+    )
+    run(conformance.check_test(call, options))
 
 
 def provider_test(
@@ -68,11 +111,10 @@ def provider_test(
     It is asked for capacity for workloads of a namespace that nobody else has, so a live deployment
     is not disturbed. What it books it books for real; all of it is taken back.
     """
-    from admittance.cli.conformance import provider_test as provider_testing
-    from admittance.cli.conformance.trials import where_of
+    from admittance.cli import conformance
 
     call = call_of(ctx, nats, namespace, output)
-    options = provider_testing.Options(
+    options = conformance.ProviderTestOptions(
         provisioning_class=provisioning_class,
         parameters=parameters,
         wrong=wrong,
@@ -81,7 +123,7 @@ def provider_test(
         node_selector=node_selector or [],
         room=room,
         timeout=timeout,
-        where=where_of(call, own=own, port=port, command=command, wait=wait),
+        where=conformance.where_of(call, own=own, port=port, command=command, wait=wait),
         cases=case or [],
     )
-    run(provider_testing.provider_test(call, options))
+    run(conformance.provider_test(call, options))

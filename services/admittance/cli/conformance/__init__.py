@@ -1,1 +1,0 @@
-"""``admit check-test`` and ``admit provider-test``."""

@@ -1,0 +1,176 @@
+"""What `admit doctor` tells of check controllers: who is alive, and who leaves requests lying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.cli.show.capacity_rows import is_provider_answering, record_of
+from admittance.cli.show.objects import Found
+from admittance.cli.support import kinds
+from admittance.cli.support.link import Link
+from admittance.cli.support.times import age
+from admittance.events.reading import BROKEN
+from admittance.provisioning.records import Record, State
+from admittance.runtime import clock
+from admittance.runtime.bus.durables import check_durables, provider_durables
+from admittance.runtime.errors import Refused, Unavailable
+
+CHECK_REQUESTS_UNREAD_MAX = 1_000
+"""Requests not read by then: nobody seems to."""
+
+
+class ControllerFinding(NamedTuple):
+    """How one controller stands. ``fine`` False: worth a look."""
+
+    controller: str
+    fine: bool
+    found: str
+
+
+async def check_controllers(bus: Link) -> list[ControllerFinding]:
+    """Every controller that an AdmissionCheck names, or that has a durable."""
+    try:
+        durables = await check_durables.there(bus.bus)
+    except (Refused, Unavailable):
+        return []
+    checks: dict[str, list[AdmissionCheck]] = {}
+    for entry in await bus.read_all("admissioncheck.>"):
+        try:
+            check = msgspec.json.decode(entry.value or b"", type=AdmissionCheck)
+        except BROKEN:
+            continue
+        checks.setdefault(check.spec.controller_name, []).append(check)
+    return [
+        controller_finding(name, durables.get(name), checks.get(name, ()))
+        for name in sorted(durables.keys() | checks.keys())
+    ]
+
+
+def controller_finding(
+    controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
+) -> ControllerFinding:
+    """How the controller of that name stands, from its durable as the server tells of it."""
+    parts: list[str] = []
+    fine = True
+    if durable is None:
+        parts.append("it has no durable: requests do not reach it")
+        fine = False
+    else:
+        unread = durable.get("num_pending", 0)
+        waiting = durable.get("num_ack_pending", 0)
+        again = durable.get("num_redelivered", 0)
+        parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
+        if again:
+            parts.append(f"{again:,} were handed out again: it does not acknowledge in time")
+        fine = not again and unread <= CHECK_REQUESTS_UNREAD_MAX
+    named = list(checks)
+    if not named:
+        parts.append("no AdmissionCheck names it")
+        fine = False
+    for check in named:
+        active = next(
+            (c for c in (check.status.conditions if check.status else ()) if c.type == "Active"),
+            None,
+        )
+        if active is None:
+            parts.append(f"{check.metadata.name}: it sent no heartbeat so far")
+        elif active.status == "True":
+            told = "" if active.message.startswith("The admission check") else active.message
+            parts.append(f"{check.metadata.name}: active" + (f" ({told})" if told else ""))
+            fine = fine and not told.startswith("Different programs")
+        else:
+            parts.append(f"{check.metadata.name}: {active.reason} ({active.message})")
+            fine = False
+    return ControllerFinding(controller, fine, "; ".join(parts))
+
+
+CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
+"""Requests not read by then: nobody seems to."""
+OPEN: Final = (State.REQUESTED, State.ACCEPTED)
+
+
+class ClassFinding(NamedTuple):
+    """How one class stands. ``fine`` False: worth a look."""
+
+    provisioning_class: str
+    fine: bool
+    found: str
+
+
+async def capacity_classes(bus: Link) -> list[ClassFinding]:
+    """Every class that a ProvisioningRequestConfig names, that was asked for something, or that has
+    a durable."""
+    try:
+        durables = await provider_durables.there(bus.bus)
+    except (Refused, Unavailable):
+        return []
+    configs: dict[str, list[str]] = {}
+    for entry in await bus.read_all(kinds.PROVISIONING.patterns(None)[0]):
+        try:
+            config = msgspec.json.decode(entry.value or b"", type=ProvisioningRequestConfig)
+        except BROKEN:
+            continue
+        named = configs.setdefault(config.spec.provisioning_class_name, [])
+        named.append(config.metadata.name)
+    records: dict[str, list[Record]] = {}
+    for entry in await bus.read_all(kinds.REQUEST.patterns(None)[0]):
+        if entry.value is not None:
+            record = record_of(Found(entry.key, entry.value, entry.revision))
+            if record is not None:
+                records.setdefault(record.spec.provisioning_class_name, []).append(record)
+    names = sorted(durables.keys() | configs.keys() | records.keys())
+    answers = {name: await is_provider_answering(bus, name) for name in names}
+    now = clock.now()
+    return [
+        class_finding(
+            name,
+            durables.get(name),
+            configs.get(name, ()),
+            records.get(name, ()),
+            answers[name],
+            now,
+        )
+        for name in names
+    ]
+
+
+def class_finding(
+    provisioning_class: str,
+    durable: Mapping[str, Any] | None,
+    configs: Sequence[str],
+    records: Sequence[Record],
+    answers: bool,
+    now: datetime,
+) -> ClassFinding:
+    """How the class stands, from its durable as the server tells of it, the configurations that
+    name it, what was asked of it, and whether anybody answers for it."""
+    parts = []
+    open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
+    fine = True
+    if open_:
+        oldest = min(one.metadata.creation_timestamp or now for one in open_)
+        parts.append(f"{len(open_):,} requests open, the oldest {age(oldest, now)} old")
+    else:
+        parts.append("no request open")
+    unread = 0
+    if durable is None:
+        parts.append("it has no durable: requests do not reach its provider")
+        fine = False
+    else:
+        unread = durable.get("num_pending", 0)
+        waiting = durable.get("num_ack_pending", 0)
+        parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
+        fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
+    if not answers:
+        # One that speaks the protocol without answering questions may be there all the same.
+        parts.append("nobody answers for it: is there a provider?")
+        fine = fine and not open_ and not unread
+    if not configs:
+        parts.append("no ProvisioningRequestConfig names it any more")
+        fine = fine and not records
+    return ClassFinding(provisioning_class, fine, "; ".join(parts))
