@@ -17,7 +17,7 @@ from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Re
 from admittance.family.rules import FamilyRules, rules_of
 from admittance.family.states import judged
 from admittance.scheduling.config import Config
-from admittance.scheduling.cycle.order import in_order
+from admittance.scheduling.state.queue_order import in_order
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
 

@@ -16,7 +16,7 @@ from admittance.control.objects import plan
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.config import config_of
-from admittance.scheduling.cycle.order import in_order
+from admittance.scheduling.state.queue_order import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors

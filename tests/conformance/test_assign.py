@@ -10,9 +10,10 @@ import pytest
 
 from admittance.quota.cell import Cell
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.cycle.flavor_assigner import Assignment, Mode, _better, assign, examine
+from admittance.scheduling.cycle.flavor_assigner import _better, assign, examine
 from admittance.scheduling.cycle.nominate import most_of
 from admittance.scheduling.cycle.reasons import refusal_of
+from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import Member

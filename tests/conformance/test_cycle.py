@@ -12,8 +12,8 @@ from admittance.api.meta import Condition
 from admittance.events.facts import Assigned
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import _order
-from admittance.scheduling.cycle.flavor_assigner import FIT, PREEMPT, Assignment
 from admittance.scheduling.cycle.process import Entry, Outcome, held_back
+from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.workload_info import Aside
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus

@@ -10,12 +10,12 @@ import pytest
 
 from admittance.events.facts import Preempted
 from admittance.quota.cell import FlavorResource
-from admittance.quota.shares import Share
 from admittance.quota.tree import Node
 from admittance.scheduling.config import Config
-from admittance.scheduling.cycle.flavor_assigner import FIT, PREEMPT, Assignment
 from admittance.scheduling.cycle.process import Entry, Outcome
 from admittance.scheduling.fairsharing import fair_sharing_iterator
+from admittance.scheduling.fairsharing.shares import Share
+from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.equivalence import EqClass
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shapes

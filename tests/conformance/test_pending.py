@@ -11,7 +11,7 @@ from admittance.events.requests import PendingQuery
 from admittance.events.shapes import Refusal
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import flush, refusal_for
-from admittance.scheduling.cycle.flavor_assigner import Cursor
+from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.workload_info import Aside, Member, SavedCursor
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from admittance.quota.cell import Cell
-from admittance.quota.shares import share_of
 from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import fair_sharing
 from admittance.scheduling.preemption.classical import search
 from admittance.scheduling.preemption.targets import Targets

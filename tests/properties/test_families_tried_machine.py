@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events.facts import Assigned, Decision
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.cycle.order import place
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue_order import place
 from admittance.scheduling.state.workload_info import Member, Say
 from family_scheduling import FamilyStory
 

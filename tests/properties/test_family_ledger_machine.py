@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.preemption.victims import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
 from kin import Kin, both, explicit
 from simulation import naive
 

@@ -19,7 +19,8 @@ from admittance.replay.outcome import outcome
 from admittance.replay.play import happen, settle
 from admittance.replay.standin import NEVER, StandIn, config_of_kueue
 from admittance.scheduling.cycle.outcomes import Decided
-from admittance.scheduling.preemption.victims import allows, put_back, take_out
+from admittance.scheduling.preemption.victims import allows
+from admittance.scheduling.state.shared_quota import put_back, take_out
 
 from side_by_side import in_shape
 from twin.cycle import Cycle, Entry

@@ -16,7 +16,7 @@ from admittance.control.objects import Objects
 from admittance.events.facts import CheckReported, TimerDue
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.cycle.gates import Starting
+from admittance.scheduling.state.in_flight import Starting
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.families import settling

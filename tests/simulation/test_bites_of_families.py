@@ -14,7 +14,7 @@ import pytest
 from admittance.events.facts import Deleted, Submitted
 from admittance.family.gates import Opening, Sibling
 from admittance.scheduling.families import siblings
-from admittance.scheduling.families.shared_charge import Overlap
+from admittance.scheduling.state.shared_quota import Overlap
 from admittance.variants import required_acts
 from admittance.workload.families import members
 from simulation.configuration import NAMESPACE

@@ -8,14 +8,14 @@ from typing import Any, Final
 from admittance.api.queues import ClusterQueue
 from admittance.family.rules import rules_of
 from admittance.quota.catalog import domain_of_node
+from admittance.scheduling import intake
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.fairsharing.lanes import Lanes
 from admittance.scheduling.families import siblings
-from admittance.scheduling.preemption import planned
-from admittance.scheduling.state.admissions import charges_of
-from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.assignment import charges_of
+from admittance.scheduling.state.equivalence import Lanes
 from admittance.scheduling.state.flavor_plan import plan_of
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key
 
@@ -37,7 +37,7 @@ def apply_object(
         if domain is not None:
             world.moved(domain)
             for member in [one for one in domain.inflight if one.seen < revision]:
-                world.undo(member, domain, now)
+                intake.undo(world, member, domain, now)
     if kind == "ClusterQueue":
         _queue_changed(world, world.queue(name), now)
     for queue_name in affected:

@@ -8,8 +8,9 @@ import msgspec
 
 from admittance.api.units import BadQuantity
 from admittance.events.requests import FitReply
-from admittance.scheduling.cycle.flavor_assigner import Obstacle, examine
+from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.cycle.reasons import told
+from admittance.scheduling.state.assignment import Obstacle
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Needs, Shape
 from admittance.scheduling.state.state import World

@@ -8,11 +8,12 @@ import msgspec
 
 from admittance.api.units import BadQuantity
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.families import families, family_usage, migration, siblings
-from admittance.scheduling.preemption import pending_preemptors, planned, quota_handover
-from admittance.scheduling.state.admissions import charges_of
-from admittance.scheduling.state.domain import Domain
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.families import families, migration, siblings
+from admittance.scheduling.preemption import quota_handover
+from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.state import charging, pending_preemptors, planned
+from admittance.scheduling.state.assignment import charges_of
+from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key, Member, Say
 from admittance.scheduling.state.workload_view import Facts, facts_of
@@ -77,13 +78,13 @@ def _apply(
     member.checks = facts.checks
     member.asking = facts.asking
     member.reserved_at = facts.reserved_at if facts.admission is not None else None
-    world.loops.note(member, facts.preemptions)
+    LoopGuard(world).note(member, facts.preemptions)
     held_before = member.charge
     waited = member.queue
     if facts.admission is not None or facts.promised is not None:
         _hold(world, member, facts)
     elif held_before is not None:
-        queue = world.release(member)
+        queue = charging.release(world, member)
         if queue is not None:
             queue.generation += 1
             world.flush(queue.domain)
@@ -94,7 +95,7 @@ def _apply(
     planned.keep(world, member, facts.pending)
     member.admitted_at = facts.admitted_at
     if member.family is not None:
-        family_usage.judge(world, member.family)
+        charging.judge(world, member.family)
     if world.accounts is not None:
         world.accounts.heard(member, now)
     if member.awaited and facts.state != "Evicting":
@@ -108,7 +109,7 @@ def _apply(
         and facts.parent is None
     )
     if unchanged and not was_assumed:
-        pending_preemptors.note(world, member, facts.preempted_by)
+        pending_preemptors.note(world.promises, world.members, member, facts.preempted_by)
         # Such as a refusal that was written: it stays where it is.
         if member.queue is not None:
             member.queue.note_untold(member, now)
@@ -120,7 +121,7 @@ def _apply(
     if not facts.competes and waited is not None:
         waited.forget_preemptor(member)
     _remember(world, member, facts)
-    pending_preemptors.note(world, member, facts.preempted_by)
+    pending_preemptors.note(world.promises, world.members, member, facts.preempted_by)
     if member.charge is not None:
         if world.accounts is not None:
             world.accounts.heard(member, now)
@@ -137,9 +138,9 @@ def drop(world: World, member: Member) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
     given = _land(world, member, taken=False)
     world.starts(member, False)
-    pending_preemptors.note(world, member, None)
-    world.loops.note(member, ())
-    queue = world.release(member) or given
+    pending_preemptors.note(world.promises, world.members, member, None)
+    LoopGuard(world).note(member, ())
+    queue = charging.release(world, member) or given
     planned.keep(world, member, None)
     world.look_at_plans(member)
     if queue is not None:
@@ -205,7 +206,7 @@ def _hold(world: World, member: Member, facts: Facts) -> None:
     if held is not None and held.queue is queue and not changed and held.admission == admission:
         return
     if held is not None:
-        before = world.release(member)
+        before = charging.release(world, member)
         if before is not None:
             world.flush(before.domain)
     cells = (
@@ -213,7 +214,7 @@ def _hold(world: World, member: Member, facts: Facts) -> None:
         if queue.node is not None
         else []
     )
-    world.charge(member, queue, admission, cells)
+    charging.charge(world, member, queue, admission, cells)
 
 
 def _remember(world: World, member: Member, facts: Facts) -> None:
@@ -250,3 +251,40 @@ def _remember(world: World, member: Member, facts: Facts) -> None:
     member.closed_gate = facts.closed_gate
     member.signature = facts.signature
     member.state = facts.state
+
+
+def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
+    """What was decided about the member does not hold: as if it never had been. A decision
+    about several ends for all of them."""
+    if member.joint is not None:
+        member = member.joint.member
+    member = migration.taker(member)
+    was = member.inflight
+    if not was:
+        return
+    before = world.replanned.get(member)
+    world.landed(member, domain)
+    if was is Say.ASSIGNED:
+        world.starts(member, False)
+        charging.release(world, member)
+        planned.keep(world, member, None)
+        if member.joint is not None:
+            quota_handover.end(world, member.joint)
+        migration.end(world, member, taken=False)
+        world.flush(domain)
+        world.requeue(member, now)
+    elif was in (Say.CONFIRMED, Say.PLANNED):
+        world.starts(member, False)
+        if before is not None:
+            planned.keep(world, member, before)
+        world.look_again(member)
+    elif was in (Say.PREEMPTED, Say.REVOKED):
+        # Whoever preempted it looks for room anew.
+        world.stir(domain)
+        if member.state == "QuotaReserved":
+            world.look_again(member)
+    elif member.queue is not None:
+        member.queue.note_untold(member, now)
+        world.changed(member.queue)
+    if member.family is not None:
+        siblings.touched(world, member.family, now)

@@ -35,9 +35,10 @@ from admittance.scheduling.cycle.refusals import due, earliest
 from admittance.scheduling.explain import explain as answers
 from admittance.scheduling.explain import pending as waiting
 from admittance.scheduling.fit import fit
-from admittance.scheduling.preemption import planned, quota_reduction
-from admittance.scheduling.preemption.loop_guard import repeated
-from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.preemption import quota_reduction
+from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.queue import Domain
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key
 from admittance.workload.stored import StoredWorkload
@@ -119,7 +120,7 @@ class Scheduler:
         found = world.domains.get(domain)
         if found is not None:
             for member in list(found.inflight):
-                world.undo(member, found, self._world.now)
+                intake.undo(world, member, found, self._world.now)
             found.owned = False
             world.busy.pop(found, None)
 
@@ -158,8 +159,8 @@ class Scheduler:
                 else:
                     world.busy.pop(domain, None)
                 yield decided
-        if world.loops.waiting:
-            world.loops.let_go(now)
+        if world.parted:
+            LoopGuard(world).let_go(now)
         if not world.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
 
@@ -232,7 +233,7 @@ class Scheduler:
             return
         queue = member.charge.queue if member.charge is not None else member.queue
         if queue is not None and queue.domain is not None:
-            self._world.undo(member, queue.domain, self._world.now)
+            intake.undo(self._world, member, queue.domain, self._world.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
         """Who takes quota from whom once too often by the decision: victim, preemptor, times."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.quota.shares import share_of
 from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.cycle.outcomes import named
 from admittance.scheduling.cycle.recheck import is_too_much
-from admittance.scheduling.preemption.victims import Victim
+from admittance.scheduling.fairsharing.shares import share_of
+from admittance.scheduling.state.assignment import Victim
 from kin import Kin, both, explicit
 
 from scheduling import groups

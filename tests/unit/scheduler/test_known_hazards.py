@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.cycle.nominate import Nomination, Nominator
+from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.process import Turn
+from admittance.scheduling.state.assignment import Nomination
 from living import Life
 
 from scheduling import Story, groups

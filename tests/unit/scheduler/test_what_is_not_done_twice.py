@@ -9,9 +9,8 @@ import pytest
 
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle import cycle
-from admittance.scheduling.cycle.flavor_assigner import Cursor
-from admittance.scheduling.cycle.nominate import Nomination, Nominator, Search
-from admittance.scheduling.state.equivalence import nominated
+from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
+from admittance.scheduling.state.assignment import Cursor, Nomination
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import Member
 

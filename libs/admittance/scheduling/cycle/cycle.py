@@ -11,10 +11,8 @@ from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.cycle import gates
-from admittance.scheduling.cycle import gates as starting
-from admittance.scheduling.cycle.flavor_assigner import NO_FIT, Assignment, Cursor
-from admittance.scheduling.cycle.nominate import Nomination, Nominator, Search
+from admittance.scheduling.cycle.gates import park
+from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.cycle.patience import remember, still_waits
 from admittance.scheduling.cycle.process import Accept, Checks, Entry, Outcome, Preempt, Turn
 from admittance.scheduling.cycle.reasons import refusal_of
@@ -22,10 +20,17 @@ from admittance.scheduling.cycle.refusals import stand
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption.loop_guard import REASON as LOOP
-from admittance.scheduling.state.admissions import admission_of
-from admittance.scheduling.state.domain import Domain
-from admittance.scheduling.state.equivalence import Scanned, nominated
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.state.assignment import (
+    NO_FIT,
+    Assignment,
+    Cursor,
+    Nomination,
+    admission_of,
+)
+from admittance.scheduling.state.equivalence import Scanned
+from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
+from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Aside, Member, SavedCursor
 
@@ -41,8 +46,8 @@ class Cycle:
         self.catalog = world.catalog
         self.number = 0
         self._world = world
-        self._loops = world.loops
-        self._nominator = Nominator(world.queues, config, world.loops)
+        self._loops = LoopGuard(world)
+        self._nominator = Nominator(world.queues, config, self._loops)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
@@ -170,7 +175,7 @@ class Cycle:
             return self._rest(domain, entry, now)
         if outcome is Outcome.BLOCKED:
             entry.member.cursor = None
-            return self._rest(domain, entry, now, starting.WAITS)
+            return self._rest(domain, entry, now, WAITS_FOR_PODS_READY)
         entry.queue.standing = None
         if outcome is Outcome.SKIPPED:
             self._save_cursor(domain, entry)
@@ -180,7 +185,7 @@ class Cycle:
         if outcome is Outcome.GATED:
             if entry.member.family is not None:
                 siblings.hurry(self._world, entry.member.family)
-            return gates.park(entry, now)
+            return park(entry, now)
         keep_place(entry)
         if not (self._as_kueue or self._shares_count):
             remember(entry.queue, entry.member, entry.assignment, entry.victims)

@@ -7,112 +7,23 @@ serve. Without one there are no candidates, as if every policy were Never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
-from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
+from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
+from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle, PodSetPlace
 from admittance.scheduling.state.flavor_plan import Group, Option, Plan
 from admittance.scheduling.state.requests import PodSetNeeds, Shape
 
 if TYPE_CHECKING:
-    from admittance.scheduling.families.shared_charge import Overlap
+    from admittance.scheduling.state.shared_quota import Overlap
 
 
-class Mode(IntEnum):
-    """How well a flavor serves, better ones higher. The middle three need others to go."""
-
-    NO_FIT = 0
-    NO_CANDIDATES = 1
-    PREEMPT = 2
-    RECLAIM = 3
-    FIT = 4
-
-
-NO_FIT: Final[int] = Mode.NO_FIT
-FIT: Final[int] = Mode.FIT
-NO_CANDIDATES: Final[int] = Mode.NO_CANDIDATES
-PREEMPT: Final[int] = Mode.PREEMPT
-RECLAIM: Final[int] = Mode.RECLAIM
 # Plain ints compare faster than members of the enumeration, and this is the innermost loop.
 _NO_FIT: Final = 0
 _NO_CANDIDATES: Final = 1
 _RECLAIM: Final = 3
 _FIT: Final = 4
-
-
-class Obstacle(NamedTuple):
-    """Why one resource of one pod set has no room in one flavor (resource "": the flavor itself).
-    Amounts in accounting units."""
-
-    pod_set: str
-    flavor: str
-    resource: str
-    requested: int
-    available: int
-    reason: str
-    message: str = ""
-    taken: int = 0
-
-
-class PodSetPlace(msgspec.Struct, frozen=True):
-    """What one pod set would get."""
-
-    name: str
-    count: int
-    flavors: dict[str, str]
-    amounts: list[tuple[str, int]]
-
-
-class Assignment:
-    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
-    assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
-    the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
-    the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
-    of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
-    this index on are those of the scan that found nothing. ``overlap``: what the family holds
-    already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
-    None: it takes all that it would be charged."""
-
-    __slots__ = (
-        "avoided",
-        "checks",
-        "clashes",
-        "contested",
-        "cursor",
-        "failed_from",
-        "level",
-        "mode",
-        "obstacles",
-        "overlap",
-        "places",
-        "usage",
-        "whole",
-    )
-
-    def __init__(
-        self, avoided: frozenset[str] = frozenset(), overlap: Overlap | None = None
-    ) -> None:
-        self.avoided = avoided
-        self.overlap = overlap
-        self.clashes: list[str] = []
-        self.mode: int = _FIT
-        self.level = 0
-        self.places: list[PodSetPlace] = []
-        self.usage: dict[Cell, int] = {}
-        self.whole = self.usage
-        self.checks: dict[str, str] = {}
-        self.obstacles: list[Obstacle] = []
-        self.failed_from = 0
-        self.cursor: Cursor | None = None
-        self.contested: dict[FlavorResource, None] = {}
-
-    def takes(self) -> dict[Cell, int]:
-        """What it would take as the picture is now: of a variant that depends on who of its family
-        is in it."""
-        return self.usage if self.overlap is None else self.overlap.adds(self.whole)
 
 
 Oracle = Callable[[Cell, int], tuple[int, int]]
@@ -122,8 +33,6 @@ borrowing level that would be left."""
 Only = Sequence[Mapping[str, str]]
 """Per pod set, resource to the one flavor that is looked at."""
 
-Cursor = tuple[Mapping[int, int], ...]
-"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
 
 _START: Mapping[int, int] = {}
 

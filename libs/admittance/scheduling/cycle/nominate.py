@@ -10,33 +10,30 @@ from typing import TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.cycle.flavor_assigner import (
+from admittance.scheduling.cycle.flavor_assigner import Only, assign
+from admittance.scheduling.preemption import classical
+from admittance.scheduling.preemption import fair_sharing as fair
+from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.room import is_indifferent
+from admittance.scheduling.state.assignment import (
     FIT,
     NO_CANDIDATES,
     NO_FIT,
     PREEMPT,
     RECLAIM,
-    Assignment,
     Cursor,
-    Only,
-    assign,
+    Nomination,
+    Victim,
 )
-from admittance.scheduling.families.shared_charge import held_for
-from admittance.scheduling.preemption import classical
-from admittance.scheduling.preemption import fair_sharing as fair
-from admittance.scheduling.preemption.loop_guard import Loops
-from admittance.scheduling.preemption.room import is_indifferent
-from admittance.scheduling.preemption.victims import Victim, put_all, take_all
+from admittance.scheduling.state.equivalence import Memo
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.shared_quota import held_for, put_all, take_all
 from admittance.scheduling.state.workload_info import Member
 
 T = TypeVar("T")
 
-
-Nomination = tuple[Assignment, Sequence[Victim]]
-"""What would be assigned, and who has to go before it has room."""
 
 NO_VICTIMS: Sequence[Victim] = ()
 
@@ -46,7 +43,7 @@ class Nominator:
     victims. ``loops``: whom who may not take any more."""
 
     def __init__(
-        self, queues: Mapping[str, Queue], config: Config, loops: Loops | None = None
+        self, queues: Mapping[str, Queue], config: Config, loops: LoopGuard | None = None
     ) -> None:
         self._loops = loops
         self.gone: set[Member] = set()
@@ -226,3 +223,27 @@ class Search:
         return classical.search(
             self._queues, self._queue, self._member, need, contested, self._gone
         )
+
+
+def nominated(
+    nominator: Nominator, queue: Queue, member: Member, cursor: Cursor | None
+) -> Nomination:
+    """What the head would get now, looked at anew only if something moved since its class was."""
+    cls, domain, plan = member.cls, queue.domain, queue.plan
+    if cls is None or domain is None or plan is None or not nominator.may_remember(member):
+        return nominator.nominate(queue, member, cursor)
+    stamp = member.stamp if plan.policy.within == "LowerOrNewerEqualPriority" else None
+    known = cls.memo
+    if (
+        known is not None
+        and known.version == domain.version
+        and known.plan is plan
+        and known.cursor == cursor
+        and known.stamp == stamp
+    ):
+        return known.nomination
+    found = nominator.nominate(queue, member, cursor)
+    # What fits is mostly taken at once, and moves the domain.
+    if found[0].mode != FIT:
+        cls.memo = Memo(domain.version, plan, cursor, stamp, found)
+    return found

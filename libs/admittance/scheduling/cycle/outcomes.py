@@ -25,17 +25,16 @@ from admittance.events.shapes import (
     Scan,
     Taken,
 )
-from admittance.scheduling.cycle.flavor_assigner import Assignment, Cursor
 from admittance.scheduling.cycle.reasons import shortfall
-from admittance.scheduling.explain import decision_inputs
 from admittance.scheduling.families import migration, siblings
-from admittance.scheduling.preemption.pending_preemptors import WAITING
-from admittance.scheduling.preemption.planned import keep, plan_of
+from admittance.scheduling.preemption import decision_inputs
+from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import hand_on
-from admittance.scheduling.preemption.victims import Victim
-from admittance.scheduling.state.admissions import admission_of
-from admittance.scheduling.state.domain import Domain
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state import charging
+from admittance.scheduling.state.assignment import Assignment, Cursor, Victim, admission_of
+from admittance.scheduling.state.pending_preemptors import WAITING
+from admittance.scheduling.state.planned import keep, plan_of
+from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key, Member, Say
 
@@ -89,7 +88,7 @@ class Outcomes:
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
             hand_on(world, self._domain, member, [one.member for one in victims])
         giver = migration.gives_way(world, member, queue.name, admission)
-        world.charge(member, queue, admission, list(assignment.whole.items()))
+        charging.charge(world, member, queue, admission, list(assignment.whole.items()))
         keep(world, member, pending)
         migrates_from: HandedOn | None = None
         if giver is not None:
@@ -133,7 +132,7 @@ class Outcomes:
             # is about to move.
             return False
         scans = self._scans(member)
-        loops = self._world.loops
+        loops = LoopGuard(self._world)
         for victim, why, message in reasons(
             queue, member, staying, decision_inputs.short(assignment)
         ):
@@ -159,7 +158,7 @@ class Outcomes:
     def _handed_on(
         self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
     ) -> tuple[HandedOn, ...]:
-        loops = self._world.loops
+        loops = LoopGuard(self._world)
         found: list[HandedOn] = []
         for victim, why, message in reasons(
             queue, member, victims, decision_inputs.short(assignment)

@@ -9,27 +9,16 @@ better one may have come free.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from admittance.scheduling.cycle.flavor_assigner import Assignment
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.preemption.victims import Victim, put_back, take_out
-from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.assignment import Assignment, Patience, Victim
+from admittance.scheduling.state.shared_quota import put_back, take_out
 from admittance.scheduling.state.workload_info import Member
 
 if TYPE_CHECKING:
-    from admittance.scheduling.cycle.nominate import Nomination
+    from admittance.scheduling.state.assignment import Nomination
     from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.requests import Shape
-
-
-class Patience(NamedTuple):
-    """What a preemptor waits for, and what must not have changed for that to be so still."""
-
-    plan: Plan
-    shape: Shape
-    assignment: Assignment
-    victims: Sequence[Victim]
 
 
 def remember(

@@ -11,12 +11,12 @@ from enum import IntEnum
 from typing import Protocol
 
 from admittance.quota.cell import Cell
-from admittance.scheduling.cycle.flavor_assigner import FIT, NO_FIT, Assignment
-from admittance.scheduling.cycle.nominate import Nomination, Nominator
-from admittance.scheduling.preemption import planned
+from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.preemption.victims import Victim, put_all, put_back, take_all, take_out
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, Nomination, Victim
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
 from admittance.scheduling.state.workload_info import Member
 
 

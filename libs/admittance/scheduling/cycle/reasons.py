@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.events.shapes import Refusal, Shortfall
 from admittance.quota.amounts import plus
-from admittance.scheduling.cycle.flavor_assigner import NO_FIT, Assignment, Obstacle, examine
-from admittance.scheduling.families.shared_charge import Overlap
+from admittance.scheduling.cycle.flavor_assigner import examine
+from admittance.scheduling.state.assignment import NO_FIT, Assignment, Obstacle
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.shared_quota import Overlap
 
 SEVERITY: Final = {
     "TopologyPlacementFailed": 0,

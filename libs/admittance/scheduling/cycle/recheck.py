@@ -15,12 +15,12 @@ from admittance.events.shapes import PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.cycle.cycle import Cycle
 from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.cycle.pursuit import READY, pursue, replan
 from admittance.scheduling.families import siblings
-from admittance.scheduling.preemption import planned, quota_reduction
-from admittance.scheduling.preemption.pursuit import READY, pursue, replan
-from admittance.scheduling.preemption.victims import put_all, take_all
-from admittance.scheduling.state.domain import Domain
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.preemption import quota_reduction
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.shared_quota import put_all, take_all
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Member, Say
 

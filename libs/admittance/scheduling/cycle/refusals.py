@@ -13,12 +13,12 @@ from typing import Final
 
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan
-from admittance.scheduling.cycle.flavor_assigner import Assignment
 from admittance.scheduling.cycle.outcomes import told
 from admittance.scheduling.cycle.reasons import complete, refusal_of
-from admittance.scheduling.families.shared_charge import held_for
+from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.equivalence import EqClass, Scanned, unfile
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue import Queue, Standing
+from admittance.scheduling.state.shared_quota import held_for
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Member, Say
 
@@ -134,23 +134,6 @@ def earliest(world: World) -> datetime | None:
     return items[0][0] + world.config.refusal_delay if items else None
 
 
-class Standing:
-    """A head that was given nothing. ``since``: since when, for that reason. ``listed``: it has an
-    item in `Loud`. ``assignment``: what came of the scan, ``scanned``: when that was."""
-
-    __slots__ = ("assignment", "listed", "member", "refusal", "scanned", "since")
-
-    def __init__(
-        self, member: Member, assignment: Assignment, scanned: Scanned, refusal: Refusal | None
-    ) -> None:
-        self.member = member
-        self.assignment = assignment
-        self.refusal = refusal or refusal_of(assignment)
-        self.scanned = scanned
-        self.since = scanned.at
-        self.listed = False
-
-
 def stand(
     queue: Queue,
     member: Member,
@@ -162,7 +145,7 @@ def stand(
     of the scan."""
     now = queue.standing
     if now is None or now.member is not member or now.assignment is not assignment:
-        before, now = now, Standing(member, assignment, scanned, refusal)
+        before, now = now, Standing(member, assignment, scanned, refusal or refusal_of(assignment))
         if before is not None and before.member is member:
             now.listed = before.listed
             if before.refusal.reason == now.refusal.reason:

@@ -22,18 +22,18 @@ from admittance.events.facts import (
 )
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.cycle.flavor_assigner import Cursor
 from admittance.scheduling.cycle.outcomes import Decided, Outcomes
 from admittance.scheduling.cycle.reasons import complete
 from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.families import migration
-from admittance.scheduling.families.shared_charge import held_for
-from admittance.scheduling.preemption import planned, quota_reduction
-from admittance.scheduling.preemption.pending_preemptors import WAITING
+from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.scheduler import Scheduler
-from admittance.scheduling.state.admissions import charges_of
-from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state import charging, planned
+from admittance.scheduling.state.assignment import Cursor, charges_of
+from admittance.scheduling.state.pending_preemptors import WAITING
+from admittance.scheduling.state.queue import Domain
+from admittance.scheduling.state.shared_quota import held_for
 from admittance.scheduling.state.workload_info import Key, Member, SavedCursor, Say
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {
@@ -99,7 +99,7 @@ class Again(Scheduler):
         cells = []
         if queue.node is not None and member.shape is not None:
             cells = charges_of(queue.node, decision.admission, member.shape)
-        world.charge(member, queue, decision.admission, cells)
+        charging.charge(world, member, queue, decision.admission, cells)
         planned.keep(world, member, decision.pending_preemption)
         migration.gives_way(world, member, queue.name, decision.admission)
         source = decision.migrates_from

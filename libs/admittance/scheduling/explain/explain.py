@@ -20,18 +20,18 @@ from msgspec.structs import replace
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.why import Ahead, Going, OpenCheck, Outlook
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
-from admittance.scheduling.cycle.order import is_ahead, listed
 from admittance.scheduling.cycle.outcomes import NAMED_MAX
 from admittance.scheduling.explain import family_summary, remedies
 from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, going_of
 from admittance.scheduling.explain.outlook import Look, hindered, look_at, of_turn, several
 from admittance.scheduling.explain.pending import pending
 from admittance.scheduling.explain.preemption_blockers import Ask
+from admittance.scheduling.explain.queue_status import is_parked, queues
 from admittance.scheduling.explain.quota_holders import holders
-from admittance.scheduling.preemption import pending_preemptors, planned
-from admittance.scheduling.preemption.victims import Victim
-from admittance.scheduling.state.counters import is_parked, queues
+from admittance.scheduling.state import pending_preemptors, planned
+from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue_order import is_ahead, listed
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key, Member
 from admittance.scheduling.state.workload_view import PROMISED

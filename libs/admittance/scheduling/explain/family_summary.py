@@ -15,10 +15,10 @@ from admittance.family.states import begins, changes_next
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.reasons import SEVERITY
 from admittance.scheduling.cycle.refusals import standing_of
+from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.families import migration, siblings
-from admittance.scheduling.families.families import Family
-from admittance.scheduling.state.counters import is_parked
+from admittance.scheduling.state.family import Family
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import BACKOFF, Key, Member

@@ -11,14 +11,14 @@ from admittance.events.requests import FlavorVerdict
 from admittance.events.why import Going, Protection, Room
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
-from admittance.scheduling.cycle.flavor_assigner import Assignment, Mode, Verdict, examine
+from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.reasons import sentence, shortfall
 from admittance.scheduling.explain.preemption_blockers import Ask, Looks, barriers
-from admittance.scheduling.families.shared_charge import held_for
-from admittance.scheduling.preemption.victims import Victim
+from admittance.scheduling.state.assignment import Assignment, Mode, Victim
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.shared_quota import held_for
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Member
 

@@ -9,17 +9,16 @@ from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.events.why import Going, Outlook
-from admittance.scheduling.cycle import gates
-from admittance.scheduling.cycle import gates as starting
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
-from admittance.scheduling.cycle.flavor_assigner import FIT, NO_FIT, Assignment
 from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
 from admittance.scheduling.explain import flavor_report
 from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, Seen, going_of
-from admittance.scheduling.preemption.victims import Victim
+from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, Victim
+from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import BACKOFF, Member
+from admittance.scheduling.state.workload_view import GATED
 
 
 class Look(NamedTuple):
@@ -62,7 +61,7 @@ def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refus
     if why is None and hindrance is not None:
         why = Refusal(reason=hindrance.reason, message=hindrance.message)
     if why is None and assignment.mode == FIT and queue.domain is not None:
-        why = starting.WAITS if world.starting.blocks(queue.domain) else None
+        why = WAITS_FOR_PODS_READY if world.starting.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
     asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
     counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
@@ -100,7 +99,7 @@ def of_turn(
         return Refusal(reason=outlook.reason, message=outlook.message)
     if member.closed_gate and outlook.outcome == "Preempts":
         return Refusal(
-            reason=gates.REASON,
+            reason=GATED,
             message=f"Others would have to go for it, and its preemption gate {member.closed_gate} "
             "is closed",
         )

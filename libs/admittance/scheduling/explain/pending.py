@@ -14,12 +14,12 @@ from typing import Final
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.order import listed, place, stands
 from admittance.scheduling.cycle.reasons import of_workloads
 from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain import family_summary
-from admittance.scheduling.state.counters import is_parked
+from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue_order import listed, place, stands
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import BACKOFF, Member
 

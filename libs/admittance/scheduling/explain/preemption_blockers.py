@@ -15,11 +15,12 @@ from typing import NamedTuple
 from admittance.api.units import render
 from admittance.events.why import Protection
 from admittance.quota.cell import Cell, borrow_level, is_over
-from admittance.quota.shares import share_of
 from admittance.quota.tree import Node
-from admittance.scheduling.explain.decision_inputs import number, share
+from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import loop_guard
+from admittance.scheduling.preemption.decision_inputs import number, share
 from admittance.scheduling.preemption.fair_sharing import almost_common
+from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.victims import allows
 from admittance.scheduling.state.flavor_plan import NOBODY, Policy
 from admittance.scheduling.state.queue import Queue
@@ -272,7 +273,7 @@ def spared_by(world: World, ask: Ask, other: Member) -> str:
     """Which rule keeps the holder from being preempted; "": it is a candidate."""
     assert other.charge is not None
     queue = other.charge.queue
-    if other in world.loops.barred(ask.member):
+    if other in LoopGuard(world).barred(ask.member):
         return loop_guard.REASON
     if queue is ask.queue:
         if ask.policy.within == "Never":

@@ -10,23 +10,73 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from heapq import heappop, heappush
+from typing import Generic, Protocol, TypeVar
 
-from admittance.quota.shares import is_borrowing_on, share_of
+from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
-from admittance.scheduling.cycle.process import Entry
+from admittance.scheduling.fairsharing.shares import is_borrowing_on, share_of
 
 Key = tuple[bool, int, float, int, datetime, str, tuple[str, str]]
 
 
-class _Bracket:
+class HeldQuota(Protocol):
+    """Quota that the family of a variant holds already."""
+
+    def suppose(self, more: dict[Cell, int]) -> None: ...
+    def suppose_not(self) -> None: ...
+
+
+class AssignedFlavors(Protocol):
+    """What an entry asks for."""
+
+    @property
+    def overlap(self) -> HeldQuota | None: ...
+    def takes(self) -> dict[Cell, int]: ...
+
+
+class EntryQueue(Protocol):
+    """The ClusterQueue of an entry."""
+
+    @property
+    def node(self) -> Node | None: ...
+
+
+class EntryWorkload(Protocol):
+    """The workload of an entry."""
+
+    @property
+    def key(self) -> tuple[str, str]: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def stamp(self) -> datetime | None: ...
+
+
+class AnyEntry(Protocol):
+    """A head of a queue with the flavors that it would get."""
+
+    @property
+    def assignment(self) -> AssignedFlavors: ...
+    @property
+    def member(self) -> EntryWorkload: ...
+    @property
+    def queue(self) -> EntryQueue: ...
+
+
+Entry = TypeVar("Entry", bound=AnyEntry)
+
+
+class _Bracket(Generic[Entry]):
     """One cohort: its children with their best entries, the best one first."""
 
     __slots__ = ("below", "heap", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.below: list[_Bracket] = []
-        self.heap: list[tuple[Key, Entry, _Bracket | None]] = []
+        self.below: list[_Bracket[Entry]] = []
+        self.heap: list[tuple[Key, Entry, _Bracket[Entry] | None]] = []
 
     def fill(self) -> None:
         """Lets the brackets below play, and takes in their winners."""
@@ -34,7 +84,7 @@ class _Bracket:
             bracket.fill()
             heappush(self.heap, (_key(bracket.heap[0][1], bracket.node), *bracket.entry()))
 
-    def entry(self) -> tuple[Entry, _Bracket]:
+    def entry(self) -> tuple[Entry, _Bracket[Entry]]:
         """The winner, as an item of the bracket above."""
         return self.heap[0][1], self
 
@@ -50,8 +100,8 @@ class _Bracket:
 
 def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The entries of one tree, each to be processed before the next one is asked for."""
-    brackets: dict[Node, _Bracket] = {}
-    root: _Bracket | None = None
+    brackets: dict[Node, _Bracket[Entry]] = {}
+    root: _Bracket[Entry] | None = None
     for entry in entries:
         node = entry.queue.node
         assert node is not None
@@ -68,7 +118,7 @@ def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
         root.drop_winner()
 
 
-def _bracket(node: Node, brackets: dict[Node, _Bracket]) -> _Bracket:
+def _bracket(node: Node, brackets: dict[Node, _Bracket[Entry]]) -> _Bracket[Entry]:
     found = brackets.get(node)
     if found is None:
         found = brackets[node] = _Bracket(node)
@@ -77,7 +127,7 @@ def _bracket(node: Node, brackets: dict[Node, _Bracket]) -> _Bracket:
     return found
 
 
-def _key(entry: Entry, node: Node) -> Key:
+def _key(entry: AnyEntry, node: Node) -> Key:
     """Where the entry stands as the one that the node, a child of a cohort, sends in."""
     usage, held = entry.assignment.takes(), entry.assignment.overlap
     if held is not None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduling.families.families import Family
+from admittance.scheduling.state.family import Family
 from admittance.scheduling.state.workload_info import Member, Say
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.domain import Domain
+    from admittance.scheduling.state.queue import Domain
     from admittance.scheduling.state.state import World
 
 MIGRATION: Final = "FlavorMigration"

@@ -16,11 +16,11 @@ from admittance.family.gates import Sibling, first_choice
 from admittance.family.policy import Why, Wish
 from admittance.family.rules import Tag
 from admittance.family.states import changes_next, judged
-from admittance.scheduling.cycle import gates
 from admittance.scheduling.families import migration
-from admittance.scheduling.families.families import LAST, Family
-from admittance.scheduling.preemption import planned
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.family import LAST, Family
 from admittance.scheduling.state.workload_info import Aside, Member
+from admittance.scheduling.state.workload_view import GATED
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Queue
@@ -176,8 +176,8 @@ def is_blocked(member: Member) -> bool:
     if not member.closed_gate or member.queue is None:
         return False
     if member.aside is not None:
-        return member.aside.reason == gates.REASON
-    return member.said == gates.REASON and (member.cls is None or member.cls.parked is None)
+        return member.aside.reason == GATED
+    return member.said == GATED and (member.cls is None or member.cls.parked is None)
 
 
 def _is_waited_for(world: World, member: Member) -> bool:

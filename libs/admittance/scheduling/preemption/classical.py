@@ -25,12 +25,12 @@ from admittance.scheduling.preemption.victims import (
     IN_CLUSTER_QUEUE,
     RECLAIM_WHILE_BORROWING,
     RECLAMATION,
-    Victim,
     candidates_of,
-    loosen,
 )
+from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.shared_quota import loosen
 from admittance.scheduling.state.workload_info import Member, Ranked
 
 

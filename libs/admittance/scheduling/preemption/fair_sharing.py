@@ -10,25 +10,23 @@ from collections.abc import Collection, Mapping
 
 from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource
-from admittance.quota.shares import Share, Standing, share_of
 from admittance.quota.tree import Node
 from admittance.scheduling.config import FINAL_SHARE, INITIAL_SHARE
-from admittance.scheduling.explain.decision_inputs import compared
-from admittance.scheduling.families.shared_charge import Overlap, held_for
+from admittance.scheduling.fairsharing.shares import Share, Standing, share_of
+from admittance.scheduling.preemption.decision_inputs import compared
 from admittance.scheduling.preemption.room import Need, Taken, fill_back, fits, lacking, may_serve
 from admittance.scheduling.preemption.targets import Targets
 from admittance.scheduling.preemption.victims import (
     FAIR_SHARING,
     IN_CLUSTER_QUEUE,
     RECLAMATION,
-    Victim,
     candidates_of,
     is_over_any,
     leaving_first,
-    put_back,
-    take_out,
 )
+from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.shared_quota import Overlap, held_for, put_back, take_out
 from admittance.scheduling.state.workload_info import Member, Ranked
 
 

@@ -27,26 +27,23 @@ from admittance.scheduling.config import PreemptionLoops
 from admittance.scheduling.state.workload_info import Aside, Member
 
 if TYPE_CHECKING:
-    from admittance.scheduling.preemption.victims import Victim
-    from admittance.scheduling.state.domain import Domain
-    from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.assignment import Victim
+    from admittance.scheduling.state.queue import Domain, Queue
     from admittance.scheduling.state.state import World
 
 REASON: Final = "PreemptionLoop"
 NOBODY: Final[frozenset[Member]] = frozenset()
 
 
-class Loops:
-    """Who preempted whom how often, as far as it is in the status of those who waits or runs.
+class LoopGuard:
+    """Decides which preemptors and victims are parted, from the counts in `World`."""
 
-    ``waiting``: those set aside until somebody else has had its turn.
-    """
+    __slots__ = ("_rule", "_taken", "_world")
 
-    def __init__(self, world: World, rule: PreemptionLoops | None) -> None:
-        self.waiting: dict[Member, None] = {}
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._rule = rule
-        self._taken: dict[str, dict[Member, PreemptionCount]] = {}
+        self._rule = None if world.config.as_kueue else world.config.preemption_loops
+        self._taken = world.preemption_counts
 
     def note(self, victim: Member, counts: tuple[PreemptionCount, ...]) -> None:
         """The victim's status says this; (): it is gone."""
@@ -60,7 +57,7 @@ class Loops:
         for one in counts:
             self._taken.setdefault(one.by_uid, {})[victim] = one
         if not counts:
-            self.waiting.pop(victim, None)
+            self._world.parted.pop(victim, None)
 
     def times(self, preemptor: Member, victim: Member) -> int:
         """How often the victim will have gone for the preemptor, if it goes once more."""
@@ -113,7 +110,7 @@ class Loops:
     def wait(self, victim: Member) -> None:
         """The victim is set aside for what `hindrance` said: it is looked at again when that one
         has had its turn, and at the latest when the time is over."""
-        self.waiting[victim] = None
+        self._world.parted[victim] = None
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
             if until is not None:
@@ -140,8 +137,8 @@ class Loops:
 
     def let_go(self, now: datetime) -> None:
         """Whoever waited for somebody that has had its turn competes again."""
-        for victim in [one for one in self.waiting if self.hindrance(one) is None]:
-            del self.waiting[victim]
+        for victim in [one for one in self._world.parted if self.hindrance(one) is None]:
+            del self._world.parted[victim]
             if victim.aside is not None and victim.aside.reason == REASON:
                 self._world.requeue(victim, now)
 

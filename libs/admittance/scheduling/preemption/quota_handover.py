@@ -11,50 +11,15 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from admittance.scheduling.families import family_usage
-from admittance.scheduling.families.shared_charge import Overlap
-from admittance.scheduling.preemption import planned
-from admittance.scheduling.preemption.victims import put_back, take_out
-from admittance.scheduling.state.workload_info import Charge, Member, Ranked, Say
+from admittance.scheduling.state import charging, planned
+from admittance.scheduling.state.in_flight import Given, Joint
+from admittance.scheduling.state.workload_info import Member, Say
 
 if TYPE_CHECKING:
-    from admittance.scheduling.families.families import Family
-    from admittance.scheduling.state.domain import Domain
-    from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.queue import Domain, Queue
     from admittance.scheduling.state.state import World
-
-
-class Given(NamedTuple):
-    """What one of them held, and its place among the possible victims."""
-
-    charge: Charge
-    ranked: Ranked | None
-
-
-class Joint:
-    """``member`` gets what ``given`` held; those of whom the picture has heard since are not in it
-    any more."""
-
-    __slots__ = ("_overlaps", "domain", "given", "member")
-
-    def __init__(self, member: Member, domain: Domain) -> None:
-        self.member = member
-        self.domain = domain
-        self.given: dict[Member, Given] = {}
-        self._overlaps: dict[Family, Overlap] = {}
-
-    def turn_back(self, *, again: bool = False) -> None:
-        """Charges as if it did not hold, and again as if it did."""
-        (put_back if again else take_out)(self.member)
-        sign = -1 if again else 1
-        for giver, given in self.given.items():
-            for cell, amount in given.charge.cells:
-                cell.charge(sign * amount)
-            if giver.family is not None:
-                overlap = giver.family.held or self._overlaps.setdefault(giver.family, Overlap())
-                (overlap.leave if again else overlap.join)(giver, given.charge.cells)
 
 
 def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
@@ -64,7 +29,7 @@ def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Membe
     for giver in givers:
         assert giver.charge is not None
         joint.given[giver] = Given(giver.charge, giver.ranked)
-        world.release(giver)
+        charging.release(world, giver)
         giver.joint = joint
         world.under_way(giver, domain, Say.HANDED_ON)
 
@@ -89,7 +54,7 @@ def end(world: World, joint: Joint) -> None:
             cell.charge(amount)
         giver.charge = charge
         if giver.family is not None:
-            family_usage.enter(world, giver)
+            charging.enter(world, giver)
         charge.queue.holding[giver] = None
         if world.accounts is not None:
             world.accounts.heard(giver, world.now, anew=True)

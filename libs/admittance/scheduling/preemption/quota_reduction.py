@@ -26,10 +26,9 @@ from admittance.events.shapes import Shortfall
 from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduling.preemption import planned
-from admittance.scheduling.preemption.victims import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.domain import Domain
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Member, Say
 from admittance.scheduling.state.workload_view import PROMISED

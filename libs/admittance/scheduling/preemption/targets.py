@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from admittance.quota.shares import Share
 from admittance.quota.tree import Node
+from admittance.scheduling.fairsharing.shares import Share
 from admittance.scheduling.state.workload_info import Ranked
 
 ShareOf = Callable[[Node], Share]

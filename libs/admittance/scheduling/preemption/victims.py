@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
-from admittance.events.shapes import Shares
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduling.state.domain import Holders
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue import Holders, Queue
 from admittance.scheduling.state.workload_info import Charge, Member, Ranked, Say
 
 IN_CLUSTER_QUEUE: Final = "InClusterQueue"
@@ -19,14 +17,6 @@ RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
 FAIR_SHARING: Final = "InCohortFairSharing"
 
 _GOING: Final[int] = Say.PREEMPTED
-
-
-class Victim(NamedTuple):
-    """Who has to go, and under which rule; where shares decided, which."""
-
-    member: Member
-    reason: str
-    shares: Shares | None = None
 
 
 def allows(policy: str, preemptor: Member, other: Member) -> bool:
@@ -153,72 +143,6 @@ def lenders_below(
     for below in cohort.cohorts.values():
         if below is not skip and is_over_any(below, contested):
             yield from lenders_below(below, skip, contested)
-
-
-def take_all(members: Iterable[Member]) -> dict[Cell, int]:
-    """As if none of them held anything, in one piece; to be undone by `put_all`."""
-    gone = list(members)
-    total = held_by(gone)
-    charge(total, -1)
-    for member in gone:
-        if member.ties:
-            loosen(member)
-    return total
-
-
-def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
-    """Undoes `take_all` of the same."""
-    charge(total)
-    for member in members:
-        if member.ties:
-            fasten(member)
-
-
-def loosen(member: Member) -> None:
-    """What counts only once for it and another counts for the other."""
-    for tie in member.ties or ():
-        tie.loosen(member)
-
-
-def fasten(member: Member) -> None:
-    """Undoes `loosen`."""
-    for tie in member.ties or ():
-        tie.fasten(member)
-
-
-def held_by(members: Iterable[Member]) -> dict[Cell, int]:
-    """What the members hold together. Charging is additive, so it can be taken out in one piece
-    per cell, and put back by `charge`."""
-    total: dict[Cell, int] = {}
-    for member in members:
-        assert member.charge is not None
-        for cell, amount in member.charge.cells:
-            total[cell] = total.get(cell, 0) + amount
-    return total
-
-
-def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
-    """Charges all of it; a sign of -1 takes it away."""
-    for cell, amount in amounts.items():
-        cell.charge(sign * amount)
-
-
-def take_out(member: Member) -> None:
-    """As if the member held nothing; to be undone by `put_back`."""
-    assert member.charge is not None
-    for cell, amount in member.charge.cells:
-        cell.charge(-amount)
-    if member.ties:
-        loosen(member)
-
-
-def put_back(member: Member) -> None:
-    """Undoes `take_out`."""
-    assert member.charge is not None
-    for cell, amount in member.charge.cells:
-        cell.charge(amount)
-    if member.ties:
-        fasten(member)
 
 
 def hold(candidates: Iterable[Ranked], fr: FlavorResource, amount: int) -> bool:

@@ -1,27 +1,232 @@
-"""Classes of equal workloads that wait, and when they are told why.
+"""The running order of a ClusterQueue: classes, and above them LocalQueues where usage counts.
 
-Workloads of one shape and priority share a class, and only a class has a place in the running
-order: at that of its first member. What cannot be placed parks the class, whatever its size.
-Source: SCHEDULING 8.1 points 5 and 6.
+Without admission fair sharing all classes are in one order. With it, each LocalQueue has a lane of
+its own, and the lane of the one that used least goes first; so a usage that moves costs one step in
+the order of lanes, however many wait. Source: SCHEDULING 3.2 and 8.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.events.shapes import Refusal
-from admittance.scheduling.cycle.flavor_assigner import FIT, Cursor
-from admittance.scheduling.fairsharing.lanes import ClassKey, Item
+from admittance.scheduling.fairsharing.usage import Account
+from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.flavor_plan import Plan
-from admittance.scheduling.state.workload_info import Entry, Member
+from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.workload_info import Entry, Key, Member, Ranked
 
 if TYPE_CHECKING:
-    from admittance.scheduling.cycle.nominate import Nomination, Nominator
-    from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.assignment import Nomination
+
+
+Kind = Shape | tuple[Shape, str]
+"""What is asked for; of variants, also the family that it is asked beside, "" where that makes no
+difference."""
+
+ClassKey = tuple[int, Kind, Key | None]
+"""Priority, what is asked for, and the LocalQueue where that makes a difference."""
+
+Item = tuple[int, datetime, str, Key, int, "EqClass"]
+"""A class's place; the number parts an item from one of the same workload that is out of date."""
+
+LaneItem = tuple[float, Item, int, "Lane"]
+"""A lane's place: the usage of its LocalQueue, then the place of its first class."""
+
+
+class Places:
+    """Classes that compete, each at the place of its first member; what is out of date is passed
+    over."""
+
+    __slots__ = ("_bound", "_number", "heap")
+
+    def __init__(self) -> None:
+        self.heap: list[Item] = []
+        self._number = 0
+        self._bound = 64
+
+    def put(self, cls: EqClass) -> bool:
+        """The class is at the place of its first member. True: that is new."""
+        entry = cls.first()
+        if entry is None:
+            return False
+        item = cls.item
+        if item is not None and item[3] == entry[2] and item[1] == entry[0] and item[2] == entry[1]:
+            return False
+        self._number += 1
+        cls.item = (-cls.key[0], entry[0], entry[1], entry[2], self._number, cls)
+        heappush(self.heap, cls.item)
+        if len(self.heap) > self._bound:
+            self.heap = [one for one in self.heap if one[5].item is one]
+            heapify(self.heap)
+            self._bound = 2 * len(self.heap) + 64
+        return True
+
+    def first(self) -> Entry | None:
+        """The entry of whoever is first; None: nobody competes."""
+        heap = self.heap
+        while heap:
+            item = heap[0]
+            if item[5].item is item:
+                entry = item[5].first()
+                if entry is not None:
+                    return entry
+            heappop(heap)
+        return None
+
+
+class Lane:
+    """The workloads of one LocalQueue. ``item``: its place among the lanes; None: it has none."""
+
+    __slots__ = ("account", "item", "key", "places")
+
+    def __init__(self, key: Key, account: Account | None) -> None:
+        self.key = key
+        self.account = account
+        self.places = Places()
+        self.item: LaneItem | None = None
+
+    @property
+    def usage(self) -> float:
+        """What it is compared by."""
+        return self.account.value if self.account is not None else 0.0
+
+
+class Lanes:
+    """The LocalQueues of one ClusterQueue, by usage. Classes that are equal but for the LocalQueue
+    are a family: what stands in the way of one stands in the way of all. ``keeps_place``: whoever
+    others were told to go for comes first, whatever its LocalQueue used; else its victim, whose
+    LocalQueue used less, could take the room that it left, and be told to go again."""
+
+    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "keeps_place")
+
+    def __init__(self, *, keeps_place: bool = True) -> None:
+        self.keeps_place = keeps_place
+        self.by_key: dict[Key, Lane] = {}
+        self._families: dict[tuple[int, Kind], dict[EqClass, None]] = {}
+        self._heap: list[LaneItem] = []
+        self._number = 0
+        self._bound = 64
+
+    def lane(self, key: Key) -> Lane:
+        """The lane of a LocalQueue, made where there is none."""
+        found = self.by_key.get(key)
+        if found is None:
+            found = self.by_key[key] = Lane(key, None)
+        return found
+
+    def usage_of(self, key: Key | None) -> float:
+        """What the LocalQueue is compared by."""
+        found = self.by_key.get(key) if key is not None else None
+        return found.usage if found is not None else 0.0
+
+    def join(self, cls: EqClass) -> list[EqClass]:
+        """The class is new. Returns the others of its family."""
+        family = self._families.setdefault(cls.key[:2], {})
+        others = list(family)
+        family[cls] = None
+        return others
+
+    def leave(self, cls: EqClass) -> None:
+        """The class is empty and no more."""
+        family = self._families[cls.key[:2]]
+        family.pop(cls, None)
+        if not family:
+            del self._families[cls.key[:2]]
+
+    def family(self, cls: EqClass) -> list[EqClass]:
+        """All that are equal to it but for the LocalQueue, itself included."""
+        return list(self._families[cls.key[:2]])
+
+    def told_all(self) -> dict[str, float]:
+        """What each LocalQueue that used anything is compared by, if it does not go last anyway."""
+        return {
+            "/".join(key): lane.usage
+            for key, lane in self.by_key.items()
+            if 0.0 < lane.usage < float("inf")
+        }
+
+    def pretend(self, usages: Mapping[str, float]) -> None:
+        """Compares by these usages until something changes them; the other way of `told_all`."""
+        for key, lane in self.by_key.items():
+            if lane.account is not None and lane.account.weight > 0:
+                lane.account.value = usages.get("/".join(key), 0.0)
+                self.moved(lane)
+
+    def told(self, member: Member) -> float | None:
+        """What its LocalQueue is compared by, as it is told; None: it goes last."""
+        usage = self.usage_of(member.local)
+        return usage if usage != float("inf") else None
+
+    def put(self, cls: EqClass) -> None:
+        """The class competes, at the place of its first member."""
+        key = cls.key[2]
+        assert key is not None, "every class is of one LocalQueue here"
+        lane = self.lane(key)
+        if lane.places.put(cls):
+            self.moved(lane)
+
+    def moved(self, lane: Lane) -> None:
+        """The lane's first class or its usage may have changed."""
+        entry = lane.places.first()
+        if entry is None:
+            lane.item = None
+            return
+        item = lane.places.heap[0]
+        usage = lane.usage
+        old = lane.item
+        if old is not None and old[0] == usage and old[1] is item:
+            return
+        self._number += 1
+        lane.item = (usage, item, self._number, lane)
+        heappush(self._heap, lane.item)
+        if len(self._heap) > self._bound:
+            self._heap = [one for one in self._heap if one[3].item is one]
+            heapify(self._heap)
+            self._bound = 2 * len(self._heap) + 64
+
+    def first(self, sticky: Member | None) -> Entry | None:
+        """The entry of whoever is first: ``sticky``, which keeps its place; else of the LocalQueue
+        that used least. Where no place is kept, sticky comes first only there, or where others used
+        as little."""
+        if sticky is not None and self.keeps_place:
+            return sticky.entry
+        while self._heap:
+            place = self._heap[0]
+            lane = place[3]
+            if lane.item is not place:
+                heappop(self._heap)
+                continue
+            entry = lane.places.first()
+            if entry is not None and lane.places.heap[0] is place[1]:
+                if sticky is not None and self.usage_of(sticky.local) <= place[0]:
+                    return sticky.entry
+                return entry
+            # Its first class was parked or went since.
+            heappop(self._heap)
+            lane.item = None
+            self.moved(lane)
+        return None
+
+    def before(self, member: Member, head: Member) -> str:
+        """That the head goes first since its LocalQueue used less, in words; "": it is not so."""
+        mine, theirs = self.usage_of(member.local), self.usage_of(head.local)
+        if theirs >= mine:
+            return ""
+        used = "has no weight" if mine == float("inf") else f"used more ({mine:.4g})"
+        return (
+            f"LocalQueue {member.local[0]}/{member.local[1]} {used}, "
+            f"and {head.local[0]}/{head.local[1]} ({theirs:.4g}) goes first"
+        )
+
+    def used_most_first(self, ranked: Iterable[Ranked]) -> list[Ranked]:
+        """Possible victims, those of LocalQueues that used more before others; otherwise in the
+        given order."""
+        return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local))
 
 
 class Memo(NamedTuple):
@@ -33,30 +238,6 @@ class Memo(NamedTuple):
     cursor: Cursor | None
     stamp: datetime | None
     nomination: Nomination
-
-
-def nominated(
-    nominator: Nominator, queue: Queue, member: Member, cursor: Cursor | None
-) -> Nomination:
-    """What the head would get now, looked at anew only if something moved since its class was."""
-    cls, domain, plan = member.cls, queue.domain, queue.plan
-    if cls is None or domain is None or plan is None or not nominator.may_remember(member):
-        return nominator.nominate(queue, member, cursor)
-    stamp = member.stamp if plan.policy.within == "LowerOrNewerEqualPriority" else None
-    known = cls.memo
-    if (
-        known is not None
-        and known.version == domain.version
-        and known.plan is plan
-        and known.cursor == cursor
-        and known.stamp == stamp
-    ):
-        return known.nomination
-    found = nominator.nominate(queue, member, cursor)
-    # What fits is mostly taken at once, and moves the domain.
-    if found[0].mode != FIT:
-        cls.memo = Memo(domain.version, plan, cursor, stamp, found)
-    return found
 
 
 class Loud:

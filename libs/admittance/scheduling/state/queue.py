@@ -8,22 +8,121 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.family.rules import FamilyRules, Tag
 from admittance.quota.activity import NOT_FOUND, Activity
+from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
-from admittance.scheduling.cycle import order
-from admittance.scheduling.fairsharing.lanes import ClassKey, Kind, Lanes, Places
-from admittance.scheduling.families.families import shares_flavors
-from admittance.scheduling.state.equivalence import EqClass, Loud, unfile
+from admittance.scheduling.state import queue_order
+from admittance.scheduling.state.assignment import Assignment, Cursor
+from admittance.scheduling.state.equivalence import (
+    ClassKey,
+    EqClass,
+    Kind,
+    Lanes,
+    Loud,
+    Places,
+    Scanned,
+    unfile,
+)
+from admittance.scheduling.state.family import shares_flavors
 from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.shared_quota import Tie
 from admittance.scheduling.state.workload_info import Aside, Entry, Key, Member, Ranked
 
-if TYPE_CHECKING:
-    from admittance.scheduling.cycle.refusals import Standing
-    from admittance.scheduling.state.domain import Domain, Holders
+
+class Domain:
+    """One cohort tree, or a ClusterQueue alone: the unit of flushing, deciding and leading.
+
+    ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
+    ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
+    somebody looked whether all still fits. ``rechecks``: reservations to look at, since their last
+    check may have passed, or whom they plan to preempt may have changed. ``planners``: those that
+    plan to. ``ties``: what counts once for a planner and its victims; ``bent``: how much that is
+    depends on what else is used; ``private``: whether anything there is not lent, as of a
+    generation. ``idle``: cycles in a row that nothing came of.
+    ``still``: the last of them changed nothing at all, so that the next one would go like it.
+    ``version``: rises with whatever could make a difference to what a head would get: quota that
+    is charged or released, who may be a victim, the configuration. ``generation``: rises with every
+    edit of a quota or an edge. Of the present cycle, for the log: ``seen``, what its picture has
+    seen; ``began``, behind which flavors scans began, where not at the first ones; ``beside``, who
+    had its turn since something was stated last.
+    """
+
+    __slots__ = (
+        "began",
+        "bent",
+        "beside",
+        "cut",
+        "flush",
+        "generation",
+        "idle",
+        "inflight",
+        "name",
+        "owned",
+        "planners",
+        "private",
+        "queues",
+        "ready",
+        "rechecks",
+        "resting",
+        "seen",
+        "still",
+        "ties",
+        "version",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen = 0
+        self.began: dict[Member, Cursor] = {}
+        self.beside: list[Member] = []
+        self.owned = False
+        self.queues: dict[Queue, None] = {}
+        self.ready: dict[Queue, None] = {}
+        self.resting: dict[Queue, None] = {}
+        self.inflight: dict[Member, None] = {}
+        self.flush = False
+        self.cut = True
+        self.rechecks: dict[Member, None] = {}
+        self.planners: dict[Member, None] = {}
+        self.ties: list[Tie] = []
+        self.bent = False
+        self.private: tuple[int, bool] | None = None
+        self.idle = 0
+        self.still = False
+        self.version = 0
+        self.generation = 0
+
+    def note(self, queue: Queue) -> None:
+        """Keeps ready and resting true after something changed in the queue."""
+        if queue.activity.active and queue.head() is not None:
+            self.ready[queue] = None
+        else:
+            self.ready.pop(queue, None)
+        if queue.parked or queue.asides:
+            self.resting[queue] = None
+        else:
+            self.resting.pop(queue, None)
+
+    def is_waiting(self) -> bool:
+        """Every head waits for something that is on its way."""
+        return all((head := queue.head()) is None or bool(head.inflight) for queue in self.ready)
+
+
+class Holders(NamedTuple):
+    """Who holds any of the ``wanted`` cells, by rank, at that version of the domain."""
+
+    domain: Domain
+    version: int
+    wanted: tuple[Cell, ...]
+    found: list[Ranked]
+
+    def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
+        """It would be found again."""
+        return self.version == version and self.wanted == wanted and self.domain is domain
 
 
 class Queue:
@@ -146,7 +245,7 @@ class Queue:
         member.queue = self
         entry: Entry = (stamp, member.uid, member.key, member)
         if member.family is not None:
-            entry = (*order.place(member), member)
+            entry = (*queue_order.place(member), member)
             self.variants += member not in self.asides
         member.aside = None
         self.asides.pop(member, None)
@@ -162,7 +261,7 @@ class Queue:
     def add_parent(self, member: Member) -> None:
         """The parent waits here. It is never tried: its variants are."""
         member.queue = self
-        insort(self.parents, (-member.priority, *order.place(member), member))
+        insort(self.parents, (-member.priority, *queue_order.place(member), member))
 
     def _kind(self, member: Member) -> Kind:
         """What it has in common with its class. Variants are apart from regular workloads; and one
@@ -184,14 +283,14 @@ class Queue:
         entry, cls = member.entry, member.cls
         if entry is None or cls is None:
             return True
-        return entry[:3] == order.place(member) and cls.key[1] == self._kind(member)
+        return entry[:3] == queue_order.place(member) and cls.key[1] == self._kind(member)
 
     def remove(self, member: Member) -> None:
         """The member is nowhere in this queue any more."""
         if member.family is not None and member.queue is self:
             if member.is_parent:
                 del self.parents[
-                    bisect_left(self.parents, (-member.priority, *order.place(member)))
+                    bisect_left(self.parents, (-member.priority, *queue_order.place(member)))
                 ]
             else:
                 self.variants -= 1
@@ -250,7 +349,7 @@ class Queue:
         """
         if member.queue is not self or member.stamp is None:
             return 0
-        return order.position(self, member)
+        return queue_order.position(self, member)
 
     # Parking and waking. --------------------------------------------------------------------
 
@@ -319,3 +418,20 @@ class Queue:
 
 ParentEntry = tuple[int, datetime, str, Key, Member]
 """Order among parents: priority, negated, timestamp, uid, name; then whose it is."""
+
+
+class Standing:
+    """A head that was given nothing. ``since``: since when, for that reason. ``listed``: it has an
+    item in `Loud`. ``assignment``: what came of the scan, ``scanned``: when that was."""
+
+    __slots__ = ("assignment", "listed", "member", "refusal", "scanned", "since")
+
+    def __init__(
+        self, member: Member, assignment: Assignment, scanned: Scanned, refusal: Refusal
+    ) -> None:
+        self.member = member
+        self.assignment = assignment
+        self.refusal = refusal
+        self.scanned = scanned
+        self.since = scanned.at
+        self.listed = False

@@ -6,21 +6,18 @@ from datetime import datetime
 from heapq import heappush
 from typing import Any
 
+from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
-from admittance.quota.cell import Cell
 from admittance.scheduling.config import Config
-from admittance.scheduling.cycle.gates import Starting
-from admittance.scheduling.fairsharing.accounts import Accounts
-from admittance.scheduling.families import family_usage, migration, siblings
-from admittance.scheduling.families.families import Family, Sibling
-from admittance.scheduling.preemption import pending_preemptors, planned, quota_handover
-from admittance.scheduling.preemption.loop_guard import Loops
-from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.state import pending_preemptors
+from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.equivalence import Loud
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.family import Family, Sibling
+from admittance.scheduling.state.in_flight import Joint, Starting
+from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import BACKOFF, Charge, Key, Member, Say
+from admittance.scheduling.state.workload_info import BACKOFF, Key, Member, Say
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 _MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED, Say.PLANNED})
@@ -38,7 +35,8 @@ class World:
     of the victims; ``planning``: the domains of those; ``replanned``: the plans that they had,
     while other ones are on their way.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
-    that was heard of. ``loops``: who took quota from whom how often. ``starting``: who keeps
+    that was heard of. ``preemption_counts``: how often a workload was preempted, by the uid of
+    the preemptor; ``parted``: workloads that the loop guard set aside. ``starting``: who keeps
     others from quota until its pods are ready. ``families``: by the uid of the parent;
     ``told``: what their variants tell, each once. ``urgent``: who is to be told at once why it is
     parked.
@@ -61,13 +59,14 @@ class World:
         self.refusing: dict[Member, None] = {}
         self.urgent: dict[Member, None] = {}
         self.promises: dict[str, dict[Member, None]] = {}
-        self.joints: dict[Domain, quota_handover.Joint] = {}
+        self.preemption_counts: dict[str, dict[Member, PreemptionCount]] = {}
+        self.parted: dict[Member, None] = {}
+        self.joints: dict[Domain, Joint] = {}
         self.planned: dict[Key, dict[Member, None]] = {}
         self.planning: dict[Domain, None] = {}
         self.replanned: dict[Member, PendingPreemption] = {}
         self.seen = 0
         self.now = LONG_AGO
-        self.loops = Loops(self, None if config.as_kueue else config.preemption_loops)
         self.starting = Starting(config.block_admission)
         self.accounts: Accounts | None = None
         if config.admission_fair_sharing is not None:
@@ -159,7 +158,7 @@ class World:
             if member.requeue_at is not None and not member.waits:
                 heappush(self.timers, (member.requeue_at, member.key))
         if member.uid in self.promises:
-            pending_preemptors.restore(self, member)
+            pending_preemptors.restore(self.promises, member)
         self.changed(queue)
 
     def take_out(self, member: Member) -> None:
@@ -182,66 +181,11 @@ class World:
 
     # Quota. ---------------------------------------------------------------------------------
 
-    def charge(
-        self, member: Member, queue: Queue, admission: Admission, cells: list[tuple[Cell, int]]
-    ) -> None:
-        """The member holds these amounts from now on."""
-        for cell, amount in cells:
-            cell.charge(amount)
-        member.charge = Charge(queue, admission, cells)
-        if member.family is not None:
-            family_usage.enter(self, member)
-        queue.holding[member] = None
-        domain = queue.domain
-        if domain is not None:
-            if member.pending is not None:
-                planned.enlist(self, domain, member)
-            if domain.bent or (self.planning and self._concerns_a_plan(member)):
-                planned.settle(self, domain)
-        self.moved(domain)
-        if self.accounts is not None:
-            self.accounts.heard(member, self.now, anew=True)
-
     def rank(self, member: Member, reserved_at: datetime) -> None:
         """The member may be a victim from now on, in the order of its priority and reservation."""
         if (self.config.preemption or not self.config.as_kueue) and member.charge is not None:
             member.charge.queue.rank(member, reserved_at)
             self.moved(member.charge.queue.domain)
-
-    def release(self, member: Member) -> Queue | None:
-        """The member holds nothing any more; exactly what was charged is given back. Returns the
-        queue that it held quota of."""
-        held = member.charge
-        if held is None:
-            return None
-        domain = held.queue.domain
-        tied = domain is not None and (domain.bent or member.ties is not None)
-        if domain is not None and tied:
-            planned.dissolve(domain)
-        for cell, amount in held.cells:
-            cell.charge(-amount)
-        family = family_usage.withdraw(member) if member.overlap is not None else None
-        member.charge = None
-        if family is not None:
-            family_usage.changed(self, family)
-        held.queue.holding.pop(member, None)
-        if domain is not None:
-            planned.strike(self, domain, member)
-            if tied:
-                planned.settle(self, domain)
-        if member.ranked is not None:
-            held.queue.unrank(member)
-        self.moved(held.queue.domain)
-        if self.accounts is not None:
-            self.accounts.heard(member, self.now)
-        return held.queue
-
-    def _concerns_a_plan(self, member: Member) -> bool:
-        """Somebody plans with what it holds. What one of a family has of its own depends on what
-        the others hold."""
-        return (
-            member.pending is not None or member.key in self.planned or member.overlap is not None
-        )
 
     def begins(self, member: Member, queue: Queue, admission: Admission) -> None:
         """The member is assigned quota: without a check to pass it will be admitted with it."""
@@ -292,39 +236,3 @@ class World:
         self.refusing.pop(member, None)
         if domain is not None:
             domain.inflight.pop(member, None)
-
-    def undo(self, member: Member, domain: Domain, now: datetime) -> None:
-        """What was decided about the member does not hold: as if it never had been. A decision
-        about several ends for all of them."""
-        if member.joint is not None:
-            member = member.joint.member
-        member = migration.taker(member)
-        was = member.inflight
-        if not was:
-            return
-        before = self.replanned.get(member)
-        self.landed(member, domain)
-        if was is Say.ASSIGNED:
-            self.starts(member, False)
-            self.release(member)
-            planned.keep(self, member, None)
-            if member.joint is not None:
-                quota_handover.end(self, member.joint)
-            migration.end(self, member, taken=False)
-            self.flush(domain)
-            self.requeue(member, now)
-        elif was in (Say.CONFIRMED, Say.PLANNED):
-            self.starts(member, False)
-            if before is not None:
-                planned.keep(self, member, before)
-            self.look_again(member)
-        elif was in (Say.PREEMPTED, Say.REVOKED):
-            # Whoever preempted it looks for room anew.
-            self.stir(domain)
-            if member.state == "QuotaReserved":
-                self.look_again(member)
-        elif member.queue is not None:
-            member.queue.note_untold(member, now)
-            self.changed(member.queue)
-        if member.family is not None:
-            siblings.touched(self, member.family, now)

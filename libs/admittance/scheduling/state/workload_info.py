@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.quota.cell import Cell
-from admittance.scheduling.cycle.flavor_assigner import Cursor
+from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.requests import Shape
 
 if TYPE_CHECKING:
-    from admittance.scheduling.cycle.patience import Patience
-    from admittance.scheduling.families.families import Family
-    from admittance.scheduling.families.shared_charge import Overlap
-    from admittance.scheduling.preemption.quota_handover import Joint
-    from admittance.scheduling.preemption.shared_quota import Tie
+    from admittance.scheduling.state.assignment import Patience
     from admittance.scheduling.state.equivalence import EqClass
+    from admittance.scheduling.state.family import Family
+    from admittance.scheduling.state.in_flight import Joint
     from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.shared_quota import Overlap, Tie
 
 Key = tuple[str, str]
 """Namespace and name."""

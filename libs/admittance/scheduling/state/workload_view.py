@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from admittance.api.meta import Condition
-from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GATED_BY, PreemptionCount
+from admittance.api.workload import (
+    ALLOWED_FLAVORS,
+    FAMILY_GATE,
+    GATED_BY,
+    GatePosition,
+    PreemptionCount,
+)
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.family.states import ParentState, VariantState
 from admittance.scheduling.config import Config
-from admittance.scheduling.cycle import gates
 from admittance.scheduling.state.requests import Needs, Shapes
 from admittance.scheduling.state.workload_info import Aside
 from admittance.workload.family_info import parent_state, variant_state
@@ -107,7 +113,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
             )
             break
     waits_for_checks = holds and not _true(admitted)
-    closed_gate = gates.closed(needs.gates, status.preemption_gates) if needs.gates else ""
+    closed_gate = closed_gate_of(needs.gates, status.preemption_gates) if needs.gates else ""
     created = meta.creation_timestamp or LONG_AGO
     state = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
@@ -222,3 +228,13 @@ def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -
     if _true(evicted):
         return "Evicting"
     return "Admitted" if _true(admitted) else "QuotaReserved"
+
+
+GATED: Final = "AdmissionGated"
+"""Reason of a workload that would preempt behind a closed gate."""
+
+
+def closed_gate_of(names: Iterable[str], positions: Iterable[GatePosition]) -> str:
+    """The first gate that is closed; "" when all are open."""
+    opened = {gate.name for gate in positions if gate.position == "Open"}
+    return next((name for name in names if name not in opened), "")

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from admittance.events.shapes import Admission
 from admittance.family.rules import rules_of
-from admittance.scheduling.families.shared_charge import Overlap
+from admittance.quota.cell import Cell
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.shared_quota import Overlap
+from admittance.scheduling.state.workload_info import Charge
 
 if TYPE_CHECKING:
-    from admittance.scheduling.families.families import Family
+    from admittance.scheduling.state.family import Family
     from admittance.scheduling.state.queue import Queue
     from admittance.scheduling.state.state import World
     from admittance.scheduling.state.workload_info import Member
@@ -86,3 +90,59 @@ def _place(world: World, member: Member) -> int:
     rules = rules_of(queue.spec) if queue is not None else None
     tag = rules.tag(family.tag(member)) if rules is not None else None
     return tag.place if tag is not None else len(world.members)
+
+
+def charge(
+    world: World, member: Member, queue: Queue, admission: Admission, cells: list[tuple[Cell, int]]
+) -> None:
+    """The member holds these amounts from now on."""
+    for cell, amount in cells:
+        cell.charge(amount)
+    member.charge = Charge(queue, admission, cells)
+    if member.family is not None:
+        enter(world, member)
+    queue.holding[member] = None
+    domain = queue.domain
+    if domain is not None:
+        if member.pending is not None:
+            planned.enlist(world, domain, member)
+        if domain.bent or (world.planning and _concerns_a_plan(world, member)):
+            planned.settle(world, domain)
+    world.moved(domain)
+    if world.accounts is not None:
+        world.accounts.heard(member, world.now, anew=True)
+
+
+def release(world: World, member: Member) -> Queue | None:
+    """The member holds nothing any more; exactly what was charged is given back. Returns the
+    queue that it held quota of."""
+    held = member.charge
+    if held is None:
+        return None
+    domain = held.queue.domain
+    tied = domain is not None and (domain.bent or member.ties is not None)
+    if domain is not None and tied:
+        planned.dissolve(domain)
+    for cell, amount in held.cells:
+        cell.charge(-amount)
+    family = withdraw(member) if member.overlap is not None else None
+    member.charge = None
+    if family is not None:
+        changed(world, family)
+    held.queue.holding.pop(member, None)
+    if domain is not None:
+        planned.strike(world, domain, member)
+        if tied:
+            planned.settle(world, domain)
+    if member.ranked is not None:
+        held.queue.unrank(member)
+    world.moved(held.queue.domain)
+    if world.accounts is not None:
+        world.accounts.heard(member, world.now)
+    return held.queue
+
+
+def _concerns_a_plan(world: World, member: Member) -> bool:
+    """Somebody plans with what it holds. What one of a family has of its own depends on what
+    the others hold."""
+    return member.pending is not None or member.key in world.planned or member.overlap is not None

@@ -17,19 +17,14 @@ from admittance.events.shapes import PendingPreemption, Shortfall, Taken
 from admittance.quota.cell import available
 from admittance.scheduling.cycle.cycle import DEFERS, Cycle
 from admittance.scheduling.cycle.outcomes import reasons
-from admittance.scheduling.preemption import planned
+from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, burdened
 from admittance.scheduling.preemption.room import Need, fits, lacking
-from admittance.scheduling.preemption.victims import (
-    Victim,
-    allows,
-    is_over_any,
-    put_all,
-    put_back,
-    take_all,
-    take_out,
-)
-from admittance.scheduling.state.domain import Domain
+from admittance.scheduling.preemption.victims import allows, is_over_any
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.assignment import Victim
+from admittance.scheduling.state.queue import Domain
+from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Member, Say
 
@@ -70,7 +65,7 @@ def pursue(
         stated.append(replan(world, domain, member, plan, now))
     assert member.charge is not None
     queue = member.charge.queue
-    loops = world.loops
+    loops = LoopGuard(world)
     for victim, why, message in reasons(queue, member, staying, short):
         world.under_way(victim.member, domain, Say.PREEMPTED)
         stated.append(

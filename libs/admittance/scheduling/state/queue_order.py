@@ -8,8 +8,8 @@ from datetime import datetime
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
-from admittance.scheduling.fairsharing.lanes import Lanes
-from admittance.scheduling.families.families import order_key
+from admittance.scheduling.state.equivalence import Lanes
+from admittance.scheduling.state.family import order_key
 from admittance.scheduling.state.workload_info import Key, Member
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from admittance.events.requests import LocalUsage
 from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.config import AdmissionFairSharing
-from admittance.scheduling.fairsharing.lanes import Lane, Lanes
 from admittance.scheduling.fairsharing.usage import (
     Account,
     Nanos,
@@ -25,6 +24,7 @@ from admittance.scheduling.fairsharing.usage import (
     penalty_of,
     status_of,
 )
+from admittance.scheduling.state.equivalence import Lane, Lanes
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import Key, Member
 from admittance.scheduling.state.workload_view import LONG_AGO

@@ -15,10 +15,10 @@ from admittance.events.requests import (
     QueueStatus,
 )
 from admittance.quota.cell import Cell, FlavorResource, available
-from admittance.quota.shares import share_of
 from admittance.quota.tree import Node
-from admittance.scheduling.preemption.victims import put_back, take_out
+from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.shared_quota import put_back, take_out
 from admittance.scheduling.state.state import World
 from admittance.scheduling.state.workload_info import Key, Member
 from admittance.scheduling.state.workload_view import PROMISED

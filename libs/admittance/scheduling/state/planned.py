@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
-from admittance.scheduling.preemption.shared_quota import Level, Tie
-from admittance.scheduling.preemption.victims import Victim, put_back, take_out
+from admittance.scheduling.state.assignment import Victim
+from admittance.scheduling.state.shared_quota import Level, Tie, put_back, take_out
 from admittance.scheduling.state.workload_info import Member
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.domain import Domain
+    from admittance.scheduling.state.queue import Domain
     from admittance.scheduling.state.state import World
 
 

@@ -10,10 +10,9 @@ common is in the same cells of it, and nothing above has to be looked at. Source
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.quota.cell import Cell, FlavorResource
-from admittance.scheduling.preemption.shared_quota import Tie
 from admittance.scheduling.state.workload_info import Charge, Key, Say
 
 if TYPE_CHECKING:
@@ -256,3 +255,125 @@ def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
 
 def _holds(charge: Charge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
+
+
+class Level(NamedTuple):
+    """A cell above both sides: what the planner brings to it, and what each of its victims."""
+
+    cell: Cell
+    mine: int
+    loads: dict[Member, int]
+
+
+class Tie:
+    """``levels``: from where the planner meets the first of its victims up to the root, for one
+    flavor and resource.
+
+    Taken out for a while, a victim counts no more on its side. Where victims have ties among
+    themselves that is exact only for all of them, and else too little: never too much.
+    """
+
+    __slots__ = ("_offs", "_out", "levels", "planner", "victims")
+
+    def __init__(self, planner: Member, victims: list[Member], levels: list[Level]) -> None:
+        self.planner = planner
+        self.victims = victims
+        self.levels = levels
+        self._out: set[Member] = set()
+        self._offs: list[tuple[Cell, int]] = []
+        self._set()
+
+    def loosen(self, member: Member) -> None:
+        """The member is taken out of the picture."""
+        self._out.add(member)
+        self._set()
+
+    def fasten(self, member: Member) -> None:
+        """Undoes `loosen`."""
+        self._out.remove(member)
+        self._set()
+
+    def taken_off(self) -> tuple[tuple[Cell, int], ...]:
+        """Where how much is not counted at the moment, since both sides hold it."""
+        return tuple(self._offs)
+
+    def _set(self) -> None:
+        for cell, amount in self._offs:
+            cell.charge(amount)
+        self._offs.clear()
+        if self.planner in self._out:
+            return
+        without = [level.cell.usage for level in self.levels]
+        for (cell, mine, loads), used in zip(self.levels, without, strict=True):
+            load = sum(much for one, much in loads.items() if one not in self._out)
+            # What is taken off below arrives here, wholly or in part.
+            off = min(mine, load) - (used - cell.usage)
+            if off:
+                cell.charge(-off)
+                self._offs.append((cell, off))
+
+
+def take_all(members: Iterable[Member]) -> dict[Cell, int]:
+    """As if none of them held anything, in one piece; to be undone by `put_all`."""
+    gone = list(members)
+    total = held_by(gone)
+    charge(total, -1)
+    for member in gone:
+        if member.ties:
+            loosen(member)
+    return total
+
+
+def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
+    """Undoes `take_all` of the same."""
+    charge(total)
+    for member in members:
+        if member.ties:
+            fasten(member)
+
+
+def loosen(member: Member) -> None:
+    """What counts only once for it and another counts for the other."""
+    for tie in member.ties or ():
+        tie.loosen(member)
+
+
+def fasten(member: Member) -> None:
+    """Undoes `loosen`."""
+    for tie in member.ties or ():
+        tie.fasten(member)
+
+
+def held_by(members: Iterable[Member]) -> dict[Cell, int]:
+    """What the members hold together. Charging is additive, so it can be taken out in one piece
+    per cell, and put back by `charge`."""
+    total: dict[Cell, int] = {}
+    for member in members:
+        assert member.charge is not None
+        for cell, amount in member.charge.cells:
+            total[cell] = total.get(cell, 0) + amount
+    return total
+
+
+def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
+    """Charges all of it; a sign of -1 takes it away."""
+    for cell, amount in amounts.items():
+        cell.charge(sign * amount)
+
+
+def take_out(member: Member) -> None:
+    """As if the member held nothing; to be undone by `put_back`."""
+    assert member.charge is not None
+    for cell, amount in member.charge.cells:
+        cell.charge(-amount)
+    if member.ties:
+        loosen(member)
+
+
+def put_back(member: Member) -> None:
+    """Undoes `take_out`."""
+    assert member.charge is not None
+    for cell, amount in member.charge.cells:
+        cell.charge(amount)
+    if member.ties:
+        fasten(member)

@@ -1,0 +1,182 @@
+"""What a scan of flavors comes to: an assignment of flavors to pod sets, and its victims; and an
+admission as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.units import BadQuantity, amount, render
+from admittance.events.shapes import Admission, PodSetAssignment, Shares
+from admittance.quota.cell import Cell, FlavorResource
+from admittance.quota.tree import Node
+from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.requests import Shape
+
+if TYPE_CHECKING:
+    from admittance.scheduling.state.shared_quota import Overlap
+    from admittance.scheduling.state.workload_info import Member
+
+
+class Mode(IntEnum):
+    """How well a flavor serves, better ones higher. The middle three need others to go."""
+
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+NO_FIT: Final[int] = Mode.NO_FIT
+FIT: Final[int] = Mode.FIT
+NO_CANDIDATES: Final[int] = Mode.NO_CANDIDATES
+PREEMPT: Final[int] = Mode.PREEMPT
+RECLAIM: Final[int] = Mode.RECLAIM
+
+
+class Obstacle(NamedTuple):
+    """Why one resource of one pod set has no room in one flavor (resource "": the flavor itself).
+    Amounts in accounting units."""
+
+    pod_set: str
+    flavor: str
+    resource: str
+    requested: int
+    available: int
+    reason: str
+    message: str = ""
+    taken: int = 0
+
+
+class PodSetPlace(msgspec.Struct, frozen=True):
+    """What one pod set would get."""
+
+    name: str
+    count: int
+    flavors: dict[str, str]
+    amounts: list[tuple[str, int]]
+
+
+class Assignment:
+    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
+    assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
+    the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
+    the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
+    of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
+    this index on are those of the scan that found nothing. ``overlap``: what the family holds
+    already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
+    None: it takes all that it would be charged."""
+
+    __slots__ = (
+        "avoided",
+        "checks",
+        "clashes",
+        "contested",
+        "cursor",
+        "failed_from",
+        "level",
+        "mode",
+        "obstacles",
+        "overlap",
+        "places",
+        "usage",
+        "whole",
+    )
+
+    def __init__(
+        self, avoided: frozenset[str] = frozenset(), overlap: Overlap | None = None
+    ) -> None:
+        self.avoided = avoided
+        self.overlap = overlap
+        self.clashes: list[str] = []
+        self.mode: int = 4  # FIT
+        self.level = 0
+        self.places: list[PodSetPlace] = []
+        self.usage: dict[Cell, int] = {}
+        self.whole = self.usage
+        self.checks: dict[str, str] = {}
+        self.obstacles: list[Obstacle] = []
+        self.failed_from = 0
+        self.cursor: Cursor | None = None
+        self.contested: dict[FlavorResource, None] = {}
+
+    def takes(self) -> dict[Cell, int]:
+        """What it would take as the picture is now: of a variant that depends on who of its family
+        is in it."""
+        return self.usage if self.overlap is None else self.overlap.adds(self.whole)
+
+
+Cursor = tuple[Mapping[int, int], ...]
+"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
+
+
+class Victim(NamedTuple):
+    """Who has to go, and under which rule; where shares decided, which."""
+
+    member: Member
+    reason: str
+    shares: Shares | None = None
+
+
+Nomination = tuple[Assignment, Sequence[Victim]]
+"""What would be assigned, and who has to go before it has room."""
+
+
+class Patience(NamedTuple):
+    """What a preemptor waits for, and what must not have changed for that to be so still."""
+
+    plan: Plan
+    shape: Shape
+    assignment: Assignment
+    victims: Sequence[Victim]
+
+
+def admission_of(queue: str, assignment: Assignment) -> Admission:
+    """The assignment as it is stored."""
+    return Admission(
+        cluster_queue=queue,
+        pod_set_assignments=tuple(
+            [
+                PodSetAssignment(
+                    name=place.name,
+                    flavors=place.flavors,
+                    resource_usage={one: render(one, much) for one, much in place.amounts},
+                    count=place.count,
+                )
+                for place in assignment.places
+            ]
+        ),
+    )
+
+
+def charges_of(
+    node: Node, admission: Admission, shape: Shape, reclaimable: Iterable[tuple[str, int]] = ()
+) -> list[tuple[Cell, int]]:
+    """What an admission counts as usage, per cell.
+
+    Pods that are not needed any more count no longer: usage is scaled to the pods that are left of
+    the pod set, where those are fewer than the admitted ones. A quantity that cannot be read counts
+    nothing.
+    """
+    gone = dict(reclaimable)
+    full = {ps.name: ps.count for ps in shape.pod_sets} if gone else {}
+    total: dict[Cell, int] = {}
+    for place in admission.pod_set_assignments:
+        count = place.count
+        left = count
+        if place.name in gone:
+            left = max(0, min(count, full.get(place.name, count) - gone[place.name]))
+        for resource, flavor in place.flavors.items():
+            try:
+                much = amount(resource, place.resource_usage.get(resource, "0"))
+            except BadQuantity:
+                continue
+            if left != count and count:
+                much = much // count * left
+            cell = node.cell((flavor, resource))
+            total[cell] = total.get(cell, 0) + much
+    return list(total.items())
