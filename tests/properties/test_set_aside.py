@@ -25,7 +25,7 @@ from admittance.events.system import Alive, BarrierEcho
 from admittance.provider_pool.bookings import Booking
 from admittance.provider_pool.ledger import read_booking
 from admittance.provider_pool.manifests import key_of
-from admittance.providers.store import Said, read_said
+from admittance.providers.status_store import StoredStatus, read_status
 from admittance.provisioning.records import Record, RecordSpec, read_record
 from admittance.runner.claims import read_claim, read_holder
 from admittance.runner.world import view
@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
         lambda data: read_record("provisioningrequest.ns.r", data),
         encode(RECORD),
     ),
-    "what a provider said": (read_said, encode(Said(id="i", namespace="ns", name="w"))),
+    "what a provider said": (read_status, encode(StoredStatus(id="i", namespace="ns", name="w"))),
     "a booking": (lambda data: read_booking(key_of("rack", "i"), data), encode(BOOKING)),
     "a claim": (read_holder, b'{"runner":"r"}'),
     "what leaders committed": (read_commits, encode(Commits(epoch=1, newest=3))),

@@ -10,14 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from admittance.checks.alive import Activity
-from admittance.checks.request import (
-    Reference,
-    Request,
-    Withdrawal,
-    parameters_of,
-    pointless,
-)
+from admittance.checks.activity import Activity
+from admittance.checks.request import Reference, Request, Withdrawal, is_too_late, parameters_of
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
 from admittance.events.names import token
 from admittance.events.system import CheckActive
@@ -125,7 +119,7 @@ class AdmissionCheckController:
         False: nobody waits for this any more, as far as we know. Raises RuntimeError when the
         controller does not run.
         """
-        if isinstance(about, Request) and pointless(about, verdict):
+        if isinstance(about, Request) and is_too_late(about, verdict):
             return False
         if self._say is None:
             raise RuntimeError(f"{self.name} is not running")
@@ -166,7 +160,7 @@ class AdmissionCheckController:
             file = ""
         return f"{file}:{getattr(function, '__qualname__', type(function).__name__)}"
 
-    def speaks_by(self, say: Callable[[Request | Reference, Verdict], Any] | None) -> None:
+    def report_through(self, say: Callable[[Request | Reference, Verdict], Any] | None) -> None:
         """Where `report` goes from now on, in the running event loop; None: nowhere."""
         self._say = say
         self._loop = asyncio.get_running_loop() if say is not None else None

@@ -197,7 +197,7 @@ class Request:
         )
 
 
-def pointless(request: Request, verdict: Verdict) -> bool:
+def is_too_late(request: Request, verdict: Verdict) -> bool:
     """Whether verdict comes too late to count. Taken back for any reason but another check's Retry,
     nothing stays open for it; only a Retry or a Rejected may still hold the workload."""
     if request.withdrawn in ("", BY_OTHER_CHECK):

@@ -1,49 +1,98 @@
-"""A controller as a process: connected, heard, judged, told; and ended without losing anything.
+"""A check controller as a process: connects, hears requests, publishes verdicts, ends in order.
 
-The order of an end: nothing new is asked for; what is on its way or was not begun is handed back;
-what is under way may end within its grace; verdicts reach the log, then their deliveries are
-acknowledged. A ``kill -9`` at any point leaves deliveries unacknowledged: they come again.
+To end, it (1) stops pulling, (2) hands back deliveries that are on their way or not begun, (3) lets
+judgements under way finish within the grace period, (4) waits until their verdicts are on the log,
+then acknowledges their deliveries. After a ``kill -9`` at any point the deliveries are not
+acknowledged, so the server redelivers them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
-from admittance.checks import wire
-from admittance.checks.alive import beat
-from admittance.checks.judging import Judging
-from admittance.checks.memory import Identity
-from admittance.checks.request import BadParameters, Reference, Request, pointless
-from admittance.checks.verdicts import Verdict
-from admittance.events.codec import Undecodable, decode
-from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.checks.activity import Activity, beat
+from admittance.checks.judge import Judge
+from admittance.checks.judgements import Identity
+from admittance.checks.request import (
+    BadParameters,
+    Reference,
+    Request,
+    Withdrawal,
+    Workload,
+    is_too_late,
+    parameters_of,
+)
+from admittance.checks.verdicts import Pending, Ready, Retry, Verdict
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import Undecodable, decode, encode
+from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
-from admittance.events.subjects import check_durable
+from admittance.events.subjects import check_durable, subject_of
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry import tracing
 from admittance.sdk import process
+from admittance.sdk.bounds import sayable
 from admittance.sdk.outbox import Outbox
 from admittance.sdk.requests import Asked, Heard, Hearing
 
-if TYPE_CHECKING:
-    from admittance.checks.controller import AdmissionCheckController
-
 AGAIN_SECONDS: Final = 5.0
+"""Delay of a redelivery after a bug ended the work on it."""
 
 log = structlog.get_logger()
 
 
-class Service:
+class CheckController(Protocol):
+    """The part of an `AdmissionCheckController` that its service uses.
+    `AdmissionCheckController.run` starts the service, so the service must not import it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> type[Any] | None: ...
+
+    @property
+    def grace_seconds(self) -> float: ...
+
+    @property
+    def activity(self) -> Activity: ...
+
+    @property
+    def has_check(self) -> bool: ...
+
+    @property
+    def has_withdrawn(self) -> bool: ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def program(self) -> str: ...
+
+    async def judge(self, request: Request) -> Verdict | None: ...
+
+    async def free(self, withdrawal: Withdrawal) -> None: ...
+
+    def report_through(
+        self, report: Callable[[Request | Reference, Verdict], Any] | None
+    ) -> None: ...
+
+
+class CheckService:
     """One running replica of a controller."""
 
-    def __init__(self, controller: AdmissionCheckController, bus: Bus, settings: Settings) -> None:
+    def __init__(self, controller: CheckController, bus: Bus, settings: Settings) -> None:
         self._controller = controller
         self._instance = settings.instance
         self._secret = process.secret(settings)
@@ -57,7 +106,7 @@ class Service:
             "no AdmissionCheck names this controller yet, or Admittance is down",
         )
         self._hearing = Hearing(bus, asked, self._on_heard, room=max(4, 2 * controller.concurrency))
-        self._judging = Judging(
+        self._judging = Judge(
             self._hearing,
             judge=self._judge,
             say=self.say,
@@ -68,7 +117,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Judges until stop is set."""
         controller = self._controller
-        controller.speaks_by(self.say_about)
+        controller.report_through(self.say_about)
         await process.at_work(
             self._start(),
             (
@@ -94,43 +143,43 @@ class Service:
 
     async def _leave(self) -> None:
         with suppress(TimeoutError):
-            # In a task of its own: the end is not cancelled because we were.
+            # wait_for runs it as a task, so that our cancellation does not cancel it.
             await asyncio.wait_for(self._end(), self._controller.grace_seconds + 10.0)
-        self._controller.speaks_by(None)
+        self._controller.report_through(None)
 
     async def _end(self) -> None:
         stopping = asyncio.create_task(self._judging.stop(self._controller.grace_seconds))
-        await asyncio.sleep(0)  # what comes from here on is handed back
+        await asyncio.sleep(0)  # deliveries that arrive from here on are handed back
         await self._hearing.drain()
         await stopping
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._outbox.emptied()
-        await asyncio.sleep(0)  # who waited for the log acknowledges
+        await asyncio.sleep(0)  # tasks that waited for the log acknowledge their deliveries
         await self._hearing.stop()
         log.info("check_controller_ended", handed_back=self._hearing.held)
 
-    # Saying. ------------------------------------------------------------------------------
+    # Verdicts. ------------------------------------------------------------------------------
 
     async def say(self, request: Request, verdict: Verdict) -> bool:
-        """Puts a verdict on the log; False when it would come too late to count."""
-        if pointless(request, verdict):
+        """Publishes a verdict. False if it comes too late to count."""
+        if is_too_late(request, verdict):
             return False
         request.said += 1
-        # Of each asking on its own: the same may be said again of other parameters.
+        # The revision tells a request with new parameters, which may get the same verdict again.
         await self._put(request.reference, verdict, (request.revision << 20) + request.said)
         return True
 
     async def say_about(self, about: Request | Reference, verdict: Verdict) -> bool:
-        """The same, also about a request that this process never saw."""
+        """`say`, also for a request that this process never received."""
         if isinstance(about, Request):
             return await self.say(about, verdict)
-        # Of what was said before this process knows nothing, so it is never taken for a repeat.
+        # Earlier verdicts are unknown here: a random ordinal is never taken for a duplicate.
         await self._put(about, verdict, secrets.randbits(62))
         return True
 
     async def _put(self, about: Reference, verdict: Verdict, ordinal: int) -> None:
-        message = wire.message_of(
+        message = message_of(
             self._controller.name,
             about,
             verdict,
@@ -148,7 +197,7 @@ class Service:
             message=verdict.message,
         )
 
-    # Hearing. -----------------------------------------------------------------------------
+    # Deliveries. -----------------------------------------------------------------------------
 
     def _on_heard(self, heard: Heard) -> None:
         try:
@@ -156,23 +205,23 @@ class Service:
             if isinstance(fact, CheckRequested):
                 self._on_requested(fact, heard)
             elif isinstance(fact, CheckWithdrawn):
-                identity = Identity(*wire.same_as(fact))
+                identity = Identity(*same_as(fact))
                 self._judging.withdrawn(identity, fact.reason, heard.reply)
         except (Undecodable, msgspec.MsgspecError) as error:
             log.error("not_understood", subject=heard.subject, reason=str(error))
             self._hearing.never(heard.reply)
         except Exception:
-            # A bug, perhaps of this version alone: it is not to be held for ever.
+            # A bug, perhaps only of this version: another replica may handle the delivery.
             log.exception("not_taken", subject=heard.subject)
             self._hearing.again(heard.reply, AGAIN_SECONDS)
 
     def _on_requested(self, fact: CheckRequested, heard: Heard) -> None:
-        identity = Identity(*wire.same_as(fact))
+        identity = Identity(*same_as(fact))
         shape = self._controller.shape
         try:
-            request = wire.request_of(fact, heard.headers, shape)
+            request = request_of(fact, heard.headers, shape)
         except BadParameters as error:
-            request = wire.bare_request_of(fact, heard.headers)
+            request = bare_request_of(fact, heard.headers)
             request.attach(self, self._loop)
             self._controller.activity.bad_parameters(fact.check, str(error))
             self._judging.bad_parameters(identity, request, heard.reply, str(error))
@@ -181,7 +230,7 @@ class Service:
         self._controller.activity.good_parameters(fact.check)
         self._judging.good_parameters(
             fact.check,
-            lambda: wire.request_of(fact, heard.headers, shape).parameters,
+            lambda: request_of(fact, heard.headers, shape).parameters,
             bytes(fact.parameters),
         )
         self._judging.requested(identity, request, heard.reply)
@@ -196,25 +245,25 @@ class Service:
 
 
 async def serve(
-    controller: AdmissionCheckController,
+    controller: CheckController,
     *,
     url: str | None,
     creds: str | None,
     stop: asyncio.Event,
     settings: Settings | None = None,
 ) -> None:
-    """Connects, however long that takes, and judges until stop is set."""
+    """Connects, with retries, and judges until stop is set."""
     if not controller.has_check:
         raise RuntimeError(f"{controller.name} has no check: decorate a function with @….check")
 
     async def work(bus: Bus, settings: Settings) -> None:
-        await Service(controller, bus, settings).run(stop)
+        await CheckService(controller, bus, settings).run(stop)
 
     await process.serve(_peer(controller), work, stop=stop, url=url, creds=creds, settings=settings)
 
 
-def run(controller: AdmissionCheckController, *, url: str | None, creds: str | None) -> None:
-    """`serve` as a whole process, with its logs and signals."""
+def run(controller: CheckController, *, url: str | None, creds: str | None) -> None:
+    """Runs `serve` as a process of its own, with logs and signals."""
 
     async def serving(stop: asyncio.Event, settings: Settings) -> None:
         await serve(controller, url=url, creds=creds, stop=stop, settings=settings)
@@ -222,5 +271,89 @@ def run(controller: AdmissionCheckController, *, url: str | None, creds: str | N
     process.run(_peer(controller), serving, url=url)
 
 
-def _peer(controller: AdmissionCheckController) -> process.Peer:
+def _peer(controller: CheckController) -> process.Peer:
     return process.Peer("check", controller.name, "controller")
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Shown(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_shown = msgspec.json.Decoder(_Shown)
+
+
+def request_of(
+    fact: CheckRequested, headers: Mapping[str, str], shape: type[Any] | None
+) -> Request:
+    """The request that the check gets. Raises BadParameters; `bare_request_of` does not."""
+    request = bare_request_of(fact, headers)
+    request.parameters = parameters_of(bytes(fact.parameters), shape)
+    return request
+
+
+def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request:
+    """`request_of` without the parameters."""
+    raw = bytes(fact.workload)
+    shown = _shown.decode(raw) if raw != b"null" else _Shown()
+    request = Request(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        check=fact.check,
+        cycle=fact.cycle,
+        retry_count=fact.retry_count,
+        admission=fact.admission,
+        workload=Workload(bytes(shown.spec), shown.metadata.labels),
+        traceparent=tracing.extract(headers),
+    )
+    request.raw = bytes(fact.parameters)
+    request.revision = fact.revision
+    return request
+
+
+def same_as(fact: CheckRequested | CheckWithdrawn) -> tuple[str, str, str, str, int]:
+    """The fields of `Identity`: equal for all facts about one judgement."""
+    return (fact.uid, fact.namespace, fact.name, fact.check, fact.cycle)
+
+
+def message_of(
+    controller: str,
+    about: Reference,
+    verdict: Verdict,
+    *,
+    ordinal: int,
+    secret: bytes,
+    now: datetime,
+) -> Outgoing:
+    """The message that carries the verdict.
+
+    Its id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged twice after
+    a crash, with the same outcome, is answered once. ``secret`` keys the hash: a foreign message
+    with a guessed id would suppress ours.
+    """
+    fact = CheckReported(
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        controller=controller,
+        check=about.check,
+        cycle=about.cycle,
+        state=verdict.state,
+        message=sayable(verdict.message),
+        reason=verdict.reason if isinstance(verdict, Pending) else "",
+        requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
+        pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
+    )
+    # Hashed without the time, which differs when the verdict is repeated.
+    digest = hashlib.blake2b(key=secret[:64], digest_size=16)
+    digest.update(b"%d/" % ordinal)
+    digest.update(encode(fact))
+    headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
+    tracing.inject(headers, about.traceparent)
+    said = msgspec.structs.replace(fact, time=now)
+    return Outgoing(subject_of(said), encode(said), headers)

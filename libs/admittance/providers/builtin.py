@@ -1,5 +1,5 @@
-"""What the providers that come with Admittance have in common: what they call what they make, and
-how they are begun and end.
+"""Shared parts of the providers that come with Admittance: labels of what they create, the
+installation's name, and the stored statuses of their requests.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from admittance.events.subjects import PROVIDERS
 from admittance.providers.answers import Status
 from admittance.providers.provider import Provider
 from admittance.providers.request import Cancellation, Request
-from admittance.providers.store import CANCELLED, Said, read_said
+from admittance.providers.status_store import CANCELLED, StoredStatus, read_status
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.telemetry.set_aside import tell
 
 INSTALLATION: Final = "admittance.dev/installation"
-"""Label: which Admittance made it."""
+"""Label: the Admittance installation that created the object."""
 REQUEST: Final = "admittance.dev/request"
-"""Label, tag or annotation: for which request, by its id or a hash of it."""
+"""Label, tag or annotation: the request the object was created for, as its id or a hash of it."""
 CLASS: Final = "admittance.dev/provisioning-class"
 GRACE_SECONDS: Final = 1.0
-"""At the end: nothing is under way but waiting, and calls, which come to their end in any case."""
+"""Short, because nothing but waiting and calls that end by themselves is under way."""
 
 
 def provider_of(
@@ -38,7 +38,7 @@ def provider_of(
     *,
     parameters: type[Any] | None = None,
 ) -> Provider:
-    """A provider of the class by these two functions."""
+    """A provider of the class that obtains and frees with these two functions."""
     provider = Provider(provisioning_class, parameters=parameters, grace_seconds=GRACE_SECONDS)
     provider.requested(obtain)
     provider.cancelled(free)
@@ -46,8 +46,9 @@ def provider_of(
 
 
 async def installation(bus: Bus, provider: str) -> str:
-    """Drawn once for each provider, and kept on the bus. ``provider``: a token."""
-    # No class of capacity has a key that begins so.
+    """The random name of this installation, drawn once per provider and kept on the bus.
+    ``provider``: a token."""
+    # Keys of capacity classes never begin with an underscore.
     key = f"_{provider}.installation"
     while True:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
@@ -65,30 +66,30 @@ async def installation(bus: Bus, provider: str) -> str:
 log = structlog.get_logger()
 
 
-class Asked(NamedTuple):
-    """What was said last of a request, and the class that it is of."""
+class StoredRequest(NamedTuple):
+    """The last status of a request, and its class."""
 
     provisioning_class: str
-    said: Said
+    status: StoredStatus
 
 
-async def all_asked(bus: Bus, classes: Iterable[str]) -> dict[str, Asked]:
-    """Of every request of these classes, by its id: what the store has, in one reading of each."""
-    found: dict[str, Asked] = {}
+async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredRequest]:
+    """Every request in the store of these classes, by its id."""
+    found: dict[str, StoredRequest] = {}
     for name in classes:
         entries = await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS)
         for entry in entries:
             try:
-                said = read_said(entry.value)
+                status = read_status(entry.value)
             except Unreadable as error:
-                # Put there by another hand: as good as none.
+                # Not written by Admittance: treated as absent.
                 tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
-            found[said.id] = Asked(name, said)
+            found[status.id] = StoredRequest(name, status)
     return found
 
 
-def is_nobodys(said: Said | None) -> bool:
-    """What there is for a request of which the store says so belongs to nobody, unless the request
-    is worked on here: for before anything is made it is said that it will be."""
-    return said is None or said.status in ("", CANCELLED)
+def is_orphan(status: StoredStatus | None) -> bool:
+    """Whether an object created for a request with this stored status is an orphan, if the request
+    is not worked on here: a request is stored before anything is created for it."""
+    return status is None or status.status in ("", CANCELLED)

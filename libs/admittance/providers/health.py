@@ -1,11 +1,12 @@
-"""What stands in the way of every request: as long as there is any of it, the classes are inactive,
-and it is nobody's fault who asks.
+"""Whether a provider can provide capacity at all: reasons why it is inactive, and heartbeats.
+
+While any reason is known, every class of the provider is inactive, and no request fails for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
@@ -13,22 +14,39 @@ from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
-from admittance.providers.provider import Provider
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.sdk import heartbeats
-
-if TYPE_CHECKING:
-    from admittance.providers.provider import Provider
-
+from admittance.sdk.heartbeats import Changes
 
 log = structlog.get_logger()
 
 
-class Troubles:
-    """Of some classes, each by what does not work. Who looks at the classes is told all of them."""
+class ProviderState(Protocol):
+    """The part of a `Provider` that heartbeats and health checks use."""
 
-    def __init__(self, providers: Iterable[Provider]) -> None:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def activity(self) -> tuple[bool, str]: ...
+
+    @property
+    def changes(self) -> Changes: ...
+
+    @property
+    def understands(self) -> tuple[str, ...]: ...
+
+    def inactive(self, message: str) -> None: ...
+
+    def ready(self) -> None: ...
+
+
+class InactiveReasons:
+    """The reasons why some classes are inactive, by what does not work. The classes' message lists
+    all of them."""
+
+    def __init__(self, providers: Iterable[ProviderState]) -> None:
         self._providers = tuple(providers)
         self._known: dict[str, str] = {}
 
@@ -39,28 +57,28 @@ class Troubles:
         return what in self._known
 
     def begin(self, what: str, reason: str) -> None:
-        """That does not work, for that reason, until `end` is called. May be said again."""
+        """Adds a reason that holds until `end`, or replaces the earlier one of the same part."""
         if self._known.get(what) == reason:
             return
         if what not in self._known:
             log.error("inactive", what=what, reason=reason)
         self._known[what] = reason
-        self._tell()
+        self._update_providers()
 
     def end(self, what: str) -> None:
-        """That works, perhaps again."""
+        """Removes the reason of a part that works again."""
         if self._known.pop(what, None) is None:
             return
         if not self._known:
             log.info("active")
-        self._tell()
+        self._update_providers()
 
     @property
     def message(self) -> str:
-        """All of them; "": there is none."""
+        """All reasons in one line; empty if there are no reasons."""
         return "; ".join(self._known.values())
 
-    def _tell(self) -> None:
+    def _update_providers(self) -> None:
         for provider in self._providers:
             if self._known:
                 provider.inactive(self.message)
@@ -68,11 +86,11 @@ class Troubles:
                 provider.ready()
 
 
-async def beat(bus: Bus, provider: Provider, *, instance: str, seconds: float) -> None:
-    """Says so often, and whenever it changes, how the provider is; for ever."""
+async def beat(bus: Bus, provider: ProviderState, *, instance: str, seconds: float) -> None:
+    """Publishes the provider's heartbeat every ``seconds`` and at each change, until cancelled."""
     since = clock.now()
 
-    def now() -> bytes:
+    def heartbeat() -> bytes:
         active, message = provider.activity
         fact = ProviderAlive(
             time=clock.now(),
@@ -85,4 +103,4 @@ async def beat(bus: Bus, provider: Provider, *, instance: str, seconds: float) -
         return encode(fact)
 
     subject = f"{ALIVE_PROVISIONING}{token(provider.name)}"
-    await heartbeats.beat(bus, subject, provider.changes, now, seconds=seconds)
+    await heartbeats.beat(bus, subject, provider.changes, heartbeat, seconds=seconds)

@@ -160,7 +160,7 @@ class Provider:
         """A function is decorated."""
         return self._requested is not None
 
-    def speaks_by(self, report: Callable[[str, Status], Any] | None) -> None:
+    def report_through(self, report: Callable[[str, Status], Any] | None) -> None:
         """Where `report` goes from now on, in the running event loop; None: nowhere."""
         self._report = report
         self._loop = asyncio.get_running_loop() if report is not None else None

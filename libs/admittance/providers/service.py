@@ -1,19 +1,19 @@
-"""A provider as a process: connected, and what it hears handed on; ended without losing anything.
+"""A provider as a process: connects, hears requests and cancellations, and ends in order.
 
-What holds, over all replicas and restarts, stands above those who see to it: `working` has one
-request's life, `freeing` what becomes of it when it is taken back, `saying` and `store` what was
-said of it. Here is what is heard, and how it ends:
+`request_worker` works on one request and releases it when it is cancelled; `status_store` stores
+and publishes its status. This module receives, and it ends the process:
 
-- A delivery that has not come to its end goes to somebody else when this process ends, or dies.
-- Where all places are taken, a cancellation is heard all the same: what it frees may be what the
-  others wait for.
+- A delivery that is not finished when the process ends or crashes goes to another replica.
+- A cancellation is heard even if all places for requests are taken: the other requests may wait for
+  the capacity that it frees.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -24,11 +24,11 @@ from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRe
 from admittance.events.reading import Reader
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import provider_durable
-from admittance.providers.freeing import Deliveries, Freeing
-from admittance.providers.health import beat
-from admittance.providers.saying import Speaker
-from admittance.providers.store import Store
-from admittance.providers.working import Working
+from admittance.providers.answers import Status
+from admittance.providers.health import ProviderState, beat
+from admittance.providers.request import Cancellation, Request
+from admittance.providers.request_worker import CapacityReleaser, OpenDeliveries, RequestWorker
+from admittance.providers.status_store import StatusPublisher, StatusStore
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -36,21 +36,38 @@ from admittance.sdk import process
 from admittance.sdk.outbox import Outbox
 from admittance.sdk.requests import Asked, Heard, Hearing
 
-if TYPE_CHECKING:
-    from admittance.providers.provider import Provider
-
 PROGRESS_SECONDS: Final = 2.0
-"""How often the server is told of what is under way; what it is not told about for 6 s comes again.
+"""How often the server is told which deliveries are under way. It redelivers any other after 6 s.
 """
 
 log = structlog.get_logger()
 _query = Reader(ProviderQuery)
 
 
-class Service:
+class CapacityProvider(ProviderState, Protocol):
+    """The part of a `Provider` that its service uses. `Provider.run` starts the service, so the
+    service must not import `Provider`."""
+
+    @property
+    def grace_seconds(self) -> float: ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def has_function(self) -> bool: ...
+
+    async def obtain(self, request: Request) -> Status: ...
+
+    async def free(self, cancellation: Cancellation) -> None: ...
+
+    def report_through(self, report: Callable[[str, Status], Any] | None) -> None: ...
+
+
+class ProviderService:
     """One running replica of a provider."""
 
-    def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
+    def __init__(self, provider: CapacityProvider, bus: Bus, settings: Settings) -> None:
         self._provider = provider
         self._bus = bus
         self._settings = settings
@@ -67,24 +84,33 @@ class Service:
             room=max(4, 2 * provider.concurrency),
             progress_seconds=PROGRESS_SECONDS,
         )
-        self._store = Store(bus, provider.name)
-        self._requests = Deliveries(self._hearing)
-        self._cancellations = Deliveries(self._hearing)
-        self._freeing = Freeing(
-            provider,
+        self._store = StatusStore(bus, provider.name)
+        self._requests = OpenDeliveries(self._hearing)
+        self._cancellations = OpenDeliveries(self._hearing)
+        self._releaser = CapacityReleaser(
+            provider.free,
             self._store,
             requests=self._requests,
             cancellations=self._cancellations,
             stop_work=self._stop_work,
         )
-        speaker = Speaker(provider.name, self._store, self._outbox, secret=process.secret(settings))
-        self._working = Working(provider, self._store, speaker, self._freeing, self._requests)
+        publisher = StatusPublisher(
+            provider.name, self._store, self._outbox, secret=process.secret(settings)
+        )
+        self._worker = RequestWorker(
+            provider.obtain,
+            self._store,
+            publisher,
+            self._releaser,
+            self._requests,
+            concurrency=provider.concurrency,
+        )
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Provides until stop is set."""
         provider = self._provider
-        provider.speaks_by(self._working.report)
+        provider.report_through(self._worker.report)
         answering = await micro.serve(
             self._bus,
             f"provider-{provider.name}",
@@ -94,10 +120,10 @@ class Service:
 
         async def leave() -> None:
             with suppress(TimeoutError):
-                # In a task of its own: the end is not cancelled because we were.
+                # wait_for runs it as a task, so that our cancellation does not cancel it.
                 await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
             await self._hearing.stop()
-            provider.speaks_by(None)
+            provider.report_through(None)
             await answering.stop()
 
         await process.at_work(
@@ -105,7 +131,7 @@ class Service:
             (
                 self._outbox.run(),
                 self._hearing.keep(),
-                self._working.look(),
+                self._worker.watch_accepted(),
                 beat(
                     self._bus,
                     provider,
@@ -125,7 +151,7 @@ class Service:
     async def _end(self) -> None:
         self._stopping = True
         await self._hearing.drain()
-        running = [*self._working.running, *self._freeing.running]
+        running = [*self._worker.running, *self._releaser.running]
         if running:
             await asyncio.wait(running, timeout=self._provider.grace_seconds)
         for task in running:
@@ -138,7 +164,7 @@ class Service:
                 await self._outbox.emptied()
 
     async def _stop_work(self, request_id: str) -> None:
-        await self._working.stop(request_id)
+        await self._worker.stop(request_id)
 
     # Hearing. -----------------------------------------------------------------------------
 
@@ -152,49 +178,49 @@ class Service:
         if self._stopping and heard.reply:
             self._hearing.again(heard.reply)
         elif isinstance(fact, ProvisioningRequested):
-            self._working.requested(fact, heard.reply)
+            self._worker.on_requested(fact, heard.reply)
         elif isinstance(fact, ProvisioningCancelled) and (
-            heard.reply or self._working.knows(fact.id) or self._hearing.is_full
+            heard.reply or self._worker.knows(fact.id) or self._hearing.is_full
         ):
-            self._freeing.cancelled(fact, heard.reply)
+            self._releaser.on_cancelled(fact, heard.reply)
 
     async def _query(self, data: bytes, _: str) -> ProviderReply:
         asked = _query(data)
-        said = (await self._store.get(asked.id)).said
-        if said is None:
-            return ProviderReply(id=asked.id, known=self._working.knows(asked.id))
+        stored = (await self._store.get(asked.id)).status
+        if stored is None:
+            return ProviderReply(id=asked.id, known=self._worker.knows(asked.id))
         return ProviderReply(
-            id=said.id,
-            status=said.status,
-            message=said.message,
-            details=said.details,
-            pod_set_updates=said.pod_set_updates,
-            seq=said.seq or None,
-            retryable=said.retryable,
-            retry_after=said.retry_after,
+            id=stored.id,
+            status=stored.status,
+            message=stored.message,
+            details=stored.details,
+            pod_set_updates=stored.pod_set_updates,
+            seq=stored.seq or None,
+            retryable=stored.retryable,
+            retry_after=stored.retry_after,
         )
 
 
 async def serve(
-    provider: Provider,
+    provider: CapacityProvider,
     *,
     url: str | None,
     creds: str | None,
     stop: asyncio.Event,
     settings: Settings | None = None,
 ) -> None:
-    """Connects, however long that takes, and provides until stop is set."""
+    """Connects, with retries, and provides until stop is set."""
     if not provider.has_function:
         raise RuntimeError(f"{provider.name} provides nothing: decorate one with @….requested")
 
     async def work(bus: Bus, settings: Settings) -> None:
-        await Service(provider, bus, settings).run(stop)
+        await ProviderService(provider, bus, settings).run(stop)
 
     await process.serve(_peer(provider), work, stop=stop, url=url, creds=creds, settings=settings)
 
 
-def run(provider: Provider, *, url: str | None, creds: str | None) -> None:
-    """`serve` as a whole process, with its logs and signals."""
+def run(provider: CapacityProvider, *, url: str | None, creds: str | None) -> None:
+    """Runs `serve` as a process of its own, with logs and signals."""
 
     async def serving(stop: asyncio.Event, settings: Settings) -> None:
         await serve(provider, url=url, creds=creds, stop=stop, settings=settings)
@@ -202,5 +228,5 @@ def run(provider: Provider, *, url: str | None, creds: str | None) -> None:
     process.run(_peer(provider), serving, url=url)
 
 
-def _peer(provider: Provider) -> process.Peer:
+def _peer(provider: CapacityProvider) -> process.Peer:
     return process.Peer("provider", provider.name, "provisioning_class")

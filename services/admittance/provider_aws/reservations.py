@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 from admittance.provider_aws.parameters import token_of
 from admittance.providers import CapacityRevoked, Failed, Provisioned, Status
 from admittance.providers.builtin import REQUEST
-from admittance.providers.saying import OVER
-from admittance.providers.store import CANCELLED, Said
+from admittance.providers.status_store import CANCELLED, FINAL_STATUSES, StoredStatus
 
 RESERVATION: Final = "capacityReservationId"
 COUNT: Final = "instanceCount"
@@ -105,7 +104,7 @@ def _told(found: Reservation) -> str:
     return f"capacity reservation {found.id} is {found.state}"
 
 
-TAKEN_BACK: Final = OVER | {CANCELLED}
+TAKEN_BACK: Final = FINAL_STATUSES | {CANCELLED}
 
 
 class Booking(NamedTuple):
@@ -161,7 +160,7 @@ class TrackedReservations:
         self.over.add(token)
         self._freed = now
 
-    def kept(self, key: str, said: Said | None, now: float) -> None:
+    def kept(self, key: str, said: StoredStatus | None, now: float) -> None:
         """The store of statuses says so under ``key`` from now on; None: it has forgotten."""
         if said is None:
             self.over.discard(self._keys.pop(key, ""))

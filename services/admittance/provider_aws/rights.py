@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, Fault
-from admittance.providers.health import Troubles
+from admittance.providers.health import InactiveReasons
 from admittance.sdk.threads import Threads
 
 LOOK: Final = "look"
@@ -27,7 +27,7 @@ UNKNOWN: Final = (*NOT_OURS, Fault.LATER)
 class Rights:
     """``threads``: for what is tried out."""
 
-    def __init__(self, ec2: Ec2, threads: Threads, troubles: Troubles) -> None:
+    def __init__(self, ec2: Ec2, threads: Threads, troubles: InactiveReasons) -> None:
         self._ec2 = ec2
         self._threads = threads
         self._troubles = troubles

@@ -32,9 +32,9 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.builtin import provider_of
-from admittance.providers.health import Troubles
-from admittance.providers.service import Service
-from admittance.providers.store import read_said
+from admittance.providers.health import InactiveReasons
+from admittance.providers.service import ProviderService
+from admittance.providers.status_store import read_status
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
@@ -60,9 +60,9 @@ class Reconciler:
         self._provider = provider = provider_of(
             aws.provisioning_class, self.obtain, self.free, parameters=Parameters
         )
-        self._service = Service(provider, bus, settings)
+        self._service = ProviderService(provider, bus, settings)
         self._looking = Threads(1)
-        self._rights = Rights(ec2, self._looking, Troubles((provider,)))
+        self._rights = Rights(ec2, self._looking, InactiveReasons((provider,)))
         self._maker = Maker(ec2, aws.provisioning_class, self._rights)
         self._canceller = Canceller(
             ec2, self._rights, self._maker.made, again_seconds=aws.sweep_seconds
@@ -113,7 +113,7 @@ class Reconciler:
 
     def _read(self, entry: Entry) -> None:
         try:
-            said = read_said(entry.value) if entry.value else None
+            said = read_status(entry.value) if entry.value else None
         except Unreadable as error:
             tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
             return

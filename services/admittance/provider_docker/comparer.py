@@ -17,9 +17,9 @@ from admittance.provider_docker.engine import Away, Denied, Engine
 from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import HOST_DETAIL, Found, lost, told_of
 from admittance.providers import CapacityRevoked, Provider
-from admittance.providers.builtin import all_asked, is_nobodys
-from admittance.providers.health import Troubles
-from admittance.providers.store import Said
+from admittance.providers.builtin import is_orphan, stored_requests
+from admittance.providers.health import InactiveReasons
+from admittance.providers.status_store import StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
@@ -77,7 +77,7 @@ class Comparer:
         installation: str,
         providers: Mapping[str, Provider],
         open_: Collection[str],
-        troubles: Troubles,
+        troubles: InactiveReasons,
     ) -> None:
         self._bus = bus
         self._ours = ours
@@ -130,7 +130,7 @@ class Comparer:
 
     async def compare(self) -> None:
         """Once. Raises Away."""
-        before = await all_asked(self._bus, self._providers)
+        before = await stored_requests(self._bus, self._providers)
         workers = await self._engine.workers()
         self._tell_of_others(workers)
         there: dict[str, list[Found]] = {}
@@ -146,10 +146,10 @@ class Comparer:
                     name, said, told_of(gone, mine, said.details.get(HOST_DETAIL, ""))
                 )
         # And what is there has had a word before, unless nobody asks for it.
-        after = await all_asked(self._bus, self._providers)
+        after = await stored_requests(self._bus, self._providers)
         for request_id, mine in there.items():
             asked = after.get(request_id)
-            if is_nobodys(asked.said if asked is not None else None):
+            if is_orphan(asked.status if asked is not None else None):
                 for one in mine:
                     if request_id not in self._open:
                         await self._remove(one)
@@ -161,7 +161,7 @@ class Comparer:
         except Denied as error:
             log.warning("not_removed", container=orphan.name, reason=str(error))
 
-    async def _revoke(self, name: str, said: Said, told: str) -> None:
+    async def _revoke(self, name: str, said: StoredStatus, told: str) -> None:
         log.warning("revoked", id=said.id, reason=told)
         try:
             await self._providers[name].report(said.id, CapacityRevoked(told, said.details))

@@ -35,8 +35,8 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.builtin import installation, provider_of
-from admittance.providers.health import Troubles
-from admittance.providers.service import Service
+from admittance.providers.health import InactiveReasons
+from admittance.providers.service import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elected_service import Alone
 from admittance.runtime.process.settings import Settings
@@ -65,7 +65,7 @@ class Reconciler:
         self._booking = asyncio.Lock()
         """Whoever looks for room takes it before the next one looks."""
         self._open: set[str] = set()
-        self._troubles = Troubles(self._providers.values())
+        self._troubles = InactiveReasons(self._providers.values())
         self._comparer = Comparer(
             bus, ours, engine, installation, self._providers, self._open, self._troubles
         )
@@ -85,7 +85,7 @@ class Reconciler:
         """Works until cancelled. Raises what ends one of its parts."""
         async with parts() as tasks:
             for one in self._providers.values():
-                service = Service(one, self._bus, self._settings)
+                service = ProviderService(one, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=one.name)
             tasks.create_task(self._comparer.run(), name="compare")
             tasks.create_task(self._comparer.listen(), name="events")

@@ -22,7 +22,7 @@ from admittance.provider_kubernetes.cluster import (
     Right,
     Unauthorized,
 )
-from admittance.providers.health import Troubles
+from admittance.providers.health import InactiveReasons
 from admittance.sdk.bounds import whole
 
 PAUSE_MIN: Final = 0.2
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 class Rights:
     """``look_seconds``: how often it is asked whether a right that is lacking is there again."""
 
-    def __init__(self, cluster: Cluster, troubles: Troubles, *, look_seconds: float) -> None:
+    def __init__(self, cluster: Cluster, troubles: InactiveReasons, *, look_seconds: float) -> None:
         self._cluster = cluster
         self._troubles = troubles
         self._look_seconds = look_seconds

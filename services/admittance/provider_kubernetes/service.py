@@ -21,8 +21,8 @@ from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.provider_kubernetes.sweeper import Sweeper
 from admittance.providers import Accepted, Cancellation, Failed, Request, Status
 from admittance.providers.builtin import installation, provider_of
-from admittance.providers.health import Troubles
-from admittance.providers.service import Service
+from admittance.providers.health import InactiveReasons
+from admittance.providers.service import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
@@ -44,7 +44,7 @@ class Reconciler:
         self._kube = kube
         self._installation = installation
         self._providers = {name: provider_of(name, self.obtain, self.free) for name in kube.classes}
-        self._troubles = Troubles(self._providers.values())
+        self._troubles = InactiveReasons(self._providers.values())
         self._rights = Rights(
             cluster, self._troubles, look_seconds=min(RIGHTS_SECONDS, kube.sweep_seconds)
         )
@@ -80,7 +80,9 @@ class Reconciler:
     async def run(self, stop: asyncio.Event) -> None:
         """Provides until stop is set. Raises what ends one of its parts."""
         services = [
-            asyncio.create_task(Service(one, self._bus, self._settings).run(stop), name=one.name)
+            asyncio.create_task(
+                ProviderService(one, self._bus, self._settings).run(stop), name=one.name
+            )
             for one in self._providers.values()
         ]
         works = (self._follower.run(), self._sweeper.run(), self._rights.run())

@@ -20,8 +20,8 @@ from admittance.provider_kubernetes.object_maker import Maker
 from admittance.provider_kubernetes.objects import Seen, afterwards
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Provider
-from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST, all_asked, is_nobodys
-from admittance.providers.store import Said, Store
+from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST, is_orphan, stored_requests
+from admittance.providers.status_store import StatusStore, StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
@@ -105,7 +105,9 @@ class Sweeper:
                 if seen is None or seen.provisioning_class not in self._providers:
                     return
                 try:
-                    said = (await Store(self._bus, seen.provisioning_class).get(request_id)).said
+                    said = (
+                        await StatusStore(self._bus, seen.provisioning_class).get(request_id)
+                    ).status
                     if await self._judge(seen, said) and seen is self._follower.seen.get(
                         request_id
                     ):
@@ -116,12 +118,12 @@ class Sweeper:
         finally:
             self._looking.discard(request_id)
 
-    async def _judge(self, seen: Seen, said: Said | None) -> bool:
+    async def _judge(self, seen: Seen, said: StoredStatus | None) -> bool:
         """Does what is to be done about an object. False: its answer is still to be said, so look
         again."""
         if seen.id in self._open or seen.deleting:
             return True
-        if is_nobodys(said):
+        if is_orphan(said):
             log.info("orphan", id=seen.id, name=seen.name)
             await self._delete(seen.id, seen.namespace)
             return True
@@ -170,8 +172,8 @@ class Sweeper:
             one for one in self._follower.seen.values() if one.provisioning_class in self._providers
         ]
         templates, _ = await self._cluster.list(TEMPLATES, self._kube.only_namespace, wanted)
-        asked = await all_asked(self._bus, self._providers)
-        said = {id: one.said for id, one in asked.items()}
+        asked = await stored_requests(self._bus, self._providers)
+        said = {id: one.status for id, one in asked.items()}
         for one in mine:
             await self._judge(one, said.get(one.id))
         for template in templates:
@@ -182,7 +184,7 @@ class Sweeper:
                 annotations.get(CLASS) in self._providers
                 and not metadata.get("ownerReferences")
                 and request_id not in self._open
-                and is_nobodys(said.get(request_id))
+                and is_orphan(said.get(request_id))
             ):
                 await self._delete_template(metadata)
 

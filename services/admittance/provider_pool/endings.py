@@ -13,7 +13,7 @@ import structlog
 
 from admittance.provider_pool.ledger import Ledger, PooledBooking
 from admittance.providers import BookingExpired, CapacityRevoked, Provider
-from admittance.providers.store import Store
+from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 
@@ -113,6 +113,6 @@ class Endings:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _is_provisioned(self, kept: PooledBooking) -> bool:
-        store = Store(self._bus, kept.booking.provisioning_class)
-        said = (await store.get(kept.booking.id)).said
+        store = StatusStore(self._bus, kept.booking.provisioning_class)
+        said = (await store.get(kept.booking.id)).status
         return said is not None and said.status == "provisioned"

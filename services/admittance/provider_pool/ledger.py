@@ -21,8 +21,8 @@ from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.manifests import LED, Pool, key_of, pattern_of, pool_of_key
 from admittance.providers import Request
-from admittance.providers.builtin import all_asked
-from admittance.providers.store import CANCELLED
+from admittance.providers.builtin import stored_requests
+from admittance.providers.status_store import CANCELLED
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
@@ -96,10 +96,12 @@ class Ledger:
                 tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
-        asked = await all_asked(self._bus, {one.booking.provisioning_class for one in found} - {""})
+        asked = await stored_requests(
+            self._bus, {one.booking.provisioning_class for one in found} - {""}
+        )
         for kept in found:
             known = asked.get(kept.booking.id)
-            if known is not None and known.said.status == CANCELLED:
+            if known is not None and known.status.status == CANCELLED:
                 log.warning("left_over", pool=kept.pool, id=kept.booking.id)
                 await self.forget(kept)
             else:

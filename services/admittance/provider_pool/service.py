@@ -27,7 +27,7 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.builtin import provider_of
-from admittance.providers.service import Service
+from admittance.providers.service import ProviderService
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
@@ -173,7 +173,7 @@ class Reconciler:
             wanted = self._ledger.classes() | self._endings.classes()
             for name in sorted(wanted - self._providers.keys()):
                 provider = self._providers[name] = provider_of(name, self.obtain, self.free)
-                service = Service(provider, self._bus, self._settings)
+                service = ProviderService(provider, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=name)
             self._changed.clear()
             await self._changed.wait()

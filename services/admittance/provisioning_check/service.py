@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from admittance.checks import AdmissionCheckController, Later, Request
-from admittance.checks.service import Service
+from admittance.checks.service import CheckService
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
@@ -95,7 +95,7 @@ class Reconciler:
     async def _serve_checks(self) -> None:
         # Before that, nobody names the controller, and there is nothing to hear.
         await self._reading.needed.wait()
-        await Service(self.controller, self._bus, self._settings).run(self._stop)
+        await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
     async def _judge(self, request: Request) -> Later:
         """A check is asked: what follows is found in the bucket, by `Capacity`, now or after a

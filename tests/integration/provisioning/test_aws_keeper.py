@@ -17,7 +17,7 @@ from admittance.events.provisioning import Accepted, ProvisioningFailed
 from admittance.provider_aws.ec2 import Ec2
 from admittance.provider_aws.service import Reconciler
 from admittance.provider_aws.settings import AwsSettings
-from admittance.providers.store import CANCELLED, Store
+from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from ec2_server import ZONE, Ec2Server
@@ -257,7 +257,7 @@ async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
     running: Running, bus: Bus, asker: Asker, ec2: Ec2Server
 ) -> None:
     async def heard() -> bool:
-        found = (await Store(bus, CLASS).get(ONE)).said
+        found = (await StatusStore(bus, CLASS).get(ONE)).status
         return found is not None and found.status == CANCELLED
 
     ec2.set(hidden=0.5)

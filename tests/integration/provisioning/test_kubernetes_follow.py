@@ -19,7 +19,7 @@ from admittance.provider_kubernetes.objects import ObjectIdentity, selector
 from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
-from admittance.providers.health import Troubles
+from admittance.providers.health import InactiveReasons
 from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
 
 from servers import until
@@ -71,7 +71,7 @@ async def following(cluster: Cluster) -> AsyncIterator[Following]:
 
 
 def a_maker(cluster: Cluster, installation: str = "ours") -> Maker:
-    return Maker(cluster, installation, Rights(cluster, Troubles(()), look_seconds=1.0))
+    return Maker(cluster, installation, Rights(cluster, InactiveReasons(()), look_seconds=1.0))
 
 
 def asked(number: int = 1, installation: str = "ours") -> ObjectIdentity:

@@ -12,7 +12,7 @@ from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.service import Reconciler
 from admittance.providers import Cancellation, Provisioned, Request
-from admittance.providers.store import Store
+from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Fenced, Refused, Superseded
@@ -100,7 +100,7 @@ async def test_what_is_left_booked_for_who_was_taken_back_is_freed_by_whoever_ta
     async with kept(bus) as keeper:
         await keeper.obtain(a_request("u/c/1/1"))
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
-    await Store(bus, CLASS).cancel(about)
+    await StatusStore(bus, CLASS).cancel(about)
 
     async with kept(bus) as keeper:
         assert isinstance(await keeper.obtain(a_request("v/c/1/1")), Provisioned)

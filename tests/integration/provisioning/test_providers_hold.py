@@ -21,8 +21,7 @@ from admittance.providers import (
     Provisioned,
     Request,
 )
-from admittance.providers.saying import Speaker
-from admittance.providers.store import Said, Store
+from admittance.providers.status_store import StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from integration.provisioning.test_providers_obtain import (
@@ -117,12 +116,12 @@ async def test_what_is_said_after_a_crash_counts_beside_what_was_said_before(
     provider = Provider(CLASS, grace_seconds=0.1)
     provider.requested(lambda _: Accepted("soon"))
 
-    async def never(self: Store, said: Said, expected: int) -> int:
+    async def never(self: StatusStore, said: StoredStatus, expected: int) -> int:
         await asyncio.Event().wait()
         return 0
 
     with monkeypatch.context() as dying:
-        dying.setattr(Store, "put", never)
+        dying.setattr(StatusStore, "put", never)
         async with running(provider, nats_server):
             await asker.asks()
             await asyncio.sleep(0.5)
@@ -138,8 +137,10 @@ async def test_what_is_said_after_a_crash_counts_beside_what_was_said_before(
 async def test_what_was_kept_and_never_said_is_said_when_it_is_heard_again(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
-    said = Said(id="u/c/1/1", namespace="ns", name="w", uid="u", status="provisioned", seq=1)
-    await Store(bus, CLASS).put(said, 0)
+    said = StoredStatus(
+        id="u/c/1/1", namespace="ns", name="w", uid="u", status="provisioned", seq=1
+    )
+    await StatusStore(bus, CLASS).put(said, 0)
     pool = Pool()
     async with running(pool.provider(), nats_server):
         await asker.asks()
@@ -150,7 +151,7 @@ async def test_what_was_kept_and_never_said_is_said_when_it_is_heard_again(
 async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_reported_again(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
-    said = Said(
+    said = StoredStatus(
         id="u/c/1/1",
         namespace="ns",
         name="w",
@@ -159,7 +160,7 @@ async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_repo
         seq=2,
         message="sold",
     )
-    await Store(bus, CLASS).put(said, 0)
+    await StatusStore(bus, CLASS).put(said, 0)
     provider = Pool().provider()
     async with running(provider, nats_server):
         await until(lambda: provider._report is not None)
@@ -208,7 +209,7 @@ async def test_what_is_provisioned_by_report_after_it_was_taken_back_is_freed(
 async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_holds_it(
     asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.working.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("admittance.providers.request_worker.LOOK_SECONDS", 0.1)
     holder, other = Provider(CLASS), Provider(CLASS)
     holder.requested(lambda _: Accepted("in an hour"))
     other.requested(lambda _: Accepted("in an hour"))
@@ -330,16 +331,16 @@ async def test_a_plain_function_is_let_end_when_its_request_is_taken_back_and_fr
 async def test_a_cancellation_that_we_stumble_over_comes_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.freeing.AGAIN_SECONDS", 0.05)
-    cancel, stumbled = Store.cancel, asyncio.Event()
+    monkeypatch.setattr("admittance.providers.request_worker.AGAIN_SECONDS", 0.05)
+    cancel, stumbled = StatusStore.cancel, asyncio.Event()
 
-    async def once(self: Store, about: dict[str, Any]) -> Said | None:
+    async def once(self: StatusStore, about: dict[str, Any]) -> StoredStatus | None:
         if not stumbled.is_set():
             stumbled.set()
             raise LookupError("a bug")
         return await cancel(self, about)
 
-    monkeypatch.setattr(Store, "cancel", once)
+    monkeypatch.setattr(StatusStore, "cancel", once)
     pool = Pool()
     pool.booked["u/c/1/1"] = 1
     async with running(pool.provider(), nats_server):
@@ -351,7 +352,7 @@ async def test_a_cancellation_that_we_stumble_over_comes_again(
 async def test_what_is_no_record_is_written_over(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
-    key = Store(bus, CLASS)._key("u/c/1/1")
+    key = StatusStore(bus, CLASS)._key("u/c/1/1")
     await bus.publish(bucket.put_message(key, b"no record", expected=None, bucket=PROVIDERS))
     pool = Pool()
     async with running(pool.provider(), nats_server):
@@ -412,9 +413,9 @@ async def test_what_may_be_said_after_what(
     bus: Bus, statuses: list[Any], counts: list[bool], said: list[str]
 ) -> None:
     log: Any = Log()
-    speaker = Speaker(CLASS, Store(bus, CLASS), log)
+    publisher = StatusPublisher(CLASS, StatusStore(bus, CLASS), log)
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
-    assert [await speaker.say(about, one) for one in statuses] == counts
+    assert [await publisher.publish(about, one) for one in statuses] == counts
     assert log.said == said
 
 
@@ -423,7 +424,9 @@ async def test_the_id_of_a_status_is_the_same_for_all_who_share_the_secret(bus: 
     log: Any = Log()
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
     for secret in (b"a", b"a", b"b"):
-        await Speaker(CLASS, Store(bus, CLASS), log, secret=secret).say(about, Provisioned())
+        await StatusPublisher(CLASS, StatusStore(bus, CLASS), log, secret=secret).publish(
+            about, Provisioned()
+        )
     first, again, other = log.ids
     assert first == again != other
 

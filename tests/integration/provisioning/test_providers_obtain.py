@@ -31,7 +31,7 @@ from admittance.providers import (
     Provisioned,
     Request,
 )
-from admittance.providers.store import Store
+from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import provider_durables
 
@@ -310,7 +310,7 @@ async def until_cancelled(asker: Asker, request_id: str = "u/c/1/1") -> None:
 async def test_one_that_raises_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.working.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.providers.request_worker.PAUSE_MIN", 0.01)
     pool = Pool()
 
     async def twice(_: Request) -> None:
@@ -320,7 +320,7 @@ async def test_one_that_raises_is_called_again(
     pool.before = twice
     logged = LogCapture()
     log = structlog.wrap_logger(None, processors=[logged])
-    monkeypatch.setattr("admittance.providers.working.log", log)
+    monkeypatch.setattr("admittance.providers.request_worker.log", log)
     async with running(pool.provider(), nats_server):
         await asker.asks()
         await until(lambda: "Provisioned" in asker.words())
@@ -379,7 +379,7 @@ async def test_what_was_taken_back_when_its_function_raises_is_freed_and_not_cal
         pool.booked[request.id] = 1
         # By a replica that has acknowledged it, and this one has missed it.
         about = {"id": request.id, "namespace": "ns", "name": "w"}
-        await Store(bus, CLASS).cancel(about)
+        await StatusStore(bus, CLASS).cancel(about)
         raise OSError("booked, and the answer is lost")
 
     pool.before = fail

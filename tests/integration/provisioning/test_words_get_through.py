@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from admittance.events import provisioning as facts
 from admittance.events.subjects import STREAM
 from admittance.providers import Provider, Provisioned, Request
-from admittance.providers.store import Store
+from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
@@ -44,11 +44,11 @@ async def test_a_revocation_that_was_kept_and_not_said_is_heard_of_when_the_prov
         await submit(bus, [a_manifest("w", queue="lq-cq")])
         await until_phase(bus, Phase.ADMITTED)
 
-    store = Store(bus, "class")
-    found = await store.get(ids[0])
-    assert found.said is not None
-    said = replace(found.said, status="capacity_revoked", seq=found.said.seq + 1, message="sold")
-    await store.put(said, found.revision)
+    store = StatusStore(bus, "class")
+    stored, revision = await store.get(ids[0])
+    assert stored is not None
+    revoked = replace(stored, status="capacity_revoked", seq=stored.seq + 1, message="sold")
+    await store.put(revoked, revision)
     async with running(a_provider(), nats_server):
         await until_phase(bus, Phase.REJECTED)
 

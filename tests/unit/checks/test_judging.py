@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admittance.checks.judging import Judging
-from admittance.checks.memory import Identity
-from admittance.checks.request import Request, Withdrawal, pointless
+from admittance.checks.judge import Judge
+from admittance.checks.judgements import Identity
+from admittance.checks.request import Request, Withdrawal, is_too_late
 from admittance.checks.verdicts import Ready, Retry, Verdict
 
 from servers import until
@@ -34,7 +34,7 @@ class Room:
         self.story: list[str] = []
         self._settled: set[str] = set()
         self._inner = judge
-        self.judging = Judging(
+        self.judging = Judge(
             self, judge=self._judge, say=self._say, freed=free, concurrency=concurrency
         )
 
@@ -43,7 +43,7 @@ class Room:
         return Ready() if self._inner is None else await self._inner(request)
 
     async def _say(self, request: Request, verdict: Verdict) -> bool:
-        if pointless(request, verdict):
+        if is_too_late(request, verdict):
             return False
         request.said += 1
         await asyncio.sleep(0)
@@ -281,7 +281,7 @@ async def test_the_callback_runs_here_only_for_a_delivery_or_for_what_was_judged
 async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.checks.freeing.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.checks.judgements.PAUSE_MIN", 0.01)
     calls = 0
 
     async def free(_: Withdrawal) -> None:
@@ -300,7 +300,7 @@ async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
 async def test_a_check_that_fails_is_called_again_and_holds_no_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.checks.judging.PAUSE_MIN", 0.05)
+    monkeypatch.setattr("admittance.checks.judge.PAUSE_MIN", 0.05)
 
     async def judge(request: Request) -> Verdict | None:
         if room.story.count(f"{request.name} 1") == 1:

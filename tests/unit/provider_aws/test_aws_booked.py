@@ -5,7 +5,7 @@ from __future__ import annotations
 from admittance.provider_aws.parameters import token_of
 from admittance.provider_aws.reservations import Booking, Reservation, TrackedReservations
 from admittance.providers import CapacityRevoked, Failed, Provisioned
-from admittance.providers.store import Said
+from admittance.providers.status_store import StoredStatus
 
 UNSEEN = 300.0
 
@@ -14,9 +14,11 @@ def listed(request_id: str, state: str = "active", total: int = 2) -> Reservatio
     return Reservation(f"cr-{request_id}", token_of(request_id), state, total, "m5.large", "a")
 
 
-def said(request_id: str, status: str) -> Said:
+def said(request_id: str, status: str) -> StoredStatus:
     details = {"capacityReservationId": f"cr-{request_id}", "instanceCount": "2"}
-    return Said(id=request_id, namespace="ns", name="w", status=status, seq=1, details=details)
+    return StoredStatus(
+        id=request_id, namespace="ns", name="w", status=status, seq=1, details=details
+    )
 
 
 def booked(*provisioned: str) -> TrackedReservations:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.providers.builtin import is_nobodys
-from admittance.providers.store import Said
+from admittance.providers.builtin import is_orphan
+from admittance.providers.status_store import StoredStatus
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from admittance.providers.store import Said
 )
 def test_what_belongs_to_a_request_is_nobodys(status: str | None, wanted: bool) -> None:
     said = (
-        Said(id="u/c/1/1", namespace="ns", name="w", status=status) if status is not None else None
+        StoredStatus(id="u/c/1/1", namespace="ns", name="w", status=status)
+        if status is not None
+        else None
     )
-    assert is_nobodys(said) is wanted
+    assert is_orphan(said) is wanted

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from admittance.providers import Provider
-from admittance.providers.health import Troubles
+from admittance.providers.health import InactiveReasons
 
 
 def test_classes_are_inactive_as_long_as_anything_does_not_work() -> None:
     one, other = Provider("one"), Provider("other")
-    troubles = Troubles((one, other))
+    troubles = InactiveReasons((one, other))
 
     troubles.begin("look", "no network")
     troubles.begin("make", "no rights")
@@ -27,7 +27,7 @@ def test_classes_are_inactive_as_long_as_anything_does_not_work() -> None:
 
 def test_a_trouble_is_told_with_its_last_reason_and_once() -> None:
     provider = Provider("one")
-    troubles = Troubles((provider,))
+    troubles = InactiveReasons((provider,))
     told: list[str] = []
     provider.inactive = told.append  # type: ignore[method-assign]
 

@@ -21,7 +21,7 @@ from admittance.events.reading import (
 )
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.provider_pool.ledger import read_booking
-from admittance.providers.store import read_said
+from admittance.providers.status_store import read_status
 from admittance.provisioning.records import read_record
 from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import BucketReader, Entry
@@ -132,7 +132,7 @@ def _judge_of_providers(entry: Entry) -> None:
     if entry.key.startswith("_pool."):
         read_booking(entry.key, value)
     else:
-        read_said(value)
+        read_status(value)
 
 
 # Streams. -------------------------------------------------------------------------------

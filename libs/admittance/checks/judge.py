@@ -27,8 +27,16 @@ from typing import Any, Final
 
 import structlog
 
-from admittance.checks.freeing import Freeing
-from admittance.checks.memory import Desk, Identity, Judgement, Line, Memory, is_over, names_of
+from admittance.checks.judgements import (
+    Acknowledger,
+    Identity,
+    Judgement,
+    JudgementMemory,
+    JudgementQueue,
+    WithdrawnCallbacks,
+    is_over,
+    names_of,
+)
 from admittance.checks.request import BY_OTHER_CHECK, CHECK_REMOVED, Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.runtime.errors import Refused
@@ -41,14 +49,14 @@ BAD_KEPT: Final = 10_000
 log = structlog.get_logger()
 
 
-class Judging:
+class Judge:
     """``judge`` calls the check's function; ``say`` puts a verdict on the log and answers whether
     it counted; ``freed`` is the withdrawn callback, if there is one. ``concurrency``: how many
     calls are under way at once."""
 
     def __init__(
         self,
-        desk: Desk,
+        desk: Acknowledger,
         *,
         judge: Callable[[Request], Awaitable[Verdict | None]],
         say: Callable[[Request, Verdict], Awaitable[bool]],
@@ -59,12 +67,12 @@ class Judging:
         self._judge = judge
         self._say = say
         self._concurrency = concurrency
-        self._lines: dict[Identity, Line] = {}
+        self._lines: dict[Identity, JudgementQueue] = {}
         self._queue: deque[Judgement] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._active = 0
-        self._memory = Memory()
-        self._freeing = Freeing(desk, self._memory, freed, self._start)
+        self._memory = JudgementMemory()
+        self._freeing = WithdrawnCallbacks(desk, self._memory, freed, self._start)
         self._bad: dict[Identity, Request] = {}
         self._stopping = False
 
@@ -90,7 +98,7 @@ class Judging:
         line = self._lines.get(key)
         if line is None:
             self._memory.asked(identity, request.raw, request.revision)
-            self._lines[key] = Line(Judgement(identity, request, reply))
+            self._lines[key] = JudgementQueue(Judgement(identity, request, reply))
             self._begin(self._lines[key].first)
             return
         newest = line.next or line.first

@@ -1,0 +1,239 @@
+"""What one replica remembers of requests, so that a duplicate delivery has no effect.
+
+The memory is bounded and does not survive a restart: then a request that was not acknowledged is
+judged again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, NamedTuple, Protocol
+
+import structlog
+
+from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
+
+PAUSE_MIN: Final = 1.0
+PAUSE_MAX: Final = 60.0
+
+log = structlog.get_logger()
+
+
+KEPT: Final = 50_000
+"""Requests and withdrawals that are remembered."""
+
+
+class Identity(NamedTuple):
+    """The key of one judgement."""
+
+    uid: str
+    namespace: str
+    name: str
+    check: str
+    cycle: int
+
+
+class JudgementRecord:
+    """What is remembered of one judgement.
+
+    ``judged``: it was answered, or never will be. ``begun``: this replica called the check.
+    ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: it was withdrawn
+    because the queue no longer lists the check, which may be listed again in the same cycle.
+    ``revision``: of the workload in the newest request. ``freed``: the reasons for which the
+    callback ran. ``request``: a weak reference. ``parameters``: of the newest request, raw.
+    """
+
+    __slots__ = (
+        "begun",
+        "cancelled",
+        "freed",
+        "judged",
+        "parameters",
+        "request",
+        "revision",
+        "unlisted",
+    )
+
+    def __init__(self) -> None:
+        self.judged = False
+        self.begun = False
+        self.cancelled = False
+        self.freed: tuple[str, ...] = ()
+        self.request: weakref.ref[Request] | None = None
+        self.parameters = b""
+        self.revision = 0
+        self.unlisted = False
+
+
+class JudgementMemory:
+    """The newest `KEPT` requests and withdrawals."""
+
+    def __init__(self) -> None:
+        self._known: dict[Identity, JudgementRecord] = {}
+
+    def of(self, identity: Identity) -> JudgementRecord | None:
+        """What is remembered of a judgement."""
+        return self._known.get(identity)
+
+    def begun(self, identity: Identity, request: Request) -> None:
+        """Records that the check is called."""
+        known = self._get_or_add(identity)
+        known.begun = True
+        known.request = weakref.ref(request)
+
+    def judged(self, identity: Identity) -> None:
+        """Records that the request needs no further judgement."""
+        self._get_or_add(identity).judged = True
+
+    def cancelled(self, identity: Identity, *, unlisted: bool = False) -> None:
+        """Records that the request was withdrawn."""
+        known = self._get_or_add(identity)
+        known.cancelled = True
+        known.unlisted = unlisted
+
+    def asked(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
+        """Records that the request is to be judged with these parameters, even if it was judged
+        with others."""
+        known = self._get_or_add(identity)
+        known.parameters = parameters
+        known.revision = max(known.revision, revision)
+        known.judged = False
+
+    def freed(self, identity: Identity, reason: str) -> None:
+        """Records that the withdrawn callback ran for this reason."""
+        self._get_or_add(identity).freed += (reason,)
+
+    def forget(self, identity: Identity) -> None:
+        """Lets the request be judged once more."""
+        self._known.pop(identity, None)
+
+    def request(self, identity: Identity) -> Request | None:
+        """The request, if it is still in memory."""
+        known = self._known.get(identity)
+        return known.request() if known is not None and known.request is not None else None
+
+    def _get_or_add(self, identity: Identity) -> JudgementRecord:
+        known = self._known.get(identity)
+        if known is None:
+            if len(self._known) >= KEPT:
+                del self._known[next(iter(self._known))]
+            known = self._known[identity] = JudgementRecord()
+        return known
+
+
+class Acknowledger(Protocol):
+    """Acknowledges deliveries. An empty reply needs no acknowledgement."""
+
+    def done(self, reply: str) -> None: ...
+    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
+    def let_wait(self, reply: str) -> None: ...
+
+
+class Judgement:
+    """One request on its way to a verdict."""
+
+    __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
+
+    def __init__(self, identity: Identity, request: Request, reply: str) -> None:
+        self.identity = identity
+        self.request = request
+        self.reply = reply
+        self.attempts = 0
+        self.calls = False
+        """It counts against ``concurrency``."""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class JudgementQueue:
+    """The judgements of one workload by one check: the current one and the next."""
+
+    __slots__ = ("first", "next")
+
+    def __init__(self, first: Judgement) -> None:
+        self.first = first
+        self.next: Judgement | None = None
+
+
+def is_over(request: Request) -> bool:
+    """Whether the request was withdrawn and no verdict of it counts."""
+    return request.withdrawn not in ("", BY_OTHER_CHECK)
+
+
+def names_of(identity: Identity) -> dict[str, object]:
+    """The fields that log lines have about a judgement."""
+    return {
+        "workload": f"{identity.namespace}/{identity.name}",
+        "check": identity.check,
+        "cycle": identity.cycle,
+    }
+
+
+class WithdrawnCallbacks:
+    """Calls the withdrawn callback after the judgement has ended, until one call succeeds.
+
+    ``callback`` None: deliveries are only acknowledged. ``start`` runs a coroutine as a task.
+    """
+
+    def __init__(
+        self,
+        desk: Acknowledger,
+        memory: JudgementMemory,
+        callback: Callable[[Withdrawal], Awaitable[None]] | None,
+        start: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._desk = desk
+        self._memory = memory
+        self._callback = callback
+        self._start = start
+        self._under_way: dict[tuple[Identity, str], list[str]] = {}
+
+    def free(
+        self, identity: Identity, reason: str, reply: str, *, after: asyncio.Task[None] | None
+    ) -> None:
+        """Calls the callback once per reason, after the task, then acknowledges the delivery."""
+        what = (identity, reason)
+        known = self._memory.of(identity)
+        if self._callback is None or (known is not None and reason in known.freed):
+            self._desk.done(reply)
+        elif what in self._under_way:
+            self._under_way[what].append(reply)
+        else:
+            self._under_way[what] = [reply]
+            self._start(self._free(self._callback, what, after))
+
+    def hand_back(self) -> None:
+        """Leaves callbacks that have not succeeded to another replica."""
+        for replies in self._under_way.values():
+            for reply in replies:
+                self._desk.again(reply)
+
+    async def _free(
+        self,
+        callback: Callable[[Withdrawal], Awaitable[None]],
+        what: tuple[Identity, str],
+        after: asyncio.Task[None] | None,
+    ) -> None:
+        if after is not None:
+            # The judgement may book something that the callback frees.
+            await asyncio.wait([after])
+        identity, reason = what
+        withdrawal = Withdrawal(**identity._asdict(), reason=reason)
+        pause = PAUSE_MIN
+        while True:
+            try:
+                await callback(withdrawal)
+                break
+            except Exception:
+                log.exception(
+                    "withdrawn_callback_failed", again_seconds=pause, **names_of(identity)
+                )
+                for reply in self._under_way[what]:
+                    self._desk.let_wait(reply)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_MAX)
+        self._memory.freed(identity, reason)
+        for reply in self._under_way.pop(what):
+            self._desk.done(reply)

@@ -1,0 +1,356 @@
+"""Works on requests for capacity, and releases what was obtained for cancelled ones.
+
+A request that was answered gets the same answer again when it is redelivered; nothing new is
+obtained. Its deliveries are acknowledged when the final status, Provisioned or Failed, is on the
+log. A request that waits (accepted, or to be retried) does not count against the deliveries that
+this replica may hold.
+
+A cancellation is stored first. Then the work on the request is cancelled, and the function that
+frees is called until it returns. Work that obtains capacity after the cancellation finds it in the
+store and frees that capacity too. So does a replica that hears the request again, because an
+earlier replica may have crashed after it obtained capacity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from admittance.events.provisioning import (
+    ProvisioningCancelled,
+    ProvisioningFact,
+    ProvisioningRequested,
+)
+from admittance.providers.answers import Accepted, Failed, Provisioned, Status
+from admittance.providers.request import Cancellation, Request
+from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
+from admittance.runtime import clock
+from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, passes
+from admittance.runtime.tasks import go_on
+from admittance.sdk.requests import Hearing
+
+PAUSE_MIN: Final = 1.0
+PAUSE_MAX: Final = 60.0
+"""Seconds between two calls of a provider's function that raised."""
+AGAIN_SECONDS: Final = 5.0
+"""Delay of a redelivery after a bug ended the work on it."""
+AWAY_PAUSE_MIN: Final = 0.1
+AWAY_PAUSE_MAX: Final = 5.0
+"""Seconds between two attempts while the bus is not available."""
+LOOK_SECONDS: Final = 10.0
+"""Seconds between two checks whether another replica has finished a request accepted here."""
+
+log = structlog.get_logger()
+
+
+class OpenDeliveries:
+    """Deliveries that are not acknowledged yet, by request id. A request can have several. An empty
+    reply needs no acknowledgement."""
+
+    def __init__(self, hearing: Hearing) -> None:
+        self._hearing = hearing
+        self._replies: dict[str, list[str]] = {}
+
+    def take(self, request_id: str, reply: str) -> bool:
+        """Adds a delivery. True if it is the only one of this request."""
+        replies = self._replies.setdefault(request_id, [])
+        replies.append(reply)
+        return len(replies) == 1
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._replies
+
+    def ids(self) -> list[str]:
+        """The ids of requests with open deliveries."""
+        return list(self._replies)
+
+    def done(self, request_id: str) -> None:
+        """Acknowledges the deliveries of a request."""
+        for reply in self._replies.pop(request_id, ()):
+            self._hearing.done(reply)
+
+    def again(self, request_id: str, delay_seconds: float = 0.0) -> None:
+        """Asks the server to redeliver them, after the delay."""
+        for reply in self._replies.pop(request_id, ()):
+            self._hearing.again(reply, delay_seconds)
+
+    def let_wait(self, request_id: str) -> None:
+        """Makes room for other deliveries while this request waits."""
+        for reply in self._replies.get(request_id, ()):
+            self._hearing.let_wait(reply)
+
+    def hand_back(self) -> None:
+        """Asks the server to redeliver all of them to another replica."""
+        for replies in self._replies.values():
+            for reply in replies:
+                self._hearing.again(reply)
+
+
+class CapacityReleaser:
+    """Releases the capacity of cancelled requests.
+
+    ``free``: calls the provider's function. ``requests``, ``cancellations``: their deliveries,
+    acknowledged after the release. ``stop_work``: ends the work on a request.
+    """
+
+    def __init__(
+        self,
+        free: Callable[[Cancellation], Awaitable[None]],
+        store: StatusStore,
+        *,
+        requests: OpenDeliveries,
+        cancellations: OpenDeliveries,
+        stop_work: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._free = free
+        self._store = store
+        self._requests = requests
+        self._cancellations = cancellations
+        self._stop_work = stop_work
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """Releases under way."""
+        return list(self._running)
+
+    def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
+        """Starts the release, once even if the cancellation is delivered twice."""
+        if self._cancellations.take(fact.id, reply):
+            self._start(fact.id, self._cancel(fact))
+
+    def start_release(self, request: dict[str, Any]) -> None:
+        """Runs `release` as a task."""
+        self._start(request["id"], self.release(request))
+
+    async def release(self, request: dict[str, Any]) -> None:
+        """Frees what may have been obtained for a cancelled request, then acknowledges its
+        deliveries: after a crash in between, another replica frees it."""
+        await self._free_until_done(Cancellation(**request, reason="it was taken back meanwhile"))
+        self._requests.done(request["id"])
+
+    async def _cancel(self, fact: ProvisioningCancelled) -> None:
+        identity = identity_of(fact)
+        await self._store_cancellation(identity)
+        await self._stop_work(fact.id)
+        await self._free_until_done(Cancellation(**identity, reason=fact.reason))
+        self._requests.done(fact.id)
+        self._cancellations.done(fact.id)
+
+    async def _store_cancellation(self, request: dict[str, Any]) -> None:
+        """Retries for as long as the bus is not available."""
+        pause = AWAY_PAUSE_MIN
+        while True:
+            go_on()
+            try:
+                await self._store.cancel(request)
+                return
+            except AdmittanceError as error:
+                if isinstance(error, Refused) and not passes(error):
+                    log.error("not_noted", id=request["id"], reason=str(error))
+                    return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, AWAY_PAUSE_MAX)
+
+    async def _free_until_done(self, cancellation: Cancellation) -> None:
+        pause = PAUSE_MIN
+        while True:
+            go_on()
+            try:
+                await self._free(cancellation)
+                return
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                log.exception("not_freed", id=cancellation.id, reason=why, again_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX)
+
+    def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=request_id)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A bug of ours. A delivery that stays open would never be redelivered.
+            log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
+            self._cancellations.again(task.get_name(), AGAIN_SECONDS)
+
+
+class RequestWorker:
+    """The requests that one replica works on, ``concurrency`` at a time.
+
+    ``obtain``: calls the provider's function. ``deliveries``: those of requests.
+    """
+
+    def __init__(
+        self,
+        obtain: Callable[[Request], Awaitable[Status]],
+        store: StatusStore,
+        publisher: StatusPublisher,
+        releaser: CapacityReleaser,
+        deliveries: OpenDeliveries,
+        *,
+        concurrency: int,
+    ) -> None:
+        self._obtain = obtain
+        self._store = store
+        self._publisher = publisher
+        self._releaser = releaser
+        self._deliveries = deliveries
+        self._room = asyncio.Semaphore(concurrency)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """Requests being worked on now."""
+        return list(self._tasks.values())
+
+    def knows(self, request_id: str) -> bool:
+        """Whether the request is worked on or waits in this replica."""
+        return request_id in self._tasks or request_id in self._deliveries
+
+    def on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
+        """Starts work on a request, unless it is under way already."""
+        self._deliveries.take(fact.id, reply)
+        if fact.id in self._tasks:
+            return
+        task = asyncio.create_task(self._work(fact), name=fact.id)
+        self._tasks[fact.id] = task
+        task.add_done_callback(lambda done: self._ended(fact.id, done))
+
+    async def stop(self, request_id: str) -> None:
+        """Cancels the work on a request and waits until it has ended."""
+        task = self._tasks.get(request_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def report(self, request_id: str, status: Status) -> bool:
+        """Publishes a status of an earlier request. False: it was cancelled or is unknown."""
+        stored = (await self._store.get(request_id)).status
+        if stored is None:
+            return False
+        counts = await self._publisher.publish(identity_of(stored), status)
+        if counts and status.ends:
+            self._deliveries.done(request_id)
+        elif not counts and isinstance(status, Provisioned):
+            self._releaser.start_release(identity_of(stored))
+        return counts
+
+    async def watch_accepted(self) -> None:
+        """Acknowledges, until cancelled, requests that were accepted here and finished by another
+        replica."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for request_id in [one for one in self._deliveries.ids() if one not in self._tasks]:
+                try:
+                    stored = (await self._store.get(request_id)).status
+                except AdmittanceError:
+                    break
+                if stored is not None and stored.status not in ("", "accepted", CANCELLED):
+                    self._deliveries.done(request_id)
+
+    def _ended(self, request_id: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(request_id) is task:
+            del self._tasks[request_id]
+        if not task.cancelled() and task.exception() is not None:
+            # A bug of ours: the request is redelivered, perhaps to another replica.
+            log.error("not_worked", id=request_id, exc_info=task.exception())
+            self._deliveries.again(request_id, AGAIN_SECONDS)
+
+    # Step by step. ------------------------------------------------------------------------
+
+    async def _work(self, fact: ProvisioningRequested) -> None:
+        stored = await self._stored(fact)
+        if stored is not None and stored.status == CANCELLED:
+            await self._releaser.release(identity_of(fact))
+            return
+        if stored is not None and stored.status not in ("", "accepted"):
+            await self._publisher.repeat(stored)
+            self._deliveries.done(fact.id)
+            return
+
+        async def say(status: Status) -> bool:
+            return await self._publish(fact, status)
+
+        last = stored.status or None if stored is not None and not stored.by_helper else None
+        request = Request(fact, say, last=last, loop=asyncio.get_running_loop())
+        answer = await self._call_obtain(fact, request)
+        if await self._publish(fact, answer) and not answer.ends:
+            self._deliveries.let_wait(fact.id)
+
+    async def _stored(self, fact: ProvisioningRequested) -> StoredStatus | None:
+        """The stored status of a request, or None for a new one. Retries for as long as the bus is
+        not available. A new request is stored before the work on it starts: otherwise a replica
+        that is queried would answer that it is unknown, and it would be requested a second time.
+        """
+        pause = AWAY_PAUSE_MIN
+        while True:
+            go_on()
+            try:
+                found = await self._store.get(fact.id)
+                if found.status is not None:
+                    return found.status
+                await self._store.put(StoredStatus(**identity_of(fact)), found.revision)
+                return None
+            except StaleRevision:
+                continue
+            except AdmittanceError as error:
+                log.warning("store_away", id=fact.id, reason=str(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, AWAY_PAUSE_MAX)
+
+    async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
+        """The answer of the provider's function, called until it does not raise. While it fails,
+        the request's status says so."""
+        pause = PAUSE_MIN
+        while True:
+            go_on()
+            async with self._room:
+                if fact.deadline is not None and fact.deadline <= clock.now():
+                    return Failed("there was no time for it before its deadline")
+                try:
+                    return await self._obtain(request)
+                except Exception as error:
+                    why = f"{type(error).__name__}: {error}"
+                    log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
+                    kind = type(error).__name__
+            self._deliveries.let_wait(fact.id)
+            # Only the kind of the error: its text may hold what others must not read.
+            trouble = f"obtaining it failed ({kind}), again in {pause:g} s"
+            if not await self._publish_trouble(fact, trouble):
+                return Failed(trouble)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX)
+
+    async def _publish_trouble(self, fact: ProvisioningRequested, trouble: str) -> bool:
+        """Publishes, as the SDK's own status, that obtaining fails. False: the request was
+        cancelled or is finished."""
+        try:
+            return await self._publisher.publish(
+                identity_of(fact), Accepted(trouble), by_helper=True
+            )
+        except AdmittanceError as error:
+            log.warning("trouble_not_told", id=fact.id, reason=str(error))
+            return True
+
+    async def _publish(self, fact: ProvisioningRequested, status: Status) -> bool:
+        """Publishes a status and acknowledges the request if the status is final. Releases the
+        capacity of a request that was cancelled meanwhile."""
+        counts = await self._publisher.publish(identity_of(fact), status)
+        go_on()
+        if not counts:
+            self._releaser.start_release(identity_of(fact))
+        elif status.ends:
+            self._deliveries.done(fact.id)
+        return counts
+
+
+def identity_of(fact: ProvisioningFact | StoredStatus) -> dict[str, Any]:
+    """The id of a request and the workload it belongs to, as fields of `StoredStatus`."""
+    return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}

@@ -1,0 +1,235 @@
+"""The status of each request: stored on the bus, then published on the log.
+
+The store has one key per class and request in a bucket of its own, written with an expected
+revision. So of two replicas that work on one request only one publishes a status, and a status
+that comes after a cancellation is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+
+from admittance.api.workload import Kept
+from admittance.events import provisioning as facts
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.names import token
+from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.shapes import PodSetUpdate
+from admittance.events.subjects import PROVIDERS, PROVISIONING_FACTS, subject_of
+from admittance.providers.answers import Failed, Provisioned, Status
+from admittance.runtime import clock
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused, StaleRevision, TooBig
+from admittance.runtime.telemetry.set_aside import tell
+from admittance.sdk.bounds import sayable
+from admittance.sdk.outbox import Outbox
+
+CANCELLED: Final = "cancelled"
+CANCELLED_SECONDS: Final = 7 * 86_400.0
+"""How long a cancellation stays in the store: longer than any message is on its way."""
+FINAL_STATUSES: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
+"""No other status follows these, except capacity_revoked after booking_expired."""
+REFUSED_PAUSE_MIN: Final = 0.5
+REFUSED_PAUSE_MAX: Final = 10.0
+"""Seconds between two attempts while the log refuses a status, as a full log does."""
+
+log = structlog.get_logger()
+
+
+class StoredStatus(Kept, frozen=True, kw_only=True):
+    """The last status of one request. ``status``: a word of the subjects, `CANCELLED`, or empty
+    before the first status. ``seq``: the number of the last status; 0 before the first.
+    ``by_helper``: the provider's author has said nothing yet; the SDK has said that obtaining
+    failed."""
+
+    id: str
+    namespace: str
+    name: str
+    uid: str = ""
+    status: str = ""
+    seq: int = 0
+    message: str = ""
+    details: dict[str, str] = msgspec.field(default_factory=dict)
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    retryable: bool = True
+    retry_after: int | None = None
+    by_helper: bool = False
+
+
+read_status = Reader(StoredStatus)
+
+
+class StoreEntry(NamedTuple):
+    """A key of the store. ``status`` None: it holds no readable status."""
+
+    status: StoredStatus | None
+    revision: int
+
+
+class StatusStore:
+    """The stored statuses of one class."""
+
+    def __init__(self, bus: Bus, provisioning_class: str) -> None:
+        self._bus = bus
+        self._prefix = token(provisioning_class)
+
+    def _key(self, request_id: str) -> str:
+        return f"{self._prefix}.{hashlib.blake2b(request_id.encode(), digest_size=16).hexdigest()}"
+
+    async def get(self, request_id: str) -> StoreEntry:
+        """Raises Unavailable or Refused."""
+        entry = await bucket.get(self._bus, self._key(request_id), bucket=PROVIDERS)
+        if entry is None:
+            return StoreEntry(None, 0)
+        if entry.value is None:
+            return StoreEntry(None, entry.revision)
+        try:
+            stored = read_status(entry.value)
+        except Unreadable as error:
+            # Not written by Admittance: the next status replaces it.
+            tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+            return StoreEntry(None, entry.revision)
+        # Another id with the same hash is treated as absent.
+        return StoreEntry(stored if stored.id == request_id else None, entry.revision)
+
+    async def put(self, status: StoredStatus, expected: int) -> int:
+        """Writes a status and returns its revision. Raises StaleRevision if the key changed since
+        ``expected``, and Unavailable."""
+        ttl = CANCELLED_SECONDS if status.status == CANCELLED else None
+        message = bucket.put_message(
+            self._key(status.id),
+            encode(status),
+            expected=expected,
+            ttl_seconds=ttl,
+            bucket=PROVIDERS,
+        )
+        return await self._bus.publish(message)
+
+    async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
+        """Stores that the request was cancelled. Returns the status before."""
+        while True:
+            found = await self.get(identity["id"])
+            if found.status is not None and found.status.status == CANCELLED:
+                return found.status
+            before = found.status
+            seq = before.seq if before is not None else 0
+            try:
+                await self.put(StoredStatus(**identity, status=CANCELLED, seq=seq), found.revision)
+            except StaleRevision:
+                continue
+            return before
+
+
+class StatusPublisher:
+    """Publishes statuses of one class: first to the store, then to the log.
+
+    A status that a crash kept from the log is found in the store and published when the request or
+    the status comes again. In the other order a number that is on the log already could be given to
+    another status, which would then be ignored as a duplicate.
+    """
+
+    def __init__(
+        self, provisioning_class: str, store: StatusStore, outbox: Outbox, *, secret: bytes = b""
+    ) -> None:
+        """``secret`` keys the message ids: a foreign message with a guessed id would suppress
+        ours."""
+        self._secret = secret[:64]
+        self._class = provisioning_class
+        self._store = store
+        self._outbox = outbox
+
+    async def publish(
+        self, identity: dict[str, Any], status: Status, *, by_helper: bool = False
+    ) -> bool:
+        """Returns True when the log has the status, False if the request was cancelled or has a
+        final status. ``by_helper``: the SDK says it, not the provider's author."""
+        while True:
+            found = await self._store.get(identity["id"])
+            before = found.status
+            if before is not None:
+                if before.status == CANCELLED:
+                    return False
+                if before.status == status.word and before.message == sayable(status.message):
+                    await self.repeat(before)
+                    return True
+                if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
+                    return False
+                if not status.ends and before.status not in ("", status.word):
+                    # Another replica has a later status, or this one was delayed.
+                    log.info("late", id=before.id, status=status.word, after=before.status)
+                    return True
+            new = _stored(identity, status, (before.seq if before is not None else 0) + 1)
+            if by_helper and (before is None or before.by_helper or not before.status):
+                new = msgspec.structs.replace(new, by_helper=True)
+            try:
+                await self._store.put(new, found.revision)
+            except StaleRevision:
+                # Cancelled meanwhile, or another replica has published: decide anew.
+                continue
+            await self._until_published(new)
+            log.info("said", id=new.id, status=new.status, message=new.message)
+            return True
+
+    async def _until_published(self, stored: StoredStatus) -> None:
+        """Retries for as long as the log refuses the status: once it is stored, nothing else
+        publishes it."""
+        pause = REFUSED_PAUSE_MIN
+        while True:
+            try:
+                await self.repeat(stored)
+                return
+            except TooBig:
+                raise
+            except Refused as error:
+                log.warning("not_said_yet", id=stored.id, status=stored.status, reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, REFUSED_PAUSE_MAX)
+
+    async def repeat(self, stored: StoredStatus) -> None:
+        """Publishes a stored status, perhaps again."""
+        await self._outbox.put(self._message(stored))
+
+    def _message(self, stored: StoredStatus) -> Outgoing:
+        kind = PROVISIONING_FACTS[stored.status]
+        assert issubclass(kind, facts.ProvisioningStatus), "the store holds only statuses"
+        fields: dict[str, Any] = {
+            "namespace": stored.namespace,
+            "name": stored.name,
+            "uid": stored.uid,
+            "time": clock.now(),
+            "id": stored.id,
+            "provisioning_class": self._class,
+            "message": stored.message,
+            "details": stored.details,
+            "pod_set_updates": stored.pod_set_updates,
+            "seq": stored.seq,
+        }
+        if kind is facts.ProvisioningFailed:
+            fields |= {"retryable": stored.retryable, "retry_after": stored.retry_after}
+        fact = kind(**fields)
+        # Every replica gives the same status the same message id.
+        digest = hashlib.blake2b(key=self._secret, digest_size=16)
+        digest.update(f"{stored.seq}/{stored.status}/{self._class}/{stored.id}".encode())
+        headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
+        return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+def _stored(identity: dict[str, Any], status: Status, seq: int) -> StoredStatus:
+    failed = status if isinstance(status, Failed) else None
+    return StoredStatus(
+        **identity,
+        status=status.word,
+        seq=seq,
+        message=sayable(status.message),
+        details=dict(status.details),
+        pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
+        retryable=failed.retryable if failed is not None else True,
+        retry_after=failed.retry_after if failed is not None else None,
+    )
