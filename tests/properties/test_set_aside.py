@@ -27,8 +27,8 @@ from admittance.provider_pool.ledger import read_booking
 from admittance.provider_pool.manifests import key_of
 from admittance.providers.status_store import StoredStatus, read_status
 from admittance.provisioning.records import Record, RecordSpec, read_record
+from admittance.runner.admissions import view
 from admittance.runner.claims import read_claim, read_holder
-from admittance.runner.world import view
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.leader.lease_store import instance_of
 from admittance.scheduler.service import read_echo

@@ -1,5 +1,6 @@
-"""Starts what was admitted, stops what was evicted.
+"""Starts admitted jobs and stops evicted ones.
 
-Hears ``admitted`` and ``evicted``; says ``started``, ``pods_ready``, ``finished`` and ``stopped``.
-Owns its claims in the bucket ``admittance_claims`` and the folder ``runner`` of its data folder.
+Consumes ``admitted`` and ``evicted``; publishes ``started``, ``pods_ready``, ``finished`` and
+``stopped``. Owns its claims in the bucket ``admittance_claims`` and the folder ``runner`` of its
+data folder. No leader: every runner claims admissions.
 """

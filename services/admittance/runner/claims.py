@@ -1,15 +1,15 @@
-"""Claims: who may run an admission. One key per admission in the bucket ``admittance_claims``.
+"""Claims: which runner may run an admission. One key per admission in ``admittance_claims``.
 
 =========  ===============================================================================
-held       a value naming the runner, with a TTL; renewed at a third of it
-expired    the server's marker: the runner is dead, or cannot reach the bus. Nobody starts
-           the admission again; one runner buries it and says that the workload stopped
+held       a value that names the runner, with a TTL; renewed at a third of it
+expired    the server's marker: the runner is dead or cannot reach the bus. The admission is
+           not started again; one runner marks it over and publishes ``stopped``
 over       a deletion with the header ``Admit-Claim: over``: ended, never to be started
-released   a plain deletion: whoever claims it next runs it from its beginning
+released   a plain deletion: the runner that claims it next runs it from its beginning
 =========  ===============================================================================
 
-Every write expects the revision that it follows, so of two runners one is refused. A write whose
-outcome is unknown is settled by reading the key.
+Every write expects the revision that it follows, so one of two runners is refused. After a write
+with an unknown outcome, the key is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from admittance.runtime.telemetry.set_aside import tell
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
 OVER_SECONDS: Final = 86_400.0
-"""How long a buried claim tells latecomers that there is nothing to start."""
+"""How long a claim marked over is kept, so that a late runner does not start the job."""
 
 
 class State(enum.Enum):
@@ -41,22 +41,22 @@ class State(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """What a key says. ``runner``: who holds or has buried it."""
+    """The state of a key. ``runner``: the runner that holds it or marked it over."""
 
     state: State
     runner: str
     revision: int
 
 
-class _Value(msgspec.Struct, frozen=True):
+class _HeldClaim(msgspec.Struct, frozen=True):
     runner: str = ""
 
 
-_value = Reader(_Value)
+_value = Reader(_HeldClaim)
 
 
 def read_holder(value: bytes) -> str:
-    """The runner that a claim names. Raises Unreadable where it names none."""
+    """The runner that a claim names. Raises Unreadable when the claim names no runner."""
     runner = _value(value).runner
     if not runner:
         raise Unreadable("it names no runner")
@@ -64,7 +64,7 @@ def read_holder(value: bytes) -> str:
 
 
 def read_claim(entry: Entry | None) -> Claim:
-    """The claim that an entry of the bucket stands for; None: never claimed."""
+    """The claim in an entry of the bucket; None: never claimed."""
     if entry is None:
         return Claim(State.FREE, "", 0)
     if entry.value is None:
@@ -76,8 +76,8 @@ def read_claim(entry: Entry | None) -> Claim:
     try:
         runner = read_holder(entry.value)
     except Unreadable as error:
-        # Written over by another hand. Its runner stops the job and cannot say so: as if that
-        # runner were dead. The workload runs again, under another admission.
+        # Another program wrote it. The runner loses the claim, stops the job and cannot report it,
+        # as if it were dead. The workload runs again, under another admission.
         tell(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
         return Claim(State.EXPIRED, "", entry.revision)
     return Claim(State.HELD, runner, entry.revision)
@@ -90,17 +90,17 @@ class Claims:
         self._bus = bus
         self._runner = runner
         self._ttl = ttl
-        self._value = msgspec.json.encode(_Value(runner))
+        self._value = msgspec.json.encode(_HeldClaim(runner))
         self.held: dict[str, int] = {}
 
-    async def look(self, key: str) -> Claim:
+    async def read(self, key: str) -> Claim:
         return read_claim(await get(self._bus, key, bucket=CLAIMS))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
-        """Claims all keys at once. What is ours now answers HELD with our name; the others as
-        they are. ``again``: we had them before, so an expired one may be taken back.
+        """Claims all keys at once and returns their claims: HELD with our name where it worked.
+        ``again``: we held them before, so an expired claim may be taken back.
 
-        Raises Unavailable: then some may be ours, and taking them again finds that out.
+        Raises Unavailable: some may be ours then; calling it again finds out which.
         """
         answers = await self._put([(key, 0) for key in keys])
         claims = []
@@ -115,23 +115,23 @@ class Claims:
         return claims
 
     async def _take_over(self, key: str, again: bool) -> Claim:
-        claim = await self.look(key)
+        claim = await self.read(key)
         ours = claim.state is State.HELD and claim.runner == self._runner
         if not (ours or claim.state is State.FREE or (again and claim.state is State.EXPIRED)):
             return claim
-        # Also where it is ours already: its time begins anew.
+        # Also when it is ours already: its TTL starts again.
         answer = (await self._put([(key, claim.revision)]))[0]
         if isinstance(answer, StaleRevision):
-            return await self.look(key)
+            return await self.read(key)
         if isinstance(answer, Refused):
             raise answer
         self.held[key] = answer
         return Claim(State.HELD, self._runner, answer)
 
     async def renew(self) -> list[str]:
-        """Every claim's time begins anew; the keys that are not ours any more.
+        """Renews the TTL of every claim; returns the keys that are not ours any more.
 
-        Raises Unavailable when that could not be done for all.
+        Raises Unavailable when not all could be renewed.
         """
         asked = list(self.held.items())
         lost = []
@@ -142,10 +142,10 @@ class Claims:
                     self.held[key] = answer
             elif isinstance(answer, StaleRevision):
                 if self.held.get(key) != revision:
-                    continue  # buried or released while we asked
-                claim = await self.look(key)
+                    continue  # marked over or released meanwhile
+                claim = await self.read(key)
                 if claim.state is State.HELD and claim.runner == self._runner:
-                    # An earlier write of ours whose answer was lost: not known how old it is.
+                    # An earlier write of ours lost its answer: its age is unknown.
                     claim = await self._take_over(key, False)
                 if not (claim.state is State.HELD and claim.runner == self._runner):
                     self.held.pop(key, None)
@@ -154,15 +154,15 @@ class Claims:
                 raise answer
         return lost
 
-    async def bury(self, key: str, *, dead_only: bool = False) -> bool:
-        """Marks the claim as over. False: it is another runner's to do so, or it did.
+    async def mark_over(self, key: str, *, dead_only: bool = False) -> bool:
+        """Marks the claim as over. False: another runner holds it or marked it over.
 
-        True also when we had buried it before. ``dead_only``: only an expired claim.
+        True also when we marked it before. ``dead_only``: marks only an expired claim.
         """
         self.held.pop(key, None)
         headers = {VERDICT: "over", RUNNER: self._runner}
         while True:
-            claim = await self.look(key)
+            claim = await self.read(key)
             if claim.state is State.OVER:
                 return claim.runner == self._runner and not dead_only
             if claim.state is State.HELD and claim.runner != self._runner:
@@ -183,9 +183,9 @@ class Claims:
             return True
 
     async def release(self, key: str) -> None:
-        """Gives the claim back, if it is ours."""
+        """Releases the claim, if it is ours."""
         self.held.pop(key, None)
-        claim = await self.look(key)
+        claim = await self.read(key)
         if claim.state is State.HELD and claim.runner == self._runner:
             message = delete_message(
                 key, expected=claim.revision, ttl_seconds=OVER_SECONDS, bucket=CLAIMS
@@ -193,7 +193,7 @@ class Claims:
             try:
                 await self._bus.publish(message)
             except StaleRevision:
-                return  # it expired this moment
+                return  # it just expired
 
     async def _put(self, keys: Sequence[tuple[str, int]]) -> list[int | Refused]:
         if not keys:

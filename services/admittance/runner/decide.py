@@ -1,9 +1,9 @@
 """One admission on one runner: its stages and its legal moves. Pure.
 
-A run begins when its claim is asked for and is forgotten when nothing is left to say. The shell
-turns what happened (claims, facts, the shim's journal) into events, calls `step`, and carries out
-the effects in their order. Every effect may be repeated: saying is idempotent by its revision,
-starting by the run's folder, the claim by its revision.
+A run begins when its claim is requested and is closed when its last fact is published. The run
+manager turns claims, facts and the shim's journal into events, calls `step`, and carries out the
+effects in order. Every effect may be repeated: publishing is idempotent by the message id,
+starting by the run's folder, claiming by the claim's revision.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class Stage(enum.Enum):
     """Where a run stands."""
 
     CLAIMING = "claiming"
-    """Asked for; it may turn out to be another runner's."""
+    """The claim is requested; another runner may get it."""
     STARTING = "starting"
-    """Ours, and in the data folder; a shim may or may not have it yet."""
+    """Claimed, and in the data folder; it may not have a shim yet."""
     RUNNING = "running"
     """Its processes run under a shim."""
     STOPPING = "stopping"
     """Its processes were told to end."""
     ENDED = "ended"
-    """Nothing runs. What follows is said, and said again after a crash until acknowledged."""
+    """No process runs. Its facts are published, after a crash again, until acknowledged."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """``revision``: of the admission. ``evicted``: revision of the eviction acted on, 0 for none.
-    ``claim_lost``: another one may hold the claim. ``leaving``: the runner is ending; the
-    admission is to run again later. ``ready``: said that all pods run."""
+    ``claim_lost``: another runner may hold the claim. ``leaving``: the runner shuts down; the
+    admission is to run again later. ``ready``: ``pods_ready`` is published."""
 
     namespace: str
     name: str
@@ -64,19 +64,19 @@ class NotOurs(msgspec.Struct, frozen=True):
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """The admission was taken back, at ``revision``."""
+    """The workload was evicted, at ``revision``."""
 
     revision: int
 
 
 class Unstartable(msgspec.Struct, frozen=True):
-    """No try will ever start it."""
+    """The job can never start."""
 
     message: str
 
 
 class Up(msgspec.Struct, frozen=True):
-    """The first processes run."""
+    """The first processes of the job run."""
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -84,8 +84,8 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """``kind``: succeeded, failed, stopped (asked to) or lost (nobody knows how it ended, or it
-    had to end without being asked). ``exit_code``: of what failed; 0: not known."""
+    """``kind``: succeeded, failed, stopped (on request) or lost (its end is unknown, or its lease
+    ran out). ``exit_code``: of the failed container; 0: not known."""
 
     kind: str
     message: str = ""
@@ -93,15 +93,15 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
-    """The claim is not ours any more."""
+    """This runner does not hold the claim any more."""
 
 
-class Leave(msgspec.Struct, frozen=True):
-    """The runner ends."""
+class ShutDown(msgspec.Struct, frozen=True):
+    """The runner shuts down."""
 
 
 Event: TypeAlias = (
-    Claimed | NotOurs | Evicted | Unstartable | Up | Ready | Ended | ClaimLost | Leave
+    Claimed | NotOurs | Evicted | Unstartable | Up | Ready | Ended | ClaimLost | ShutDown
 )
 
 
@@ -113,37 +113,37 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Note in the data folder why, then tell the shim."""
+    """Note the reason in the data folder, then tell the shim."""
 
 
-class Say(msgspec.Struct, frozen=True):
-    """State the fact, until the log has it."""
+class Publish(msgspec.Struct, frozen=True):
+    """Publish the fact until the log has it."""
 
     fact: Started | PodsReady | Finished | Stopped
 
 
-class Bury(msgspec.Struct, frozen=True):
-    """Mark the claim: this admission is over, nobody may start it. If another runner has the
-    claim by now, what would be said ``then`` is not said: it is the other's to say."""
+class MarkOver(msgspec.Struct, frozen=True):
+    """Mark the claim as over, so that no runner starts the admission. ``then`` is published only if
+    no other runner holds the claim by now; if one does, it publishes the end."""
 
     then: Stopped | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give the claim back: the runner that takes it runs the admission from its beginning. Of this
-    run the output is kept."""
+    """Release the claim: the runner that claims it next runs the admission from its beginning. The
+    output of this run is kept."""
 
 
-class Forget(msgspec.Struct, frozen=True):
-    """All is said: the run is closed, its output is kept for a while."""
+class Close(msgspec.Struct, frozen=True):
+    """Close the run: every fact is published. Its output is kept for a while."""
 
 
-Effect: TypeAlias = Start | Stop | Say | Bury | Release | Forget
+Effect: TypeAlias = Start | Stop | Publish | MarkOver | Release | Close
 Effects: TypeAlias = tuple[Effect, ...]
 
 
 def step(run: Run, event: Event) -> tuple[Run, Effects]:
-    """What event makes of run, and what is to be done, in this order.
+    """The run after the event, and the effects to carry out in this order.
 
     An event that comes late or twice changes nothing.
     """
@@ -151,9 +151,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case Claimed():
             return _claimed(run)
         case NotOurs():
-            return (
-                (_at(run, Stage.ENDED), (Forget(),)) if run.stage is Stage.CLAIMING else (run, ())
-            )
+            return (_at(run, Stage.ENDED), (Close(),)) if run.stage is Stage.CLAIMING else (run, ())
         case Evicted(revision):
             return _evicted(run, revision)
         case Unstartable(message):
@@ -162,7 +160,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             return _over(
                 run,
                 (
-                    Say(
+                    Publish(
                         Finished(
                             **_of(run), succeeded=False, message=message, reason=FAILED_TO_START
                         )
@@ -172,30 +170,32 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case Up():
             if run.stage is not Stage.STARTING:
                 return run, ()
-            return _at(run, Stage.RUNNING), (Say(Started(**_of(run))),)
+            return _at(run, Stage.RUNNING), (Publish(Started(**_of(run))),)
         case Ready():
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
-            return msgspec.structs.replace(run, ready=True), (Say(PodsReady(**_of(run))),)
+            return msgspec.structs.replace(run, ready=True), (Publish(PodsReady(**_of(run))),)
         case Ended(kind, message, exit_code):
             return _ended(run, kind, message, exit_code)
-        case ClaimLost() | Leave() if run.stage is Stage.ENDED:
+        case ClaimLost() | ShutDown() if run.stage is Stage.ENDED:
             return run, ()
         case ClaimLost():
             return _leave_off(msgspec.structs.replace(run, claim_lost=True))
-        case Leave():
+        case ShutDown():
             if run.stage is Stage.CLAIMING:
-                return _at(run, Stage.ENDED), (Release(), Forget())
+                return _at(run, Stage.ENDED), (Release(), Close())
             return _leave_off(msgspec.structs.replace(run, leaving=True))
     assert_never(event)
 
 
-def concerned(
+def runs_to_evict(
     runs: Mapping[str, Run], namespace: str, name: str, evicted: int, admitted: int = 0
 ) -> list[str]:
-    """Keys of the runs that an eviction of the workload means. ``admitted``: the revision of its
-    last admission, 0 if nobody knows: a job of an earlier one, whose quota is free since nobody
-    heard of its end in time, has been evicted itself, and does not answer for another's."""
+    """Keys of the runs that an eviction of the workload at revision ``evicted`` stops.
+
+    ``admitted``: the revision of its last admission before that, 0 if not known. A run of a still
+    earlier admission had its own eviction and does not answer this one.
+    """
     return [
         key
         for key, run in runs.items()
@@ -219,7 +219,7 @@ def _at(run: Run, stage: Stage) -> Run:
 
 
 def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
-    """What is said of a run that has ended by itself. ``kind``: succeeded or failed."""
+    """The fact of a run that has ended by itself. ``kind``: succeeded or failed."""
     succeeded = kind == "succeeded"
     return Finished(
         **_of(run),
@@ -239,24 +239,24 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
     if run.stage is not Stage.CLAIMING:
         return run, ()
     if run.evicted:
-        return _over(run, (Say(_stopped(run)),))
+        return _over(run, (Publish(_stopped(run)),))
     return _at(run, Stage.STARTING), (Start(),)
 
 
 def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
     if revision <= max(run.revision, run.evicted):
-        return run, ()  # an eviction before this admission, or one that we heard
+        return run, ()  # an eviction before this admission, or one that is handled
     run = msgspec.structs.replace(run, evicted=revision)
     match run.stage:
         case Stage.CLAIMING:
-            return run, ()  # decided when we know whose it is
+            return run, ()  # decided when the claim is answered
         case Stage.STARTING | Stage.RUNNING:
             return _at(run, Stage.STOPPING), (Stop(),)
         case Stage.STOPPING:
-            return run, (Stop(),)  # the data folder has to know the revision as well
+            return run, (Stop(),)  # the stop note gets the revision as well
         case Stage.ENDED:
-            # It may have ended because another runner has it, and runs it: then that one stops it.
-            return run, (Bury(then=_stopped(run)),)
+            # If another runner claimed and runs it, that runner stops it.
+            return run, (MarkOver(then=_stopped(run)),)
     assert_never(run.stage)
 
 
@@ -267,28 +267,28 @@ def _leave_off(run: Run) -> tuple[Run, Effects]:
 
 
 def _over(run: Run, says: Effects) -> tuple[Run, Effects]:
-    return _at(run, Stage.ENDED), (*says, Bury(), Forget())
+    return _at(run, Stage.ENDED), (*says, MarkOver(), Close())
 
 
 def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effects]:
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
-        # Also in the middle of an eviction, or under a lost claim: what ended by itself has ended.
-        says: Effects = (Say(result_of(run, kind, message, exit_code)),)
+        # Also during an eviction or with a lost claim: a job that ended by itself has a result.
+        says: Effects = (Publish(result_of(run, kind, message, exit_code)),)
         if run.evicted:
-            says = (*says, Say(_stopped(run)))
+            says = (*says, Publish(_stopped(run)))
         return _over(run, says)
     over = _at(run, Stage.ENDED)
     lost = _stopped(run, reason=NODE_FAILURES, message=message)
     if run.claim_lost:
-        return over, (Bury(then=lost), Forget())
+        return over, (MarkOver(then=lost), Close())
     if run.evicted:
-        return _over(run, (Say(lost),))
+        return _over(run, (Publish(lost),))
     if kind == "stopped" and run.leaving:
         said = _stopped(
             run, reason=RUNNER_ENDED, message="its runner ended; it runs again under a runner"
         )
-        return over, (Say(said), Release(), Forget())
-    # It ended in our absence or against our will: the quota goes back, the workload runs again.
-    return over, (Bury(then=lost), Forget())
+        return over, (Publish(said), Release(), Close())
+    # It ended without a request or a result: the quota is freed, the workload runs again.
+    return over, (MarkOver(then=lost), Close())

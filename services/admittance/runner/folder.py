@@ -1,19 +1,19 @@
-"""The runner's data folder: who it is, its lease, and one folder for each run.
+"""The runner's data folder: its id, its lease, and one folder with a journal for each run.
 
 ```text
 runner/
-  id        the runner's name, for ever
+  id        the runner's name; it never changes
   lock      held while a runner uses the folder
-  lease     the moment of the last renewal of all claims, in seconds since boot
-  notify    a named pipe: shims name the run that has news
+  lease     time of the last renewal of all claims, in seconds since boot
+  notify    a named pipe: a shim writes the key of a run when its journal has grown
   runs/<ns>.<name>.<revision>/
-    spec.json  what to run; there before anything runs
-    stop       that it is to stop, and why
-    shim       the shim's pid; there before any process      alive   locked while the shim lives
-    journal    what happened                                 out/    output, one file per pod
-    said       everything is said; kept for its output only  scratch/
-    earlier.json  in place of spec.json: it was stopped when its runner ended, and may run again
-               here; kept for its output, to which that of the next run is added
+    spec.json  what to run; written before any process starts
+    stop       the run is to stop, and why
+    shim       the shim's pid; written before any process      alive   locked while the shim lives
+    journal    what happened; format: `admittance.runner.shim` out/    output, one file per pod
+    said       all facts are published; kept for its output    scratch/
+    earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may run
+               again here; kept for its output, to which the next run appends
 ```
 """
 
@@ -27,23 +27,88 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from admittance.events.names import token
-from admittance.runner.journal import Journal
 from admittance.runner.plan import Plan
 from admittance.runtime.errors import SetupError
+
+
+class Outcome(NamedTuple):
+    """``kind``: succeeded, failed, stopped or lost."""
+
+    kind: str
+    message: str
+
+
+class _Line(msgspec.Struct, frozen=True):
+    e: str
+    p: str = ""
+    pid: int = 0
+    t: int = 0
+    code: int = 0
+    kind: str = ""
+    message: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class Journal:
+    """What a shim has written about its run so far; `feed` takes the bytes from ``offset`` on."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.up = False
+        self.ready = False
+        self.outcome: Outcome | None = None
+        self.processes: dict[int, int] = {}
+        """Every process group ever started: pid to start time in ticks."""
+        self.ended: dict[str, int] = {}
+        """Pods that have ended, with their exit codes."""
+        self.exit_code = 0
+        """Of the first container that failed; 0: no failure, or the journal of an older shim."""
+
+    @property
+    def is_result(self) -> bool:
+        """True when the run ended by itself: its result counts, and it does not run again."""
+        return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
+
+    def feed(self, data: bytes) -> bool:
+        """Reads new lines; True when there was one. A last line without its newline is left for
+        later: it may be half written."""
+        whole = data.rfind(b"\n") + 1
+        self.offset += whole
+        for text in data[:whole].splitlines():
+            try:
+                line = _decoder.decode(text)
+            except msgspec.MsgspecError:
+                continue  # half a line, written before a power failure
+            match line.e:
+                case "start":
+                    self.processes[line.pid] = line.t
+                case "end":
+                    self.ended[line.p] = line.code
+                case "up":
+                    self.up = True
+                case "ready":
+                    self.ready = True
+                case "outcome":
+                    self.outcome = Outcome(line.kind, line.message)
+                    self.exit_code = line.code
+        return whole > 0
+
 
 NAME_MAX: Final = 200
 """Bytes of a folder's name; file systems allow 255."""
 
 
 class Spec(Plan, frozen=True, kw_only=True):
-    """A plan and whose it is. ``mark`` is in the environment of every process of the run
-    (ADMITTANCE_RUN). ``lease_stop`` and ``lease_kill``: seconds after the last renewal at which the
-    shim ends its pods, softly and for good."""
+    """A plan with the identity of its run. ``mark`` is in the environment of every process of the
+    run (ADMITTANCE_RUN). ``lease_stop`` and ``lease_kill``: seconds after the last renewal at which
+    the shim sends SIGTERM and SIGKILL to its pods."""
 
     key: str
     mark: str
@@ -66,7 +131,7 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a spec that tells whose it is."""
+    """The part of a spec that identifies the run."""
 
     key: str
     namespace: str
@@ -99,7 +164,7 @@ class RunFolder:
         self.journal = Journal()
 
     def write(self, spec: Spec) -> None:
-        """From here on the run exists. Nothing may run before."""
+        """Creates the run. No process may start before this returns."""
         if not (self.path / "spec.json").exists():
             self._clear()  # an earlier run may have been given back, also halfway
         (self.path / "out").mkdir(parents=True, exist_ok=True)
@@ -115,7 +180,7 @@ class RunFolder:
             return None
 
     def read_journal(self) -> bool:
-        """Reads on in the journal; True when there was something new."""
+        """Reads new lines of the journal; True when there was one."""
         try:
             with (self.path / "journal").open("rb") as file:
                 file.seek(self.journal.offset)
@@ -124,14 +189,14 @@ class RunFolder:
             return False
 
     def shim_pid(self) -> int:
-        """0: no shim has begun yet."""
+        """The pid of the shim; 0: no shim has started yet."""
         try:
             return int((self.path / "shim").read_text().split()[0])
         except (FileNotFoundError, ValueError, IndexError):
             return 0
 
     def shim_lives(self) -> bool:
-        """Whether the shim still holds its lock, however many have had its pid since."""
+        """Whether the shim still holds its lock; its pid may belong to another process by now."""
         try:
             file = os.open(self.path / "alive", os.O_RDWR)
         except FileNotFoundError:
@@ -145,8 +210,8 @@ class RunFolder:
         return False
 
     def give_back(self) -> None:
-        """The run is over and may begin anew, here or elsewhere. Its output stays."""
-        # The spec first: from here on nothing of the run counts, whenever we are interrupted.
+        """Ends the run so that it may start again, here or elsewhere. Its output stays."""
+        # The spec first: from here on the run does not count, even if we are interrupted.
         (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
@@ -163,12 +228,12 @@ class RunFolder:
             return (self.path / "earlier.json").stat().st_mtime
 
     def close(self) -> None:
-        """Everything is said. Scratch folders go, the output stays for a while."""
+        """Marks all facts as published and removes scratch folders; the output stays a while."""
         (self.path / "said").touch()
         shutil.rmtree(self.path / "scratch", ignore_errors=True)
 
     def mark_said(self) -> None:
-        """Everything about it is said, by another runner than its own."""
+        """Marks all facts as published, by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()
 
@@ -176,14 +241,14 @@ class RunFolder:
         return (self.path / "said").exists()
 
     def remove(self) -> None:
-        # The spec first: a folder without one is no run, whenever we are interrupted.
+        # The spec first: a folder without it is not a run, even if we are interrupted.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class ClosedRuns(dict[str, RunFolder]):
-    """Runs of which everything is said, by key; also found by their workload."""
+    """Closed runs by key; also found by their workload."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +259,7 @@ class ClosedRuns(dict[str, RunFolder]):
         self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
 
     def drop(self, key: str) -> RunFolder | None:
-        """Takes a run out, and answers it if it was there."""
+        """Removes and returns a run; None: not found."""
         run = self.pop(key, None)
         if run is not None:
             which = run.identity.namespace, run.identity.name
@@ -217,8 +282,8 @@ def _path_of(root: Path, key: str) -> Path:
 
 
 def open_run(root: Path, key: str) -> RunFolder | None:
-    """The run of that key in the data folder at root, whichever runner has it; None: there is no
-    such run. Raises OSError where it cannot be read."""
+    """The run of that key in the data folder at ``root``, also of another runner; None: not found.
+    Raises OSError when it cannot be read."""
     path = _path_of(root, key)
     try:
         return RunFolder(path, _identity.decode((path / "spec.json").read_bytes()))
@@ -269,8 +334,8 @@ class DataFolder:
 
     @property
     def secret(self) -> bytes:
-        """Keys our message ids: one that could be guessed would let anybody silence us. The same
-        after a crash, so that what is said again has the same id."""
+        """Keys our message ids: with a guessed id, another program could suppress our facts. It is
+        the same after a crash, so that a repeated fact has the same id."""
         return (self.root / "secret").read_text().strip().encode()
 
     @property
@@ -282,14 +347,14 @@ class DataFolder:
         return self.root / "notify"
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """All claims were renewed; the renewal began at boot_seconds."""
+        """Notes a renewal of all claims that began at ``boot_seconds``."""
         _replace(self.lease, repr(boot_seconds).encode())
 
     def folder_of(self, identity: Identity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Every run, open or closed; what is no run is removed."""
+        """Every run, open or closed; removes folders that are not runs."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
                 identity = _identity.decode((path / "spec.json").read_bytes())
@@ -300,7 +365,7 @@ class DataFolder:
             yield RunFolder(path, identity)
 
     def given_back(self) -> Iterator[RunFolder]:
-        """Runs that were given back and are not begun again here."""
+        """Runs that were given back and have not started again here."""
         for path in sorted((self.root / "runs").iterdir()):
             if (path / "spec.json").exists():
                 continue

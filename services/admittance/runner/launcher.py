@@ -1,4 +1,4 @@
-"""Hands runs to shims, passes on what shims have to say, and tells them to stop."""
+"""Starts shims, forwards their notifications, and tells them to stop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ log = structlog.get_logger(service="runner")
 
 
 class Executor(Protocol):
-    """``mark`` is the run's mark: in the environment of its processes, on its containers."""
+    """Starts processes or containers. ``mark`` identifies a run in its processes' environment and
+    on its containers."""
 
     async def check(self) -> None:
-        """Raises SetupError when nothing can run here."""
+        """Raises SetupError when no job can run here."""
 
     def plan(self, admitted: Admitted, mark: str) -> Plan:
         """What the shim is to start. Raises CannotRun."""
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends what is left of a run whose shim is dead. ``processes``: pid to start time."""
+        """Ends what is left of a run after its shim died. ``processes``: pid to start time."""
 
 
 class LocalExecutor:
@@ -108,7 +109,7 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 
 
 def executor_of(name: str) -> Executor:
-    """Raises SetupError for a name that is none."""
+    """The executor of that name. Raises SetupError for an unknown name."""
     kind = EXECUTORS.get(name)
     if kind is None:
         raise SetupError(f"--executor {name}: there is only {', '.join(EXECUTORS)}")
@@ -116,15 +117,15 @@ def executor_of(name: str) -> Executor:
 
 
 def end_processes(mark: str, processes: Mapping[int, int]) -> None:
-    """Kills what is left of a run: its process groups, and whatever carries its mark.
+    """Kills what is left of a run: its process groups, and every process with its mark.
 
-    A pid alone proves nothing, it may be somebody else's by now: the start time has to fit.
+    The start time has to match as well: the pid may belong to another process by now.
     """
     for pid, ticks in processes.items():
         if ticks and _start_ticks(pid) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-    # Once more after each find: what is killed may have forked a moment before.
+    # Once more after each find: a killed process may have forked just before.
     for _ in range(SWEEPS_MAX):
         if not _kill_marked(f"ADMITTANCE_RUN={mark}".encode()):
             return
@@ -154,19 +155,19 @@ def _start_ticks(pid: int) -> int:
 
 SHIM: Final = Path(__file__).with_name("shim.py")
 STARTING_MAX: Final = 32
-"""Runs handed over whose processes do not run yet: more would only crowd the processors."""
+"""Starts under way at the same time: more would only crowd the processors."""
 STARTING_SECONDS: Final = 10.0
-"""After this a start counts as under way, whatever it does, so that one cannot block the others."""
+"""After this a start does not count as under way any more, so that it cannot block others."""
 
 
 class Launcher:
     """Use `open`, then `launch`; `close` leaves the shims running."""
 
     def __init__(self, folder: DataFolder, news: Callable[[str], None]) -> None:
-        """``news`` is called with the key of a run whose journal has grown."""
+        """``news`` is called with the key of a run when its journal has grown."""
         self._folder = folder
         self._news = news
-        self._nursery: asyncio.subprocess.Process | None = None
+        self._fork_server: asyncio.subprocess.Process | None = None
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(STARTING_MAX)
         self._starting: dict[str, asyncio.TimerHandle] = {}
@@ -179,23 +180,23 @@ class Launcher:
         # For reading and writing: it never ends, and shims always find a reader.
         self._pipe = os.open(self._folder.notify, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._on_news)
-        await self._living_nursery()
+        await self._live_fork_server()
 
     async def close(self) -> None:
         self._closed = True
         for key in list(self._starting):
-            self.settled(key)
+            self.start_done(key)
         if self._pipe >= 0:
             asyncio.get_running_loop().remove_reader(self._pipe)
             os.close(self._pipe)
             self._pipe = -1
-        nursery, self._nursery = self._nursery, None
-        if nursery is not None and nursery.stdin is not None:
-            nursery.stdin.close()
-            await nursery.wait()
+        server, self._fork_server = self._fork_server, None
+        if server is not None and server.stdin is not None:
+            server.stdin.close()
+            await server.wait()
 
     async def launch(self, run: RunFolder) -> None:
-        """Hands the run to a shim, when there is room. Doing so twice starts nothing twice."""
+        """Starts a shim for the run when a slot is free. Calling it twice starts one shim."""
         key = run.identity.key
         if key in self._waiting or key in self._starting:
             return
@@ -208,39 +209,39 @@ class Launcher:
             self._slots.release()
             return
         loop = asyncio.get_running_loop()
-        self._starting[key] = loop.call_later(STARTING_SECONDS, self.settled, key)
+        self._starting[key] = loop.call_later(STARTING_SECONDS, self.start_done, key)
         for _ in range(3):
-            nursery = await self._living_nursery()
-            assert nursery.stdin is not None, "it was made with a pipe"
+            server = await self._live_fork_server()
+            assert server.stdin is not None, "it was made with a pipe"
             try:
-                nursery.stdin.write(os.fsencode(run.path) + b"\n")
-                await nursery.stdin.drain()
+                server.stdin.write(os.fsencode(run.path) + b"\n")
+                await server.stdin.drain()
                 return
             except (ConnectionError, RuntimeError):
-                continue  # it died this moment: the next one gets the folder
+                continue  # the fork server just died: its successor gets the folder
         log.error("nursery_dies", run=key)
 
-    def settled(self, key: str) -> None:
-        """The processes of the run are started, or it has ended: room for another one."""
+    def start_done(self, key: str) -> None:
+        """The processes of the run are started, or the run has ended: frees its slot."""
         timer = self._starting.pop(key, None)
         if timer is not None:
             timer.cancel()
             self._slots.release()
 
     def stop(self, run: RunFolder) -> None:
-        """Tells the shim to end its pods. One that is yet to begin finds the note of the stop."""
+        """Tells the shim to end its pods. A shim that starts later reads the stop note."""
         pid = run.shim_pid()
         if pid and run.shim_lives():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)
 
-    async def _living_nursery(self) -> asyncio.subprocess.Process:
+    async def _live_fork_server(self) -> asyncio.subprocess.Process:
         async with self._opening:
-            if self._nursery is None or self._nursery.returncode is not None:
-                if self._nursery is not None:
-                    log.warning("nursery_restarted", status=self._nursery.returncode)
+            if self._fork_server is None or self._fork_server.returncode is not None:
+                if self._fork_server is not None:
+                    log.warning("nursery_restarted", status=self._fork_server.returncode)
                 with (self._folder.root / "shim.log").open("ab") as errors:
-                    self._nursery = await asyncio.create_subprocess_exec(
+                    self._fork_server = await asyncio.create_subprocess_exec(
                         sys.executable,
                         "-I",
                         "-S",
@@ -248,10 +249,10 @@ class Launcher:
                         stdin=asyncio.subprocess.PIPE,
                         stdout=asyncio.subprocess.DEVNULL,
                         stderr=errors,
-                        # Ctrl-C at the terminal is for the runner alone.
+                        # Ctrl-C at the terminal must reach only the runner.
                         start_new_session=True,
                     )
-            return self._nursery
+            return self._fork_server
 
     def _on_news(self) -> None:
         try:

@@ -14,20 +14,20 @@ from admittance.events.requests import Logs, LogsReply, PodLog
 from admittance.runner.folder import RunFolder
 
 REPLY_BYTES: Final = 400_000
-"""Output in one answer. JSON may double it, and the server takes a megabyte."""
+"""Output in one reply. JSON may double it, and the server's limit is a megabyte."""
 BLOCK_BYTES: Final = 65_536
-"""Read at once where lines are counted from the end."""
+"""Read at once when lines are counted from the end."""
 
 NOT_HERE_SECONDS: Final = 1.0
-"""Every runner hears the question. One that cannot answer it lets the others speak first."""
+"""Every runner gets the request. One without the output waits, so that others reply first."""
 
 _decoder = msgspec.json.Decoder(Logs)
 
 
 class LogReader:
-    """Answers from the newest run of a workload, also when it has ended.
+    """Replies with the output of the newest run of a workload, also when it has ended.
 
-    ``given_back``: runs that may have begun anew elsewhere; they answer if no other runner does.
+    ``given_back``: runs that may have started again elsewhere; used if no other runner replies.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LogReader:
         self._given_back = given_back
 
     async def handle(self, data: bytes, subject: str) -> LogsReply:
-        """The handler of the endpoint. Raises what the asker did wrong, as micro wants it."""
+        """The handler of the endpoint. Raises for a bad request, as micro expects."""
         asked = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
         found = _newest(self._runs(), namespace, asked.name)
@@ -61,10 +61,10 @@ def _newest(runs: Iterable[RunFolder], namespace: str, name: str) -> RunFolder |
 
 
 def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
-    """What the pods printed from the offsets on, as much as one answer takes. ``over``: nothing of
-    the run is going on, though it has no journal any more.
+    """What the pods printed from the offsets on, as much as fits into one reply. ``over``: no pod
+    of the run is running, though it has no journal any more.
 
-    An offset behind the end begins anew: it is from an earlier run of the workload.
+    An offset behind the end counts as 0: it is from an earlier run of the workload.
     """
     pods = []
     left = REPLY_BYTES
@@ -104,7 +104,7 @@ def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int,
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """Where the last so many lines of a file begin. A last line without its end counts as one."""
+    """The offset of the last ``lines`` lines of a file. A last line without newline counts."""
     with path.open("rb") as file:
         size = at = file.seek(0, 2)
         if lines <= 0:
@@ -115,7 +115,7 @@ def tail_offset(path: Path, lines: int) -> int:
             at -= length
             file.seek(at)
             block = file.read(length)
-            # The newline at the very end ends the last line, and begins none.
+            # The newline at the very end does not begin a line.
             end = len(block) - 1 if at + length == size and block.endswith(b"\n") else len(block)
             while (found := block.rfind(b"\n", 0, end)) >= 0:
                 wanted -= 1
@@ -126,7 +126,7 @@ def tail_offset(path: Path, lines: int) -> int:
 
 
 def _half_character(data: bytes) -> int:
-    """Bytes at the end that are the beginning of an UTF-8 character."""
+    """Number of bytes at the end that begin an incomplete UTF-8 character."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:

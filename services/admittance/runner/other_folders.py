@@ -1,9 +1,9 @@
 """Data folders of other runners that this runner can read: on its machine, or on a shared disk.
 
-A claim that ran out says that a runner is away, not that its job came to nothing: the job's shim
-runs on for most of the claim's time and may have written a result. Where the folder can be read,
-the result counts. Each runner tells the path of its folder under ``_runner.<id>`` in the bucket of
-claims, and the file ``id`` in the folder says whether a path leads to that runner's folder here.
+An expired claim means that a runner is away, not that its job has no result: the job's shim lives
+on for most of the claim's TTL and may have written a result. If the folder can be read, the result
+counts. Each runner writes the path of its folder to ``_runner.<id>`` in the bucket of claims; the
+file ``id`` in the folder shows whether the path leads to that runner's folder on this machine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from admittance.runtime.bus.bus import Bus
 
 PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0
-"""How long a folder is remembered after its runner last told of it."""
+"""How long an announced folder is remembered."""
 SHIM_END_SECONDS: Final = 60.0
-"""Longest wait for a shim that has outlived its claim: the usual grace of a job, and some."""
+"""Longest wait for a shim that has outlived its claim: twice the usual grace period."""
 LOOK_SECONDS: Final = 0.2
 
 log = structlog.get_logger(service="runner")
@@ -37,21 +37,21 @@ class _Value(msgspec.Struct, frozen=True):
 
 
 class OtherRun(NamedTuple):
-    """A run in the folder of another runner. ``secret``: of that folder, None: not readable."""
+    """A run in the folder of another runner. ``secret``: of that folder; None: not readable."""
 
     folder: RunFolder
     secret: bytes | None
 
 
 class OtherFolders:
-    """Folders that other runners have told of."""
+    """Folders that other runners have announced."""
 
     def __init__(self, bus: Bus, folder: DataFolder) -> None:
         self._bus = bus
         self._folder = folder
 
-    async def tell(self) -> None:
-        """Tells the others where our folder is. Raises Unavailable."""
+    async def announce(self) -> None:
+        """Writes the path of our folder for other runners. Raises Unavailable."""
         value = msgspec.json.encode(_Value(str(self._folder.root)))
         key = f"{PREFIX}.{self._folder.runner}"
         await self._bus.publish(
@@ -59,7 +59,7 @@ class OtherFolders:
         )
 
     async def find(self, key: str) -> OtherRun | None:
-        """The run of that key in a folder of another runner; None: not where we can read.
+        """The run of that key in a readable folder of another runner; None: not found.
 
         Raises Unavailable.
         """
@@ -69,12 +69,12 @@ class OtherFolders:
             if runner != self._folder.runner and entry.value is not None:
                 with suppress(msgspec.MsgspecError):
                     roots[runner] = msgspec.json.decode(entry.value, type=_Value).root
-        return await asyncio.to_thread(look, roots, key)
+        return await asyncio.to_thread(find_run, roots, key)
 
 
-async def ended(run: OtherRun) -> None:
-    """Waits until the run's shim has ended, which it does by itself before the claim runs out; not
-    for ever, since it may hang."""
+async def wait_for_shim(run: OtherRun) -> None:
+    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
+    the claim expires, but it may hang."""
     for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
         run.folder.read_journal()
         if run.folder.journal.outcome is not None or not run.folder.shim_lives():
@@ -85,8 +85,8 @@ async def ended(run: OtherRun) -> None:
     run.folder.read_journal()
 
 
-def look(roots: Mapping[str, str], key: str) -> OtherRun | None:
-    """The run of that key in one of the folders, by the ids of their runners."""
+def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
+    """The run of that key in one of the folders; ``roots``: runner id to path."""
     for runner, root in roots.items():
         path = Path(root)
         try:

@@ -1,7 +1,7 @@
-"""What an admission means in processes: the run that a shim is given. Pure.
+"""Turns an admission into the plan that a shim carries out: programs and environments. Pure.
 
-A run names programs and environments; pods differ by their index only, which the shim fills in,
-so a pod set of a thousand pods is as small as one of one.
+Pods differ only by their index, which the shim fills in, so the plan of a pod set with a thousand
+pods is as small as that of one pod.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from admittance.events.reading import BROKEN
 from admittance.events.shapes import PodSetToRun
 
 GRACE_SECONDS: Final = 30
-"""terminationGracePeriodSeconds where a template has none; Kubernetes' default."""
+"""terminationGracePeriodSeconds of a template without it; Kubernetes' default."""
 
 GRACE_MAX: Final = 7 * 86_400
-"""Longer ones are cut: a number without end is more than the shim's clock can add."""
+"""Longer grace periods are cut: the shim's clock cannot add a number without limit."""
 
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
@@ -32,7 +32,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_RUN",
 )
-"""What every container finds in its environment."""
+"""Variables in the environment of every container."""
 
 _FIELDS: Final = {
     "metadata.name": "$(ADMITTANCE_POD)",
@@ -40,19 +40,19 @@ _FIELDS: Final = {
     "metadata.annotations['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
     "metadata.labels['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
 }
-"""``valueFrom.fieldRef`` that means something without a cluster."""
+"""Each ``valueFrom.fieldRef`` that works without a cluster, and its value."""
 
 
 class CannotRun(ValueError):
-    """No runner of this kind can run the admission, ever; the sentence says why."""
+    """No runner of this kind can run the admission; the message says why."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One process. ``cwd`` "": the pod's scratch folder. References ``$(NAME)`` in ``argv`` and
-    in the values of ``env`` are the shim's to expand.
+    """One process. ``cwd`` "": the pod's scratch folder. The shim expands references ``$(NAME)`` in
+    ``argv`` and in the values of ``env``.
 
-    ``probe``: run in the scratch folder before a stop, for a process that only stands for another
-    one. Status 0: what it stands for has ended by itself, so the process is about to end, too."""
+    ``probe``: a program run in the scratch folder before a stop, for a process that only waits for
+    something else (a container). Status 0: that has ended, so the process is about to end, too."""
 
     name: str
     argv: tuple[str, ...]
@@ -76,8 +76,8 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the environment under all others.
-    ``cleanup``: programs that end what a signal does not reach."""
+    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the base environment, which the others
+    override. ``cleanup``: programs that end what a signal does not reach."""
 
     sets: tuple[PodSetPlan, ...]
     grace: int = GRACE_SECONDS
@@ -168,8 +168,8 @@ def _assemble(
 
 
 def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
-    """The admission as processes of this machine. Containers without command and args are left
-    out where another one has them: what their image would run is unknown here.
+    """The admission as processes of this machine. Containers without command and args are left out
+    when another container has them: the program of their image is unknown here.
 
     Raises CannotRun.
     """
@@ -194,11 +194,11 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
 
 
 def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> Plan:
-    """The admission as containers, each kept by a ``docker run`` in the foreground.
+    """The admission as containers, each under a ``docker run`` in the foreground.
 
-    ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` by
-    which the containers of this run are found again. The client forwards SIGTERM; what a SIGKILL
-    of the client leaves behind, the cleanup removes. Raises CannotRun.
+    ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` that
+    finds the containers of this run. The client forwards SIGTERM; the cleanup removes containers
+    that remain after a SIGKILL of the client. Raises CannotRun.
     """
 
     def wrapped(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
@@ -216,7 +216,7 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
             ]
             env = _env(each)
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
-                # Without a value: the client takes it from its own environment, expanded there.
+                # Without a value: the client takes it, expanded, from its own environment.
                 argv += ["--env", name]
             if each.working_dir:
                 argv += ["--workdir", each.working_dir]
@@ -249,8 +249,8 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
 
 
 def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
-    """The program that finds out whether a container has ended while its client still waits for
-    its removal. Status 0: it has; 1: it runs, was not started yet, or the engine does not answer.
+    """The program that checks whether a container has ended while its client still waits for its
+    removal. Status 0: ended; 1: it runs, has not started yet, or the engine does not answer.
     """
     script = (
         'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
@@ -262,8 +262,8 @@ def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
 
 
 def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
-    """The program that removes every container of a run, and ends when there is none: what the
-    engine is removing already cannot be removed, only waited for. Status 1: some are left."""
+    """The program that removes every container of a run and waits for containers that the engine
+    is removing already. Status 1: some are left."""
     script = (
         "for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
         'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") || exit 1; '

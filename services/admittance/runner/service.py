@@ -1,4 +1,4 @@
-"""The runner as a service: what runs beside what, and for how long."""
+"""The runner as a service: its tasks, and its orderly end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from admittance.events.facts import Admitted, Evicted
 from admittance.events.requests import HealthReply
 from admittance.events.subjects import CLAIMS
 from admittance.runner import decide
+from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
+from admittance.runner.fact_handlers import admit, admit_current, evict
 from admittance.runner.folder import DataFolder, RunFolder
-from admittance.runner.hearing import admit, consider, evict
 from admittance.runner.launcher import executor_of
 from admittance.runner.logs import LogReader
-from admittance.runner.recover import heed_claims, recover
-from admittance.runner.shell import Shell
+from admittance.runner.recover import on_claims_changed, recover
+from admittance.runner.run_manager import RunManager
 from admittance.runner.shim import boot_seconds
-from admittance.runner.world import World
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import BucketReader
@@ -38,13 +38,13 @@ from admittance.runtime.telemetry.seldom import Seldom
 SERVICE: Final = "runner"
 FACTS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
 BATCH: Final = 200
-"""Facts taken at once: enough to pipeline their claims, few enough to be written in a moment."""
-LOOK_AFTER_SECONDS: Final = 2.0
-TIDY_SECONDS: Final = 600.0
-LEAVE_SECONDS: Final = 60.0
-"""Longest wait for jobs at a clean end: the usual grace of 30 s, and what is to be said."""
-GONE_SECONDS: Final = 2.0
-"""Longest wait for a bus that is away at a clean end, once no job runs any more."""
+"""Facts per batch: enough to pipeline their claims, few enough to be written in a moment."""
+CHECK_SECONDS: Final = 2.0
+CLEANUP_SECONDS: Final = 600.0
+SHUTDOWN_SECONDS: Final = 60.0
+"""Longest wait for jobs at a clean end: the usual grace of 30 s, and time to publish facts."""
+NO_BUS_SECONDS: Final = 2.0
+"""Longest wait for an unreachable bus at a clean end, once no job runs any more."""
 
 log = structlog.get_logger(service="runner")
 
@@ -61,18 +61,18 @@ async def run(
     retention_runs: int = 5_000,
     detach_jobs: bool = False,
 ) -> None:
-    """Runs what is admitted until ``stop`` is set; then ends its jobs, which run again later.
+    """Runs admitted jobs until ``stop`` is set; then ends its jobs, which run again later.
 
-    ``detach_jobs``: leaves them running instead, for the next runner of this folder.
-    ``claim_ttl``: seconds after which others may call our jobs lost. ``ready`` is set once the
-    runner hears facts. Output of ended jobs is kept for ``retention_seconds``, of at most
-    ``retention_runs``. Raises SetupError.
+    ``detach_jobs``: leaves the jobs running instead, for the next runner of this folder.
+    ``claim_ttl``: seconds after which other runners may report our jobs as lost. ``ready`` is set
+    once the runner handles facts. Output of ended jobs is kept for ``retention_seconds``, of at
+    most ``retention_runs``. Raises SetupError.
     """
     kind = executor_of(executor)
     await kind.check()
     folder = DataFolder.open(settings.data_dir or Path.home() / ".local/share/admittance")
-    shell = Shell(
-        World(bus),
+    manager = RunManager(
+        AdmissionReader(bus),
         Claims(bus, folder.runner, claim_ttl),
         folder,
         kind,
@@ -80,11 +80,11 @@ async def run(
         clock=clock.now,
     )
     try:
-        await shell.launcher.open()
+        await manager.launcher.open()
         await _serve(
             bus,
             settings,
-            shell,
+            manager,
             stop,
             ready,
             retention_seconds,
@@ -93,14 +93,14 @@ async def run(
             detach_jobs=detach_jobs,
         )
     finally:
-        await shell.close()
+        await manager.close()
         folder.close()
 
 
 async def _serve(
     bus: Bus,
     settings: Settings,
-    shell: Shell,
+    manager: RunManager,
     stop: asyncio.Event,
     ready: asyncio.Event | None,
     retention_seconds: float,
@@ -109,16 +109,16 @@ async def _serve(
     *,
     detach_jobs: bool,
 ) -> None:
-    # Where the log ended before the bucket was read: what comes after is heard as facts.
-    end = await shell.insist(shell.world.end_of_log)
+    # Note the end of the log before the bucket is read: later changes arrive as facts.
+    end = await manager.retry(manager.admissions.end_of_log)
     puller = Puller(
-        bus, f"{SERVICE}-{shell.folder.runner}", FACTS, ack="all", batch=BATCH, start_at=end + 1
+        bus, f"{SERVICE}-{manager.folder.runner}", FACTS, ack="all", batch=BATCH, start_at=end + 1
     )
     await puller.start()
     claims = BucketReader(bus, bucket=CLAIMS)
     logs = LogReader(
-        lambda: [*shell.folders.values(), *shell.closed.values()],
-        shell.given_back.values,
+        lambda: [*manager.folders.values(), *manager.closed.values()],
+        manager.given_back.values,
     )
 
     async def health(_: bytes, __: str) -> HealthReply:
@@ -128,50 +128,52 @@ async def _serve(
             ready=True,
             lag=puller.pending,
             details={
-                "runner": shell.folder.runner,
-                "runs": str(len(shell.runs)),
+                "runner": manager.folder.runner,
+                "runs": str(len(manager.runs)),
                 "executor": executor,
             },
         )
 
-    renewing = asyncio.create_task(_renew(shell), name="runner renews")
+    renewing = asyncio.create_task(_renew(manager), name="runner renews")
     stopping = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[Any]] = [renewing, stopping]
     try:
-        recovering = asyncio.create_task(recover(shell), name="runner recovers")
+        recovering = asyncio.create_task(recover(manager), name="runner recovers")
         tasks.append(recovering)
-        await asyncio.wait([*tasks, shell.broken], return_when=asyncio.FIRST_COMPLETED)
-        if shell.broken.done():
-            shell.broken.result()
+        await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
+        if manager.broken.done():
+            manager.broken.result()
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            return  # told to stop before it began; what runs goes on, and is found again
+            return  # told to stop before it began; running jobs go on and are found again
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
         served = await micro.serve(bus, SERVICE, settings.instance, {}, everyone=endpoints)
-        hearing = [
-            asyncio.create_task(_hear(shell, puller), name="runner hears"),
-            asyncio.create_task(_watch(shell, claims), name="runner watches claims"),
+        handling = [
+            asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),
+            asyncio.create_task(_watch(manager, claims), name="runner watches claims"),
         ]
-        tasks += hearing
-        tasks.append(asyncio.create_task(_look_after(shell), name="runner looks after"))
+        tasks += handling
+        tasks.append(asyncio.create_task(_check_runs(manager), name="runner looks after"))
         tasks.append(
-            asyncio.create_task(_tidy(shell, retention_seconds, retention_runs), name="tidy")
+            asyncio.create_task(_clean_up(manager, retention_seconds, retention_runs), name="tidy")
         )
         if ready is not None:
             ready.set()
-        log.info("runner_ready", runner=shell.folder.runner)
-        done, _ = await asyncio.wait([*tasks, shell.broken], return_when=asyncio.FIRST_COMPLETED)
-        await _deafen(shell, hearing)
+        log.info("runner_ready", runner=manager.folder.runner)
+        done, _ = await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
+        await _stop_handling_facts(manager, handling)
         for ended in done - {stopping}:
-            ended.result()  # a bug ends the process; the shims go on
+            ended.result()  # a bug ends the process; the shims live on
         if detach_jobs:
-            await _detach(shell)
-        elif not await shell.leave(LEAVE_SECONDS, GONE_SECONDS):
-            # What is left to say is in the folder, and said at the next start.
-            log.warning("jobs_left_stopping", runs=len(shell.runs), bus=shell.world.bus.is_up)
+            await _detach(manager)
+        elif not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
+            # Unpublished facts follow from the folder at the next start.
+            log.warning(
+                "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
+            )
         await served.stop()
     finally:
         for task in tasks:
@@ -181,7 +183,7 @@ async def _serve(
         await claims.close()
 
 
-async def _hear(shell: Shell, puller: Puller) -> None:
+async def _handle_facts(manager: RunManager, puller: Puller) -> None:
     while True:
         batch = await puller.batch()
         admitted: list[tuple[Admitted, str]] = []
@@ -192,36 +194,38 @@ async def _hear(shell: Shell, puller: Puller) -> None:
                 admitted.append((fact, tracing.extract(delivery.headers)))
             elif isinstance(fact, Evicted):
                 evicted.append(fact)
-        async with shell.at_work:
-            # All admissions first: one that was taken back meanwhile is seen in the bucket, and an
-            # eviction stops only what is older than itself.
-            await admit(shell, admitted)
+        async with manager.handling_facts:
+            # All admissions first: the bucket shows one that was evicted meanwhile, and an
+            # eviction stops only older admissions.
+            await admit(manager, admitted)
             for each in evicted:
-                await evict(shell, each)
-        await shell.insist(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
+                await evict(manager, each)
+        await manager.retry(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
-async def _detach(shell: Shell) -> None:
-    """Lets jobs run on, with the full time of their claims until a runner has to be back."""
+async def _detach(manager: RunManager) -> None:
+    """Leaves the jobs running and renews their claims, so that the next runner has the full TTL."""
     began = boot_seconds()
     try:
-        async with asyncio.timeout(GONE_SECONDS):
-            lost = await shell.claims.renew()
+        async with asyncio.timeout(NO_BUS_SECONDS):
+            lost = await manager.claims.renew()
         if not lost:
-            shell.folder.touch_lease(began)
+            manager.folder.touch_lease(began)
     except (Unavailable, Refused, TimeoutError) as error:
-        log.warning("claims_not_renewed", error=str(error), claims=len(shell.claims.held))
-    log.info("jobs_detached", runs=len(shell.runs))
+        log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
+    log.info("jobs_detached", runs=len(manager.runs))
 
 
-async def _deafen(shell: Shell, hearing: Sequence[asyncio.Task[None]]) -> None:
-    """Hears nothing more, but deals with what was heard: a run that was begun, and whose claim
-    nobody waits for any more, would never end."""
-    shell.leaving = True
+async def _stop_handling_facts(manager: RunManager, handling: Sequence[asyncio.Task[None]]) -> None:
+    """Stops handling facts, after the batch at hand: a run that is still waiting for its claim
+    would otherwise never end."""
+    manager.shutting_down = True
     with suppress(TimeoutError):
-        async with asyncio.timeout(LEAVE_SECONDS if shell.world.bus.is_up else GONE_SECONDS):
-            await shell.at_work.acquire()
-    for task in hearing:
+        async with asyncio.timeout(
+            SHUTDOWN_SECONDS if manager.admissions.bus.is_up else NO_BUS_SECONDS
+        ):
+            await manager.handling_facts.acquire()
+    for task in handling:
         task.cancel()
 
 
@@ -229,68 +233,68 @@ def _fact(delivery: Delivery) -> object:
     try:
         return decode(delivery.subject, delivery.data)
     except Undecodable as error:
-        # The workload-controller alone states these; whoever forged one gets no dead letter of it.
+        # Only the workload-controller publishes these; a forged one gets no dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
 
 
-async def _watch(shell: Shell, claims: BucketReader) -> None:
+async def _watch(manager: RunManager, claims: BucketReader) -> None:
     async for entries in claims.batches():
-        await heed_claims(shell, entries)
+        await on_claims_changed(manager, entries)
 
 
-async def _renew(shell: Shell) -> None:
-    pause = shell.ttl / 3
+async def _renew(manager: RunManager) -> None:
+    pause = manager.ttl / 3
     told = Seldom()
     while True:
         await asyncio.sleep(pause)
         began = boot_seconds()
         try:
-            lost = await shell.claims.renew()
+            lost = await manager.claims.renew()
         except (Unavailable, Refused) as error:
-            # The lease stays as old as it is: the shims end their jobs before the claims end.
+            # The lease is not touched: the shims end their jobs before the claims expire.
             if told.due(clock.monotonic()):
-                log.warning("claims_not_renewed", error=str(error), claims=len(shell.claims.held))
-            pause = min(1.0, shell.ttl / 20)
+                log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
+            pause = min(1.0, manager.ttl / 20)
             continue
-        pause = shell.ttl / 3
-        shell.folder.touch_lease(began)
+        pause = manager.ttl / 3
+        manager.folder.touch_lease(began)
         for key in lost:
             log.warning("claim_lost", run=key)
-            shell.happen(key, decide.ClaimLost())
+            manager.handle(key, decide.ClaimLost())
 
 
-async def _look_after(shell: Shell) -> None:
+async def _check_runs(manager: RunManager) -> None:
     while True:
-        await asyncio.sleep(LOOK_AFTER_SECONDS)
-        await shell.look_after()
-        while shell.returned and not shell.leaving:
-            await consider(shell, *shell.returned.pop())
+        await asyncio.sleep(CHECK_SECONDS)
+        await manager.check_runs()
+        while manager.released and not manager.shutting_down:
+            await admit_current(manager, *manager.released.pop())
 
 
-async def _tidy(shell: Shell, seconds: float, runs: int) -> None:
+async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
     while True:
-        await shell.insist(shell.others.tell)
-        await tidy(shell, seconds, runs)
-        await asyncio.sleep(TIDY_SECONDS)
+        await manager.retry(manager.other_folders.announce)
+        await remove_expired_output(manager, seconds, runs)
+        await asyncio.sleep(CLEANUP_SECONDS)
 
 
-async def tidy(shell: Shell, seconds: float, runs: int) -> None:
-    """Removes the output of closed runs: what is too old, and the oldest of too many."""
-    closed = {**shell.given_back, **shell.closed}
+async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
+    """Removes the output of closed runs that are too old or too many, the oldest first."""
+    closed = {**manager.given_back, **manager.closed}
     old = await asyncio.to_thread(expired, closed, now=time.time(), seconds=seconds, runs_max=runs)
     for key in old:
-        if shell.closed.drop(key) or shell.given_back.pop(key, None):
+        if manager.closed.drop(key) or manager.given_back.pop(key, None):
             await asyncio.to_thread(closed[key].remove)
 
 
 def expired(
     closed: Mapping[str, RunFolder], *, now: float, seconds: float, runs_max: int
 ) -> list[str]:
-    """The runs whose output is kept no longer, oldest first. Times in seconds since 1970."""
+    """The runs whose output is to be removed, oldest first. Times in seconds since 1970."""
     aged = []
     for key, found in closed.items():
-        with suppress(FileNotFoundError):  # about to be closed
+        with suppress(FileNotFoundError):  # it is being closed right now
             aged.append((found.closed_at(), key))
     aged.sort()
     return [

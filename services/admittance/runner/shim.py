@@ -1,34 +1,29 @@
 # ruff: noqa: PTH103, PTH108, PTH110, PTH113, PTH118, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
-"""The shim: keeps the processes of one admission, whatever becomes of the runner.
+"""The shim: keeps the processes of one admission, also when the runner dies.
 
-A program of its own (``python -I -S shim.py``): it imports the standard library only, and little
-of it. One such process, the nursery, is a child of the runner. It reads directories of runs from
-standard input and forks a shim for each: a fork costs a tenth of an interpreter's start. The
-nursery ends when its input does; the shims live on.
+The runner starts this program (``python -I -S shim.py``) once, as the fork server: it reads folders
+of runs from standard input and forks a shim for each, which is ten times faster than a new process.
 
 What a shim promises, and how:
 
-- A run is started once. The shim links its pid to ``shim`` in the run's folder before it does
-  anything else; a second shim finds the link and goes. It holds a lock on ``alive`` while it
-  lives, which the kernel lifts however it dies.
-- Every pod is a session of its own; its whole process group is ended: SIGTERM, the grace, SIGKILL.
-  What forks out of it is adopted, and killed when the run ends.
-- What happened is appended to ``journal``, one JSON object per line; the end of a pod is on disk
-  (fsync) before anybody is told of it. A line without its newline does not count.
-- A stop wins over an exit that came after it. Before the shim passes a stop on, it takes note of
-  every process that has ended by itself, and then writes that the stop was delivered. A pod that
-  ends after that line has not succeeded, whatever its exit code: it may have saved its state only.
-  So the order of the lines is the order that counts.
-- It ends all pods when the runner's lease is not renewed in time, so that nothing runs on under a
-  claim that others may hold by now.
+- A run starts once: the shim links its pid to ``shim`` in the run's folder; a second one exits.
+  It holds a lock on ``alive``, which the kernel frees when it dies.
+- Every pod is a session of its own; its process group gets SIGTERM, the grace period, SIGKILL.
+  Processes that leave the group are adopted, and killed when the run ends.
+- Events are appended to ``journal``, one JSON object per line; the end of a pod is on disk before
+  the runner is notified. A line without its newline does not count.
+- A stop wins over a later exit. Before the shim forwards a stop, it notes every process that has
+  ended by itself, then writes that the stop was delivered. A pod that ends after that line has not
+  succeeded, with any exit code: it may only have saved its state.
+- It ends all pods when the runner's lease is not renewed in time, so that no job runs under a
+  claim that another runner may hold by now.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
 "code": …, "whole": counts as a success}``, ``{"e": "up"}`` once the first processes run,
 ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop", "why": "stopped" | "lost",
-"pods": […]}`` before these pods are told to end, and last ``{"e": "outcome", "kind": "succeeded" |
-"failed" | "stopped" | "lost", "message": …, "code": …}``: the exit code of the container that made
-the job fail, 128+n for signal n, 0 where none did.
+"pods": […]}`` before these pods are stopped, and last ``{"e": "outcome", "kind": "succeeded" |
+"failed" | "stopped" | "lost", "message": …, "code": exit code that failed the job, or 0}``.
 """
 
 from __future__ import annotations
@@ -49,11 +44,11 @@ if TYPE_CHECKING:
 
 NEVER = float("inf")
 STOPS = ("stopped", "lost")
-"""Ends that came from outside: what exits after such a stop was delivered is no result."""
+"""Ends that came from outside: an exit after such a stop was delivered is not a result."""
 PROBE_SECONDS = 5.0
-"""Longest wait for the answers of all probes: after that a stop is passed on without them."""
+"""Longest wait for all probes: after that a stop is forwarded without their answers."""
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
-STRAYS_DEEP = 100
+
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
@@ -66,8 +61,7 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 
 def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
-    """The environment of a container: given, then own, then wanted in its order, expanded by
-    what stands before."""
+    """The environment of a container: given, own, then wanted in order, expanded by the former."""
     env = {**given, **own}
     for name, value in wanted:
         env[name] = expand(value, env)
@@ -86,7 +80,7 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
 
 
 def boot_seconds() -> float:
-    """Seconds since boot, sleep included: no clock change moves it, and all processes agree."""
+    """Seconds since boot, sleep included: not moved by clock changes, the same in all processes."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -99,8 +93,16 @@ def start_time(pid: int) -> int:
         return 0
 
 
+def signal_group(pid: int, sig: int) -> None:
+    """Signals the process group ``pid`` if it still exists."""
+    try:
+        os.killpg(pid, sig)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
 class PodSetState:
-    """How far one pod set is: indexes given out, pods at work, successes."""
+    """Progress of one pod set: the next index, active and succeeded pods."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -110,7 +112,7 @@ class PodSetState:
 
 
 class Pod:
-    """One pod: init containers one after the other, then all the others at once."""
+    """One pod: init containers in order, then all other containers at once."""
 
     def __init__(self, pod_set: PodSetState, index: int) -> None:
         self.set = pod_set
@@ -144,14 +146,12 @@ class Shim:
             os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
         )
 
-    # Telling. --------------------------------------------------------------------------
-
     def write(self, *, durable: bool = False, **line: object) -> None:
         self.lines.append(line)
         self.durable = self.durable or durable
 
     def flush(self) -> None:
-        """What was written is in the journal, on disk if it matters, and the runner is told."""
+        """Writes the lines to the journal, to disk if ``durable``, and notifies the runner."""
         if not self.lines:
             return
         data = "".join(json.dumps(line) + "\n" for line in self.lines).encode()
@@ -161,21 +161,19 @@ class Shim:
             os.fsync(self.journal)
         self.lines, self.durable = [], False
         try:
-            # Without a reader this fails: no runner is there, the next one reads the journal.
+            # Fails without a runner; the next runner reads the journal.
             pipe = os.open(self.spec["notify"], os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return
         try:
             os.write(pipe, (self.spec["key"] + "\n").encode())
         except OSError:
-            pass  # full: the runner looks at every run from time to time
+            pass  # full: the runner checks every run from time to time
         finally:
             os.close(pipe)
 
-    # Starting. -------------------------------------------------------------------------
-
     def fill(self) -> None:
-        """Start pods while there is room and need."""
+        """Starts pods up to the parallelism and the completions of each pod set."""
         for each in self.sets:
             spec = each.spec
             while (
@@ -192,7 +190,7 @@ class Shim:
                     self.flush()
 
     def advance(self, pod: Pod) -> None:
-        """Go on with a pod: an init container, then all the others, then its end."""
+        """The next step of a pod: an init container, then all other containers, then its end."""
         while not pod.running and not pod.ended:
             if pod.code or self.why_ending or self.asked or pod.main_started:
                 self.end_pod(pod)
@@ -209,8 +207,7 @@ class Shim:
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
-        """A failing container fails its pod, and a failing pod the job, unless the pod was told to
-        stop before."""
+        """A failed container fails its pod, and a failed pod the job, unless it was stopped."""
         if pod.code:
             return
         pod.code = code
@@ -220,11 +217,11 @@ class Shim:
                 self.code = code
             self.end_all("failed", message)
         else:
-            # Its end came before the stop and was heard of only now.
+            # It ended before the stop and is noticed only now.
             self.why_ending, self.message, self.code = "failed", message, code
 
     def end_pod(self, pod: Pod) -> None:
-        """Nothing of the pod runs any more, and nothing is to come."""
+        """Records the end of a pod: no container runs or will start."""
         pod.ended = True
         pod.set.active -= 1
         whole = pod.main_started and not pod.code and not pod.told_to_stop
@@ -267,17 +264,8 @@ class Shim:
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
-    # Ending. ---------------------------------------------------------------------------
-
-    def end_group(self, pod: Pod, sig: int) -> None:
-        for pid in pod.running:
-            try:
-                os.killpg(pid, sig)
-            except (ProcessLookupError, PermissionError):
-                pass
-
     def end_all(self, why: str, message: str, *, until: float = NEVER) -> None:
-        """Stop everything: SIGTERM now, SIGKILL after the grace or at until."""
+        """Stops all pods: SIGTERM now, SIGKILL after the grace period, or at ``until``."""
         if self.why_ending:
             self.kill_at = min(self.kill_at, until)
             return
@@ -286,14 +274,11 @@ class Shim:
         pods = sorted(set(self.pods.values()), key=lambda pod: pod.name)
         if why in STOPS:
             pods = self.note_stop(why, pods)
-        for pod in pods:
-            self.end_group(pod, signal.SIGTERM)
+        for pid in [pid for pod in pods for pid in pod.running]:
+            signal_group(pid, signal.SIGTERM)
 
     def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
-        """Write down, before any pod hears of it, that these are told to stop; which they are.
-
-        Not told is a pod whose process only waits for what has ended already.
-        """
+        """Journals a stop before it is sent; returns the pods to stop, without ended containers."""
         ended = self.probe(pods)
         pods = [pod for pod in pods if not pod.running <= ended]
         for pod in pods:
@@ -304,7 +289,7 @@ class Shim:
         return pods
 
     def probe(self, pods: list[Pod]) -> set[int]:
-        """The pids whose probe says that what they stand for has ended by itself."""
+        """The pids whose probe says that their container has ended by itself."""
         asked = {}
         for pod in pods:
             for pid in pod.running & pod.probes.keys():
@@ -329,8 +314,8 @@ class Shim:
         return ended
 
     def kill_all(self) -> None:
-        for pod in set(self.pods.values()):
-            self.end_group(pod, signal.SIGKILL)
+        for pid in self.pods:
+            signal_group(pid, signal.SIGKILL)
         for argv in self.spec["cleanup"]:
             try:
                 os.waitpid(os.posix_spawn(argv[0], argv, dict(os.environ), setsid=True), 0)
@@ -338,7 +323,7 @@ class Shim:
                 pass
 
     def reap(self) -> None:
-        """Take note of every process that ended."""
+        """Handles every process that has ended."""
         while self.pods:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -349,12 +334,7 @@ class Shim:
             pid = ended.si_pid
             pod = self.pods.pop(pid, None)
             if pod is not None:
-                try:
-                    # Before it is reaped, while the number is still its own: whatever it left in
-                    # its process group goes with it.
-                    os.killpg(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
+                signal_group(pid, signal.SIGKILL)  # before it is reaped: the pid is still its own
             _, status = os.waitpid(pid, 0)
             if pod is None:
                 continue
@@ -365,10 +345,8 @@ class Shim:
                 self.fail(pod, 128 - code if code < 0 else code, signal_name)
             self.advance(pod)
 
-    # The loop. -------------------------------------------------------------------------
-
     def lease_deadline(self) -> float:
-        """The moment, in seconds since boot, at which everything must begin to end."""
+        """When all pods must begin to end, in seconds since boot."""
         try:
             with open(self.spec["lease"], encoding="ascii") as lease:
                 return float(lease.read()) + float(self.spec["leaseStop"])
@@ -389,7 +367,7 @@ class Shim:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if os.path.exists(os.path.join(self.folder, "stop")):
-            # Asked to stop before we were there to be asked.
+            # The stop was requested before this shim started.
             self.end_all("stopped", "stopped before it started")
         deadline = self.lease_deadline()
         self.fill()
@@ -409,18 +387,18 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            self.reap()  # what has ended by itself has ended before the stop
+            self.reap()  # processes that have ended by now ended before the stop
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                deadline = self.lease_deadline()  # renewed meanwhile, as a rule
+                deadline = self.lease_deadline()  # usually renewed meanwhile
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
             if now >= self.kill_at:
-                self.kill_at = now + 1.0  # a process being born may have missed it
+                self.kill_at = now + 1.0  # again: a process that was just forked may have missed it
                 self.kill_all()
             self.reap()
             self.fill()
@@ -442,19 +420,18 @@ class Shim:
 
 
 def adopt_strays() -> None:
-    """Become the parent of whatever a job leaves behind, as the init of a container would be: who
-    double-forks out of its process group is else lost to us, and runs on when its job has ended.
-    """
+    """Becomes the parent of orphaned processes, like the init of a container: otherwise a process
+    that double-forks out of its group would outlive its job."""
     try:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):
-        pass  # not Linux: process groups must do
+        pass  # not Linux: process groups have to suffice
 
 
 def end_strays() -> None:
-    """Kill whatever we have adopted, and what those leave behind in their turn."""
+    """Kills all adopted processes, and those that they leave behind."""
     me = os.getpid()
-    for _ in range(STRAYS_DEEP):
+    for _ in range(100):  # generations of processes
         try:
             with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
                 strays = [int(pid) for pid in file.read().split()]
@@ -470,8 +447,8 @@ def end_strays() -> None:
                 pass
 
 
-def keep(folder: str) -> None:
-    """Be the shim of the run in folder, unless it has one already."""
+def run_shim(folder: str) -> None:
+    """Runs as the shim of the run in ``folder``, unless it has one already."""
     adopt_strays()
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -490,9 +467,9 @@ def keep(folder: str) -> None:
     Shim(folder).run()
 
 
-def nursery() -> None:
-    """Fork a shim for every folder named on standard input."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for shims: no zombies
+def fork_server() -> None:
+    """Forks a shim for every folder named on standard input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are not waited for: no zombies
     blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
     pending = b""
     while True:
@@ -501,7 +478,7 @@ def nursery() -> None:
             return
         *folders, pending = (pending + data).split(b"\n")
         for folder in folders:
-            # Blocked until the shim has its handlers: a signal must not end it unheard.
+            # Blocked until the shim has its handlers: a signal must not end it before that.
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
             if os.fork() == 0:
                 code = 1
@@ -509,7 +486,7 @@ def nursery() -> None:
                     os.setsid()
                     os.close(0)
                     os.open(os.devnull, os.O_RDONLY)
-                    keep(os.fsdecode(folder))
+                    run_shim(os.fsdecode(folder))
                     code = 0
                 except BaseException as error:
                     sys.stderr.write(f"shim of {os.fsdecode(folder)}: {error!r}\n")
@@ -520,4 +497,4 @@ def nursery() -> None:
 
 
 if __name__ == "__main__":
-    nursery()
+    fork_server()

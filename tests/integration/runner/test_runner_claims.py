@@ -150,7 +150,7 @@ async def test_a_runner_that_died_before_it_said_a_job_is_lost_says_so(world: Wo
     admitted = await world.admit("train", "echo ran")
     key = run_key(NAMESPACE, "train", admitted)
     await claims.take([key])
-    assert await claims.bury(key)
+    assert await claims.mark_over(key)
     async with world.runner("a"):
         stopped = await world.hears("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
@@ -217,10 +217,10 @@ class TestClaims:
     async def test_a_buried_claim_is_nobodys(self, world: World) -> None:
         a, b = (Claims(world.bus, name, 60.0) for name in "ab")
         await a.take([KEY])
-        assert not await b.bury(KEY)
-        assert await a.bury(KEY)
-        assert await a.bury(KEY), "saying so twice is saying so once"
-        assert not await b.bury(KEY)
+        assert not await b.mark_over(KEY)
+        assert await a.mark_over(KEY)
+        assert await a.mark_over(KEY), "saying so twice is saying so once"
+        assert not await b.mark_over(KEY)
         assert (await b.take([KEY]))[0].state is State.OVER
 
     async def test_a_released_claim_is_free(self, world: World) -> None:
@@ -240,10 +240,10 @@ class TestClaims:
         assert (await b.take([KEY]))[0].state is State.HELD
 
         async def expired() -> bool:
-            return (await b.look(KEY)).state is State.EXPIRED
+            return (await b.read(KEY)).state is State.EXPIRED
 
         await until(expired, "the end of the claim")
         assert (await b.take([KEY]))[0].state is State.EXPIRED
         assert await a.renew() == [KEY]
         assert (await a.take([KEY], again=True))[0].runner == "a"
-        assert not await b.bury(KEY, dead_only=True)
+        assert not await b.mark_over(KEY, dead_only=True)

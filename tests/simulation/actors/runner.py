@@ -3,7 +3,7 @@
 What its shell does with files and processes is told here in a few words: a `Folder` is what
 outlives the process, a `Job` is a shim with its pods, which runs on when the runner dies and ends
 by itself when the lease is not renewed. Hearing, recovering and mourning follow
-`admittance.runner.hearing` and `admittance.runner.recover`, question by question.
+`admittance.runner.fact_handlers` and `admittance.runner.recover`, question by question.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from admittance.events.facts import Admitted, Evicted, PodsNotReady, PodsReady, 
 from admittance.events.names import token
 from admittance.events.subjects import subject_of, workload_key
 from admittance.runner import decide
+from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.decide import Run, Stage
-from admittance.runner.world import Standing, View, standing, view
 from admittance.workload import stored as workloads
 from simulation.actors.jobs import Folder, Job
 from simulation.actors.service import Service
@@ -141,14 +141,14 @@ class Runner(Service):
 
     # The bucket. --------------------------------------------------------------------------
 
-    def _view(self, namespace: str, name: str) -> View | None:
+    def _view(self, namespace: str, name: str) -> AdmissionView | None:
         entry = self.server.bucket.last.get(workload_key(namespace, name))
         if entry is None or entry.gone:
             return None
         return view(workloads.decode(entry.data), entry.sequence)
 
-    def _standing(self, namespace: str, name: str, revision: int) -> View:
-        return standing(self._view(namespace, name), revision)
+    def _standing(self, namespace: str, name: str, revision: int) -> AdmissionView:
+        return view_of(self._view(namespace, name), revision)
 
     def _last_admitted(self, namespace: str, name: str) -> Admitted | None:
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
@@ -212,7 +212,7 @@ class Runner(Service):
         entries = yield from self._insist(
             lambda: [one for one in sorted(self.server.bucket.last.values()) if not one.gone]
         )
-        views: dict[tuple[str, str], View] = {}
+        views: dict[tuple[str, str], AdmissionView] = {}
         for entry in entries:
             if entry.subject.startswith("workload.") and b'"Admitted"' in entry.data:
                 workload = workloads.decode(entry.data)
@@ -220,10 +220,10 @@ class Runner(Service):
                 if seen.revision:
                     views[workload.metadata.namespace, workload.metadata.name] = seen
         for key, run in list(self.runs.items()):
-            seen = standing(views.get((run.namespace, run.name)), run.revision)
-            if seen.standing is Standing.EVICTED:
+            seen = view_of(views.get((run.namespace, run.name)), run.revision)
+            if seen.state is AdmissionState.EVICTED:
                 self._happen(key, decide.Evicted(seen.evicted))
-            elif seen.standing is Standing.OVER and folder.jobs[key].outcome is None:
+            elif seen.state is AdmissionState.OVER and folder.jobs[key].outcome is None:
                 self._happen(key, decide.Evicted(run.revision + 1))
         for key in list(folder.runs):
             if folder.jobs[key].is_silent:
@@ -235,9 +235,9 @@ class Runner(Service):
             key = _key(namespace, name, seen.revision)
             if key in self.runs or key in folder.closed:
                 continue
-            if seen.standing is Standing.EVICTED:
+            if seen.state is AdmissionState.EVICTED:
                 yield from self._settle(namespace, name, seen.uid, seen.evicted)
-            elif seen.standing is Standing.CURRENT:
+            elif seen.state is AdmissionState.CURRENT:
                 yield from self._consider(namespace, name)
 
     def _admit(self, facts: list[Admitted]) -> Any:
@@ -261,20 +261,22 @@ class Runner(Service):
             seen = yield from self._insist(
                 partial(self._standing, run.namespace, run.name, run.revision)
             )
-            if seen.standing is Standing.OVER:
+            if seen.state is AdmissionState.OVER:
                 yield from self._bury(key)
                 self._happen(key, decide.NotOurs())
                 continue
-            if seen.standing is Standing.EVICTED:
+            if seen.state is AdmissionState.EVICTED:
                 self._happen(key, decide.Evicted(seen.evicted))
             self._happen(key, decide.Claimed())
 
     def _evict(self, fact: Evicted) -> Any:
-        keys = decide.concerned(self.runs, fact.namespace, fact.name, fact.revision)
+        keys = decide.runs_to_evict(self.runs, fact.namespace, fact.name, fact.revision)
         if any(self.runs[key].evicted for key in keys):
             last = yield from self._insist(lambda: self._last_admitted(fact.namespace, fact.name))
             admitted = last.revision if last is not None else 0
-            keys = decide.concerned(self.runs, fact.namespace, fact.name, fact.revision, admitted)
+            keys = decide.runs_to_evict(
+                self.runs, fact.namespace, fact.name, fact.revision, admitted
+            )
         for key in keys:
             self._happen(key, decide.Evicted(fact.revision))
         if not keys:
@@ -299,14 +301,14 @@ class Runner(Service):
             revision=revision,
             reason=decide.NODE_FAILURES,
         )
-        if seen.standing is Standing.CURRENT:
+        if seen.state is AdmissionState.CURRENT:
             yield from self._say(lost)
-        elif seen.standing is Standing.EVICTED:
+        elif seen.state is AdmissionState.EVICTED:
             yield from self._say(msgspec.structs.replace(lost, revision=seen.evicted, reason=""))
 
     def _consider(self, namespace: str, name: str) -> Any:
         seen = yield from self._insist(lambda: self._view(namespace, name))
-        if seen is None or seen.standing is not Standing.CURRENT:
+        if seen is None or seen.state is not AdmissionState.CURRENT:
             return
         admitted = yield from self._insist(lambda: self._last_admitted(namespace, name))
         if admitted is not None and admitted.revision == seen.revision:
@@ -369,15 +371,15 @@ class Runner(Service):
                 if key in folder.jobs:
                     folder.runs[key] = self.runs[key]
                     folder.jobs[key].stop("stopped")
-            case decide.Say(fact):
+            case decide.Publish(fact):
                 yield from self._say(fact)
-            case decide.Bury(then):
+            case decide.MarkOver(then):
                 buried = yield from self._bury(key)
                 if buried and then is not None:
                     yield from self._say(then)
             case decide.Release():
                 raise Killed("no runner leaves in order here")
-            case decide.Forget():
+            case decide.Close():
                 self.runs.pop(key, None)
                 if folder.runs.pop(key, None) is not None:
                     folder.closed.add(key)

@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 
 from admittance.events.facts import Finished, PodsReady, Started, Stopped
 from admittance.runner.decide import (
-    Bury,
     Claimed,
     ClaimLost,
+    Close,
     Effects,
     Ended,
     Event,
     Evicted,
-    Forget,
-    Leave,
+    MarkOver,
     NotOurs,
+    Publish,
     Ready,
     Release,
     Run,
-    Say,
+    ShutDown,
     Stage,
     Start,
     Stop,
     Unstartable,
     Up,
-    concerned,
+    runs_to_evict,
     step,
 )
 
@@ -47,10 +47,10 @@ def stopped(revision: int, reason: str = "", message: str = "") -> Stopped:
 
 def finished(
     succeeded: bool, message: str = "", exit_code: int | None = None, *, reason: str = ""
-) -> Say:
+) -> Publish:
     reason = reason or ("Succeeded" if succeeded else "Failed")
     how = {"message": message, "reason": reason, "exit_code": exit_code}
-    return Say(Finished(**OF, revision=10, succeeded=succeeded, **how))
+    return Publish(Finished(**OF, revision=10, succeeded=succeeded, **how))
 
 
 CLAIMING, STARTING, RUNNING = Stage.CLAIMING, Stage.STARTING, Stage.RUNNING
@@ -65,27 +65,27 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(CLAIMING), Claimed(), STARTING, (Start(),), id="a won claim starts the job"
         ),
         pytest.param(
-            a_run(CLAIMING), NotOurs(), ENDED, (Forget(),), id="another's claim is left alone"
+            a_run(CLAIMING), NotOurs(), ENDED, (Close(),), id="another's claim is left alone"
         ),
         pytest.param(
             a_run(CLAIMING, evicted=12),
             Claimed(),
             ENDED,
-            (Say(stopped(12)), Bury(), Forget()),
+            (Publish(stopped(12)), MarkOver(), Close()),
             id="what was evicted before it was claimed never starts",
         ),
         pytest.param(
             a_run(STARTING),
             Up(),
             RUNNING,
-            (Say(Started(**OF, revision=10)),),
+            (Publish(Started(**OF, revision=10)),),
             id="running processes are said to have started",
         ),
         pytest.param(
             a_run(RUNNING),
             Ready(),
             RUNNING,
-            (Say(PodsReady(**OF, revision=10)),),
+            (Publish(PodsReady(**OF, revision=10)),),
             id="ready pods are said to be ready",
         ),
         pytest.param(a_run(RUNNING), Up(), RUNNING, (), id="started is said once"),
@@ -93,7 +93,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STARTING),
             Unstartable("no command"),
             ENDED,
-            (finished(False, "no command", reason="FailedToStart"), Bury(), Forget()),
+            (finished(False, "no command", reason="FailedToStart"), MarkOver(), Close()),
             id="what can never start has failed",
         ),
         pytest.param(
@@ -109,35 +109,35 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(RUNNING),
             Ended("succeeded"),
             ENDED,
-            (finished(True), Bury(), Forget()),
+            (finished(True), MarkOver(), Close()),
             id="success finishes the workload",
         ),
         pytest.param(
             a_run(RUNNING),
             Ended("failed", "pod main-0 failed: exit code 3"),
             ENDED,
-            (finished(False, "pod main-0 failed: exit code 3"), Bury(), Forget()),
+            (finished(False, "pod main-0 failed: exit code 3"), MarkOver(), Close()),
             id="failure finishes the workload and says why",
         ),
         pytest.param(
             a_run(RUNNING),
             Ended("failed", "signal 9", 137),
             ENDED,
-            (finished(False, "signal 9", 137), Bury(), Forget()),
+            (finished(False, "signal 9", 137), MarkOver(), Close()),
             id="the exit code of the job is passed on",
         ),
         pytest.param(
             a_run(STOPPING, evicted=12),
             Ended("stopped", "stopped"),
             ENDED,
-            (Say(stopped(12, message="stopped")), Bury(), Forget()),
+            (Publish(stopped(12, message="stopped")), MarkOver(), Close()),
             id="an evicted job that stopped is said to have, by the eviction's revision",
         ),
         pytest.param(
             a_run(STOPPING, evicted=12),
             Ended("succeeded"),
             ENDED,
-            (finished(True), Say(stopped(12)), Bury(), Forget()),
+            (finished(True), Publish(stopped(12)), MarkOver(), Close()),
             id="a result from before the stop counts, also in the middle of an eviction",
         ),
         pytest.param(
@@ -145,9 +145,11 @@ LOST = stopped(10, "NodeFailures", "gone")
             Ended("stopped"),
             ENDED,
             (
-                Say(stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")),
+                Publish(
+                    stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")
+                ),
                 Release(),
-                Forget(),
+                Close(),
             ),
             id="a job stopped by the runner's end is said to be, and given back",
         ),
@@ -155,14 +157,14 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STOPPING, leaving=True, evicted=12),
             Ended("stopped"),
             ENDED,
-            (Say(stopped(12)), Bury(), Forget()),
+            (Publish(stopped(12)), MarkOver(), Close()),
             id="an eviction outweighs the runner's end",
         ),
         pytest.param(
             a_run(RUNNING),
             Ended("lost", "gone"),
             ENDED,
-            (Bury(then=LOST), Forget()),
+            (MarkOver(then=LOST), Close()),
             id="a lost job gives its quota back if its claim is not another's",
         ),
         pytest.param(
@@ -172,17 +174,17 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STOPPING, lost=True),
             Ended("stopped", "gone"),
             ENDED,
-            (Bury(then=LOST), Forget()),
+            (MarkOver(then=LOST), Close()),
             id="after a lost claim only its holder speaks",
         ),
         pytest.param(
-            a_run(RUNNING), Leave(), STOPPING, (Stop(),), id="the runner's end stops the job"
+            a_run(RUNNING), ShutDown(), STOPPING, (Stop(),), id="the runner's end stops the job"
         ),
         pytest.param(
             a_run(CLAIMING),
-            Leave(),
+            ShutDown(),
             ENDED,
-            (Release(), Forget()),
+            (Release(), Close()),
             id="the runner's end gives back what was only claimed",
         ),
         pytest.param(a_run(ENDED), Ended("succeeded"), ENDED, (), id="an end is told once"),
@@ -190,7 +192,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(ENDED),
             Evicted(12),
             ENDED,
-            (Bury(then=stopped(12)),),
+            (MarkOver(then=stopped(12)),),
             id="an eviction that comes after the end is answered, unless another runner has it",
         ),
     ],
@@ -207,7 +209,7 @@ EVENTS = st.one_of(
     st.builds(Ready),
     st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped", "lost"])),
     st.builds(ClaimLost),
-    st.builds(Leave),
+    st.builds(ShutDown),
 )
 
 
@@ -219,11 +221,11 @@ def test_whatever_comes_a_run_starts_once_and_is_closed_once(events: list[Event]
         run, effects = step(run, event)
         done += effects
     assert sum(isinstance(each, Start) for each in done) <= 1
-    assert sum(isinstance(each, Forget) for each in done) == (run.stage is ENDED)
-    assert any(isinstance(each, Bury | Release) for each in done) == (run.stage is ENDED)
+    assert sum(isinstance(each, Close) for each in done) == (run.stage is ENDED)
+    assert any(isinstance(each, MarkOver | Release) for each in done) == (run.stage is ENDED)
     # Quota is given back for an eviction only when nothing runs any more.
     for index, each in enumerate(done):
-        if isinstance(each, Say) and isinstance(each.fact, Stopped):
+        if isinstance(each, Publish) and isinstance(each.fact, Stopped):
             assert not any(isinstance(later, Start) for later in done[index:])
 
 
@@ -235,7 +237,7 @@ def test_who_has_not_got_the_claim_says_nothing_of_the_job(evictions: list[Event
     for event in evictions:
         run, effects = step(run, event)
         done += effects
-    assert not any(isinstance(each, Say) for each in done)
+    assert not any(isinstance(each, Publish) for each in done)
 
 
 @given(st.lists(EVENTS, max_size=12))
@@ -265,4 +267,4 @@ def test_which_runs_an_eviction_means(evicted: int, admitted: int, expected: lis
         "ten": a_run(Stage.STOPPING, evicted=11),
         "other": Run(**OF | {"name": "x"}, revision=1),
     }
-    assert concerned(runs, "team", "train", evicted, admitted) == expected
+    assert runs_to_evict(runs, "team", "train", evicted, admitted) == expected

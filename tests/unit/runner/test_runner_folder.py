@@ -10,20 +10,21 @@ import pytest
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs
+from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.folder import (
     ClosedRuns,
     DataFolder,
     Identity,
+    Journal,
+    Outcome,
     RunFolder,
     Spec,
     StopNote,
     run_key,
 )
-from admittance.runner.journal import Journal, Outcome
 from admittance.runner.logs import read_logs
-from admittance.runner.other_folders import look
+from admittance.runner.other_folders import find_run
 from admittance.runner.service import expired
-from admittance.runner.world import Standing, View, standing, view
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -141,12 +142,12 @@ def test_a_folder_is_read_only_where_it_is_the_runners_own(
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)
     runner = folder.runner if found else "another"
-    other = look({runner: str(folder.root)}, run.identity.key)
+    other = find_run({runner: str(folder.root)}, run.identity.key)
     assert (other is not None) is found
     if other is not None:
         assert (other.folder.identity, other.secret) == (run.identity, folder.secret)
-    assert look({runner: "relative"}, run.identity.key) is None
-    assert look({folder.runner: str(folder.root)}, "team.nothing.1") is None
+    assert find_run({runner: "relative"}, run.identity.key) is None
+    assert find_run({folder.runner: str(folder.root)}, "team.nothing.1") is None
     folder.close()
 
 
@@ -259,37 +260,45 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("true", "admitted", "evicted", "want"),
     [
-        pytest.param((), 0, 0, View(0, Standing.OVER, 0, "u"), id="never admitted"),
+        pytest.param((), 0, 0, AdmissionView(0, AdmissionState.OVER, 0, "u"), id="never admitted"),
         pytest.param(
-            ("Admitted",), 0, 0, View(20, Standing.CURRENT, 0, "u"), id="admitted by this write"
+            ("Admitted",),
+            0,
+            0,
+            AdmissionView(20, AdmissionState.CURRENT, 0, "u"),
+            id="admitted by this write",
         ),
         pytest.param(
             ("Admitted",),
             12,
             0,
-            View(12, Standing.CURRENT, 0, "u"),
+            AdmissionView(12, AdmissionState.CURRENT, 0, "u"),
             id="admitted earlier",
         ),
         pytest.param(
             ("Admitted", "Evicted"),
             12,
             0,
-            View(12, Standing.EVICTED, 20, "u"),
+            AdmissionView(12, AdmissionState.EVICTED, 20, "u"),
             id="evicted by this write",
         ),
         pytest.param(
             ("Admitted", "Evicted"),
             12,
             15,
-            View(12, Standing.EVICTED, 15, "u"),
+            AdmissionView(12, AdmissionState.EVICTED, 15, "u"),
             id="evicted by an earlier one",
         ),
         pytest.param(
-            ("Admitted", "Finished"), 12, 0, View(12, Standing.OVER, 0, "u"), id="finished"
+            ("Admitted", "Finished"),
+            12,
+            0,
+            AdmissionView(12, AdmissionState.OVER, 0, "u"),
+            id="finished",
         ),
     ],
 )
-def test_view(true: tuple[str, ...], admitted: int, evicted: int, want: View) -> None:
+def test_view(true: tuple[str, ...], admitted: int, evicted: int, want: AdmissionView) -> None:
     workload = StoredWorkload(
         api_version="kueue.x-k8s.io/v1beta2",
         kind="Workload",
@@ -306,9 +315,9 @@ def test_view(true: tuple[str, ...], admitted: int, evicted: int, want: View) ->
 
 
 def test_an_admission_that_is_not_the_newest_is_over() -> None:
-    assert standing(View(12, Standing.CURRENT), 11).standing is Standing.OVER
-    assert standing(View(12, Standing.CURRENT), 12).standing is Standing.CURRENT
-    assert standing(None, 12).standing is Standing.OVER
+    assert view_of(AdmissionView(12, AdmissionState.CURRENT), 11).state is AdmissionState.OVER
+    assert view_of(AdmissionView(12, AdmissionState.CURRENT), 12).state is AdmissionState.CURRENT
+    assert view_of(None, 12).state is AdmissionState.OVER
 
 
 def test_the_secret_of_a_folder_is_its_own_and_stays(tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ def sh(script: str, **env: str) -> ContainerPlan:
 
 
 class Bench:
-    """A data folder and a nursery."""
+    """A data folder and a fork server."""
 
     def __init__(self, tmp: Path) -> None:
         self.folder = DataFolder.open(tmp)
         self.folder.touch_lease(boot_seconds())
-        self.nursery = subprocess.Popen(
+        self.fork_server = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SHIM)], stdin=subprocess.PIPE, start_new_session=True
         )
         self.count = 0
@@ -83,9 +83,9 @@ class Bench:
         return found
 
     def hand_over(self, run: RunFolder) -> None:
-        assert self.nursery.stdin is not None
-        self.nursery.stdin.write(os.fsencode(run.path) + b"\n")
-        self.nursery.stdin.flush()
+        assert self.fork_server.stdin is not None
+        self.fork_server.stdin.write(os.fsencode(run.path) + b"\n")
+        self.fork_server.stdin.flush()
 
     def start(self, *main: ContainerPlan, **wants: object) -> RunFolder:
         run = self.prepare(*main, **wants)  # type: ignore[arg-type]
@@ -102,8 +102,8 @@ class Bench:
         return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
-        self.nursery.kill()
-        self.nursery.communicate()
+        self.fork_server.kill()
+        self.fork_server.communicate()
         for run in self.folder.runs():
             if run.shim_lives():
                 os.kill(run.shim_pid(), signal.SIGTERM)
@@ -335,15 +335,15 @@ def test_a_run_handed_over_twice_starts_once(bench: Bench) -> None:
     assert bench.outcome(run)[0] == "succeeded"
     until(lambda: not run.shim_lives(), "the shim's end")
     bench.hand_over(run)
-    # The nursery forks in order: when this one has ended, the other has long looked.
+    # The fork server forks in order: when this one has ended, the other has long looked.
     assert bench.outcome(bench.start(sh("sleep 0.2")))[0] == "succeeded"
     assert bench.output(run) == "ran\n"
 
 
-def test_shims_outlive_the_nursery(bench: Bench) -> None:
+def test_shims_outlive_the_fork_server(bench: Bench) -> None:
     run = bench.start(sh("echo on; sleep 0.3; echo done"))
     until(lambda: bench.output(run), "its start")
-    os.killpg(bench.nursery.pid, signal.SIGKILL)
+    os.killpg(bench.fork_server.pid, signal.SIGKILL)
     assert bench.outcome(run)[0] == "succeeded"
     assert bench.output(run) == "on\ndone\n"
 

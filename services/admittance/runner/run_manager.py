@@ -1,10 +1,12 @@
-"""The runner: hears facts, claims and journals; asks the core; carries out what it answers.
+"""Keeps the runs of one runner: asks the core (`decide.step`) and carries out its effects.
 
-What a crash leaves behind, step by step. A claim without a folder: the fact is not acknowledged,
-comes again, and the claim is found to be ours. A folder without a shim: handed to a shim again,
-which starts nothing twice. A stop noted but not sent: the note is read at the next start. An end in
-the journal but not said: said then, under the same message id. Said but the claim not buried, or
-the folder not closed: both are done again.
+What a crash leaves behind, step by step:
+
+- A claim without a folder: the fact is not acknowledged, comes again, and the claim is ours.
+- A folder without a shim: it is handed to a shim again, which starts nothing twice.
+- A stop that was noted but not sent: the note is read at the next start.
+- An end in the journal that was not published: it is published then, under the same message id.
+- A published end without a claim marked over, or with an open folder: both steps are repeated.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import Admitted
 from admittance.events.subjects import subject_of
 from admittance.runner import decide
+from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.folder import (
@@ -37,7 +40,6 @@ from admittance.runner.folder import (
 from admittance.runner.launcher import Executor, Launcher
 from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
-from admittance.runner.world import World
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.message_ids import message_id
 from admittance.runtime.clock import Clock, monotonic
@@ -45,23 +47,23 @@ from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.seldom import Seldom
 
-AGAIN_SECONDS: Final = 0.5
-"""Between two tries of what the bus did not take."""
+RETRY_SECONDS: Final = 0.5
+"""Between two tries of a request that the bus did not take."""
 
-LEAVE_LOOK_SECONDS: Final = 0.2
-"""Between two looks at what still runs, at the end."""
+SHUTDOWN_CHECK_SECONDS: Final = 0.2
+"""Between two checks for running jobs during shutdown."""
 
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
 
 
-class Shell:
-    """One runner. ``runs`` are those that are not closed; ``closed`` and ``given_back`` are kept
-    for their output. What was given back may run again, here or elsewhere."""
+class RunManager:
+    """The runs of one runner. ``runs`` holds the open ones; ``closed`` and ``given_back`` are kept
+    for their output. A run that was given back may start again, here or elsewhere."""
 
     def __init__(
         self,
-        world: World,
+        admissions: AdmissionReader,
         claims: Claims,
         folder: DataFolder,
         executor: Executor,
@@ -69,35 +71,35 @@ class Shell:
         ttl: float,
         clock: Clock,
     ) -> None:
-        self.world = world
+        self.admissions = admissions
         self.claims = claims
         self.folder = folder
         self._secret = folder.secret
         self.executor = executor
-        self.others = OtherFolders(world.bus, folder)
-        self.launcher = Launcher(folder, self.on_news)
+        self.other_folders = OtherFolders(admissions.bus, folder)
+        self.launcher = Launcher(folder, self.on_journal_change)
         self.ttl = ttl
         self.clock = clock
         self.runs: dict[str, Run] = {}
         self.folders: dict[str, RunFolder] = {}
         self.closed = ClosedRuns()
         self.given_back: dict[str, RunFolder] = {}
-        self.leaving = False
+        self.shutting_down = False
         self.idle = asyncio.Event()
-        self.at_work = asyncio.Lock()
-        """Held while a batch of facts is dealt with."""
-        self.returned: list[tuple[str, str]] = []
-        """Workloads whose admission we gave back and may take on again."""
+        self.handling_facts = asyncio.Lock()
+        """Held while a batch of facts is handled."""
+        self.released: list[tuple[str, str]] = []
+        """Workloads (namespace, name) with an admission that we released and may claim again."""
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done with the error when something failed that must not."""
-        self._returned: set[str] = set()
+        """Gets the exception of a background task that failed; this ends the runner."""
+        self._released: set[str] = set()
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, fact: Admitted, trace: str) -> str:
-        """A run for an admission that is not ours yet; its key."""
+    def add_run(self, fact: Admitted, trace: str) -> str:
+        """Adds a run for an admission that is not claimed yet; returns its key."""
         key = run_key(fact.namespace, fact.name, fact.revision)
         self._admitted[key] = fact
         self._traces[key] = trace
@@ -106,15 +108,15 @@ class Shell:
         )
         return key
 
-    def knows(self, fact: Admitted) -> bool:
+    def has_run(self, fact: Admitted) -> bool:
         """Whether the admission has a run, open or closed."""
         key = run_key(fact.namespace, fact.name, fact.revision)
         return key in self.runs or key in self.closed
 
-    # Events in, effects out. -----------------------------------------------------------
+    # Effects. --------------------------------------------------------------------------
 
-    def happen(self, key: str, event: Event) -> None:
-        """Asks the core; the effects are carried out one after the other, per run."""
+    def handle(self, key: str, event: Event) -> None:
+        """Applies an event to a run. Its effects are carried out in order, in the background."""
         run = self.runs.get(key)
         if run is None:
             return
@@ -124,19 +126,19 @@ class Shell:
         before = self._chains.get(key)
         task = asyncio.create_task(self._carry_out(key, effects, before), name=f"run {key}")
         self._chains[key] = task
-        self._keep(task)
+        self._track(task)
 
-    async def settled(self, keys: Iterable[str]) -> None:
-        """Waits until what is to be done for these runs now is done."""
+    async def wait_for_effects(self, keys: Iterable[str]) -> None:
+        """Waits until all effects of these runs that are due now are carried out."""
         tasks = [self._chains[key] for key in keys if key in self._chains]
         if tasks:
             await asyncio.gather(*tasks)
 
-    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Does work beside everything else; an error in it ends the runner."""
-        self._keep(asyncio.create_task(work, name=name))
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs ``work`` as a task; an exception in it ends the runner."""
+        self._track(asyncio.create_task(work, name=name))
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _track(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
@@ -156,22 +158,22 @@ class Shell:
                     self._start(key)
                 case decide.Stop():
                     self._stop(key)
-                case decide.Say(fact):
+                case decide.Publish(fact):
                     found = self.folders.get(key)
-                    # Another runner that could read the folder may have said all of it.
+                    # Another runner that can read the folder may have published it already.
                     if found is None or not found.is_closed():
-                        await self.say(fact, key)
-                case decide.Bury(then):
-                    if await self.insist(lambda: self.claims.bury(key)) and then is not None:
-                        await self.say(then, key)
+                        await self.publish(fact, key)
+                case decide.MarkOver(then):
+                    if await self.retry(lambda: self.claims.mark_over(key)) and then is not None:
+                        await self.publish(then, key)
                 case decide.Release():
-                    await self.insist(lambda: self.claims.release(key))
+                    await self.retry(lambda: self.claims.release(key))
                     found = self.folders.pop(key, None)
                     if found is not None:
                         await asyncio.to_thread(found.give_back)
                         self.given_back[key] = found
-                        self._returned.add(key)
-                case decide.Forget():
+                        self._released.add(key)
+                case decide.Close():
                     await self._forget(key)
         if self._chains.get(key) is asyncio.current_task():
             del self._chains[key]
@@ -179,21 +181,21 @@ class Shell:
     async def _forget(self, key: str) -> None:
         found = self.folders.get(key)
         if found is not None:
-            # First here, then there no more: the logs and repeated facts find it at any moment.
+            # Added before it is removed: log requests and repeated facts always find it.
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
-        self.launcher.settled(key)
+        self.launcher.start_done(key)
         if found is not None:
-            found.journal.processes.clear()  # nobody will look for them any more
+            found.journal.processes.clear()  # not needed any more
             await asyncio.to_thread(found.close)
-        if key in self._returned:
-            self._returned.discard(key)
-            if not self.leaving:
-                # An end of the runner before this one, finished only now: it runs again.
-                self.returned.append((run.namespace, run.name))
+        if key in self._released:
+            self._released.discard(key)
+            if not self.shutting_down:
+                # The shutdown of the previous runner is completed only now: the job runs again.
+                self.released.append((run.namespace, run.name))
         if not self.runs:
             self.idle.set()
 
@@ -203,15 +205,15 @@ class Shell:
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
             assert earlier.journal.outcome is not None, "it has a result"
-            self.happen(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
+            self.handle(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
             return
-        # A name of its own for every start: after a clean end the same admission runs again.
+        # Each start has its own mark: after a clean shutdown the same admission runs again.
         mark = f"{self.folder.runner}.{key}.{secrets.token_hex(3)}"
         try:
             plan = self.executor.plan(admitted, mark)
         except CannotRun as error:
             log.info("job_cannot_run", run=key, message=str(error))
-            self.happen(key, decide.Unstartable(str(error)))
+            self.handle(key, decide.Unstartable(str(error)))
             return
         identity = Identity(
             key=key,
@@ -232,11 +234,11 @@ class Shell:
         self.given_back.pop(key, None)
         self.folders[key] = found
         log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
-        self._keep(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
+        self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
     def _earlier_result(self, run: Run) -> RunFolder | None:
-        """The run of an earlier admission of the same workload whose result came too late to count:
-        the work is done, so it is not done again."""
+        """The run of an earlier admission of the same workload with a result that came too late to
+        count. The work is done, so the job is not started again."""
         mine = run_key(run.namespace, run.name, 0)[:-1]
         open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
         for found in [*open_ones, *self.closed.of(run.namespace, run.name)]:
@@ -248,7 +250,7 @@ class Shell:
         return None
 
     def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
-        # Both before the TTL ends: SIGTERM early enough for the grace, SIGKILL in any case.
+        # Both before the TTL ends: SIGTERM early enough for the grace period, then SIGKILL.
         kill = self.ttl * 0.95
         stop = kill - max(self.ttl * 0.15, min(plan.grace, self.ttl / 3))
         return Spec(
@@ -274,23 +276,25 @@ class Shell:
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         self.launcher.stop(found)
 
-    # Saying. ---------------------------------------------------------------------------
+    # Publishing. -----------------------------------------------------------------------
 
-    async def say_result_of(self, other: OtherRun) -> None:
-        """Says what came of a run of another runner, as that one would; it need not any more."""
-        who = other.folder.identity
-        run = Run(namespace=who.namespace, name=who.name, uid=who.uid, revision=who.revision)
+    async def publish_result_of(self, other: OtherRun) -> None:
+        """Publishes the result of another runner's run, as that runner would, and marks it so."""
+        of = other.folder.identity
+        run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
         journal = other.folder.journal
         assert journal.outcome is not None, "it has ended"
         result = decide.result_of(run, *journal.outcome, journal.exit_code)
-        await self.say(result, start=who.mark, secret=other.secret or self._secret)
+        await self.publish(result, start=of.mark, secret=other.secret or self._secret)
         await asyncio.to_thread(other.folder.mark_said)
 
-    async def say(self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b"") -> None:
-        """States the fact until the log has it. The message id makes twice once.
+    async def publish(
+        self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""
+    ) -> None:
+        """Publishes the fact, again until the log has it; the message id removes duplicates.
 
-        ``start``, ``secret``: the mark of its run and the secret of the folder, where both are
-        another runner's.
+        ``start``, ``secret``: the mark of the run and the secret of the folder, for a run of
+        another runner.
         """
         what = subject_of(fact).split(".")[2]
         found = self.folders.get(key)
@@ -304,11 +308,11 @@ class Shell:
         tracing.inject(headers, self._traces.get(key, ""))
         said = msgspec.structs.replace(fact, time=self.clock())
         message = Outgoing(subject_of(fact), encode(said), headers)
-        await self.insist(lambda: self.world.bus.publish(message))
+        await self.retry(lambda: self.admissions.bus.publish(message))
         log.info("fact_said", what=what, run=key, namespace=fact.namespace, workload=fact.name)
 
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks until the bus answers."""
+    async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Repeats the request until the bus answers; returns the answer."""
         told = Seldom()
         while True:
             try:
@@ -316,80 +320,80 @@ class Shell:
             except (Unavailable, Refused) as error:
                 if told.due(monotonic()):
                     log.warning("bus_asked_again", error=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     # Journals. -------------------------------------------------------------------------
 
-    def on_news(self, key: str) -> None:
-        """The journal of a run has grown."""
+    def on_journal_change(self, key: str) -> None:
+        """Reads the journal of a run that has grown."""
         found = self.folders.get(key)
         if found is not None:
             found.read_journal()
-            self.report(key, found)
+            self.report_journal(key, found)
 
-    def report(self, key: str, found: RunFolder) -> None:
-        """Tells the core how the run stands; what it knows already changes nothing."""
+    def report_journal(self, key: str, found: RunFolder) -> None:
+        """Turns the journal into events; repeated ones change nothing."""
         journal = found.journal
         if journal.up:
-            self.launcher.settled(key)
-            self.happen(key, decide.Up())
+            self.launcher.start_done(key)
+            self.handle(key, decide.Up())
         if journal.ready:
-            self.happen(key, decide.Ready())
+            self.handle(key, decide.Ready())
         if journal.outcome is not None:
-            self.launcher.settled(key)
-            self.happen(key, decide.Ended(*journal.outcome, journal.exit_code))
+            self.launcher.start_done(key)
+            self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))
 
-    async def look_after(self) -> None:
-        """What no news tell: shims that died, shims that never came, news that were lost."""
+    async def check_runs(self) -> None:
+        """Finds dead shims, shims that never started, and journals with lost notifications."""
         for count, (key, found) in enumerate(list(self.folders.items())):
             if count % 50 == 49:
                 await asyncio.sleep(0)
             if found.read_journal():
-                self.report(key, found)
+                self.report_journal(key, found)
             if found.journal.outcome is not None:
                 continue
             if not found.shim_pid():
                 if self.runs[key].stage is not Stage.ENDED:
-                    self._keep(asyncio.create_task(self.launcher.launch(found)))
+                    self._track(asyncio.create_task(self.launcher.launch(found)))
             elif not found.shim_lives():
-                found.read_journal()  # its last words came before its end
-                self.report(key, found)
+                found.read_journal()  # it may have written just before it died
+                self.report_journal(key, found)
                 if found.journal.outcome is None:
-                    await self._lost(key, found)
+                    await self._on_shim_death(key, found)
 
-    async def _lost(self, key: str, found: RunFolder) -> None:
+    async def _on_shim_death(self, key: str, found: RunFolder) -> None:
         log.warning("shim_died", run=key)
         await self.executor.sweep(found.identity.mark, found.journal.processes)
-        self.happen(key, decide.Ended("lost", "the processes' keeper died"))
+        self.handle(key, decide.Ended("lost", "the processes' keeper died"))
 
-    # The end. --------------------------------------------------------------------------
+    # Shutdown. -------------------------------------------------------------------------
 
-    async def leave(self, seconds: float, gone_seconds: float) -> bool:
-        """Stops all jobs and gives their claims back; False when that took too long. While the bus
-        is away, jobs still get their grace; it is waited for only ``gone_seconds`` after that."""
-        self.leaving = True
+    async def shut_down(self, seconds: float, gone_seconds: float) -> bool:
+        """Stops all jobs and releases their claims; False when that took too long. While the bus is
+        unreachable, jobs still get their grace period, then ``gone_seconds`` for the bus."""
+        self.shutting_down = True
         for key in list(self.runs):
-            self.happen(key, decide.Leave())
+            self.handle(key, decide.ShutDown())
         left = gone_seconds
         try:
             async with asyncio.timeout(seconds):
                 while self.runs and left > 0:
                     self.idle.clear()
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LEAVE_LOOK_SECONDS):
+                        async with asyncio.timeout(SHUTDOWN_CHECK_SECONDS):
                             await self.idle.wait()
-                    if self.world.bus.is_up:
+                    if self.admissions.bus.is_up:
                         left = gone_seconds
                         continue
                     self._stop_without_bus()
-                    at_work = any(map(_is_at_work, self.folders.values()))
-                    left = gone_seconds if at_work else left - LEAVE_LOOK_SECONDS
+                    may_run = any(map(_may_run, self.folders.values()))
+                    left = gone_seconds if may_run else left - SHUTDOWN_CHECK_SECONDS
         except TimeoutError:
             return False
         return not self.runs
 
     def _stop_without_bus(self) -> None:
-        """Tells those to stop that wait for the bus with something else before that."""
+        """Stops jobs at once that have an earlier effect waiting for the bus."""
         for key, found in self.folders.items():
             if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
                 self._stop(key)
@@ -402,7 +406,7 @@ class Shell:
         self.broken.cancel()
 
 
-def _is_at_work(run: RunFolder) -> bool:
+def _may_run(run: RunFolder) -> bool:
     """Whether processes of the run may still run."""
     run.read_journal()
     return run.journal.outcome is None and run.shim_lives()

@@ -1,4 +1,4 @@
-"""What a runner reads besides facts: the bucket's word on admissions, and the log's last ones."""
+"""Reads admissions: their state from the bucket, and the last ``admitted`` facts from the log."""
 
 from __future__ import annotations
 
@@ -21,85 +21,87 @@ from admittance.workload.reading import read
 from admittance.workload.stored import StoredWorkload
 
 
-class Standing(enum.Enum):
-    """Of one admission of a workload."""
+class AdmissionState(enum.Enum):
+    """State of one admission of a workload."""
 
     CURRENT = "current"
     EVICTED = "evicted"
-    """Taken back, and the job's stop is awaited."""
+    """The workload was evicted, and the job's stop is awaited."""
     OVER = "over"
     """Finished, released, replaced by a later one, or the workload is gone."""
 
 
-class View(NamedTuple):
-    """The newest admission of a workload: its revision (0: none), its standing, the revision of the
+class AdmissionView(NamedTuple):
+    """The newest admission of a workload: its revision (0: none), its state, the revision of the
     eviction where it is evicted, and the workload's uid."""
 
     revision: int
-    standing: Standing
+    state: AdmissionState
     evicted: int = 0
     uid: str = ""
 
 
-def view(workload: StoredWorkload, revision: int) -> View:
-    """What the object at ``revision`` says of its newest admission.
+def view(workload: StoredWorkload, revision: int) -> AdmissionView:
+    """The newest admission of the stored workload at ``revision``.
 
-    A revision is known only after it is written, so the object names the revision of its admission
-    from its next write on; until then it is its own.
+    A revision is known only after the write, so the object names the revision of its admission
+    from its next write on; until then the object's own revision is that of the admission.
     """
     status = workload.status
     uid = workload.metadata.uid
     true = {each.type for each in status.conditions if each.status == "True"}
     if "Admitted" not in true:
-        return View(0, Standing.OVER, uid=uid)
+        return AdmissionView(0, AdmissionState.OVER, uid=uid)
     admitted = status.admitted_revision or revision
     if "Finished" in true:
-        return View(admitted, Standing.OVER, uid=uid)
+        return AdmissionView(admitted, AdmissionState.OVER, uid=uid)
     if "Evicted" in true:
-        return View(admitted, Standing.EVICTED, status.evicted_revision or revision, uid)
-    return View(admitted, Standing.CURRENT, uid=uid)
+        return AdmissionView(
+            admitted, AdmissionState.EVICTED, status.evicted_revision or revision, uid
+        )
+    return AdmissionView(admitted, AdmissionState.CURRENT, uid=uid)
 
 
-def standing(seen: View | None, revision: int) -> View:
-    """How the admission ``revision`` stands, given the view of its workload (None: gone)."""
+def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
+    """The state of the admission ``revision``; ``seen``: the newest one, None: no workload."""
     if seen is None or seen.revision != revision:
-        return View(revision, Standing.OVER)
+        return AdmissionView(revision, AdmissionState.OVER)
     return seen
 
 
-AT_ONCE: Final = 100
-"""Questions to the server in flight."""
+REQUESTS_MAX: Final = 100
+"""Requests in flight at the same time."""
 
 
-class World:
+class AdmissionReader:
     """Every call raises Unavailable when the bus does not answer."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
 
-    async def view(self, namespace: str, name: str) -> View | None:
+    async def view(self, namespace: str, name: str) -> AdmissionView | None:
         """The newest admission of a workload; None: there is no such workload."""
         entry = await get(self.bus, workload_key(namespace, name))
         if entry is None or entry.value is None:
             return None
         return _view(entry)
 
-    async def standings(self, admissions: Sequence[tuple[str, str, int]]) -> list[View]:
-        """How each admission (namespace, name, revision) stands now."""
-        views: list[View] = []
-        for start in range(0, len(admissions), AT_ONCE):
-            part = admissions[start : start + AT_ONCE]
+    async def views(self, admissions: Sequence[tuple[str, str, int]]) -> list[AdmissionView]:
+        """The state of each admission (namespace, name, revision) now."""
+        views: list[AdmissionView] = []
+        for start in range(0, len(admissions), REQUESTS_MAX):
+            part = admissions[start : start + REQUESTS_MAX]
             found = await asyncio.gather(*(self.view(ns, name) for ns, name, _ in part))
             views += [
-                standing(seen, revision) for seen, (_, _, revision) in zip(found, part, strict=True)
+                view_of(seen, revision) for seen, (_, _, revision) in zip(found, part, strict=True)
             ]
         return views
 
-    async def all_views(self) -> dict[tuple[str, str], View]:
+    async def all_views(self) -> dict[tuple[str, str], AdmissionView]:
         """The newest admission of every workload that has or had one, by namespace and name."""
         views = {}
         for entry in await read_all(self.bus, "workload.>"):
-            # Most of a long queue was never admitted: not worth a decoding.
+            # Most workloads of a long queue were never admitted: do not decode them.
             if entry.value is None or b'"Admitted"' not in entry.value:
                 continue
             seen = _view(entry)
@@ -111,9 +113,9 @@ class World:
     async def last_admitted(
         self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
     ) -> tuple[Admitted, str] | None:
-        """The newest ``admitted`` of a workload that is still on the log and whose revision fits,
-        and its trace. What cannot be read there, or is of another revision, hides none before it:
-        the job would never start."""
+        """The newest ``admitted`` of a workload on the log with a revision that ``fits``, and its
+        trace. Skips messages that cannot be read or have another revision: they must not hide an
+        older one, or the job would never start."""
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
         newest = await last(self.bus, subject)
         if newest is None:
@@ -146,10 +148,10 @@ def _admitted(said: Past, fits: Callable[[int], bool]) -> tuple[Admitted, str] |
     return fact, extract(said.headers)
 
 
-def _view(entry: Entry) -> View | None:
+def _view(entry: Entry) -> AdmissionView | None:
     try:
         return view(read(entry.key, entry.value or b""), entry.revision)
     except Unreadable as error:
-        # The workload-controller counts it as none, too.
+        # The workload-controller sets it aside, too.
         tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
         return None
