@@ -11,16 +11,16 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.family.rules import FamilyRules
+from admittance.family.policy import FamilyRules
 from admittance.workload.limits import Limits
 from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import (
     CheckRules,
     FlavorParts,
-    Hindrance,
-    Occasion,
+    InactiveReason,
     RequiredCheck,
+    TransitionContext,
 )
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ class Around:
     def __init__(
         self,
         checks: Iterable[str] = (),
-        hindrance: Hindrance | None = None,
+        hindrance: InactiveReason | None = None,
         limits: Limits | None = None,
         rules: Iterable[CheckRules] = (),
     ) -> None:
@@ -54,7 +54,7 @@ class Around:
     def cluster_queue(self, namespace: str, queue: str) -> str:
         return "cq" if queue else ""
 
-    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+    def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
         return self.stopped
 
     def required_checks(
@@ -82,9 +82,11 @@ class Around:
         return self.families
 
 
-def occasion(sequence: int = 1, now: datetime = NOON, around: Around | None = None) -> Occasion:
+def occasion(
+    sequence: int = 1, now: datetime = NOON, around: Around | None = None
+) -> TransitionContext:
     """A moment on the log."""
-    return Occasion(now, sequence, now, around or Around())
+    return TransitionContext(now, sequence, now, around or Around())
 
 
 def a_spec(

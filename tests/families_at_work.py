@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import decode_object
-from admittance.control.commit import Commit, Heard
+from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller_state import HEADER_FACT
 from admittance.control.decide import Controller
 from admittance.control.objects import key_of
@@ -25,11 +25,10 @@ from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
-from admittance.workload.families.shaping import made, manifest_of, name_of
+from admittance.workload.families.shaping import manifest_of, name_of, planned_variants
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.roles import VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.tally import Tally
 
@@ -66,7 +65,7 @@ class Household:
         self.outcome = ""
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
-        self.log: list[Heard] = []
+        self.log: list[LogMessage] = []
         self.tally: Tally | None = None
         self.queue_spec: dict[str, Any] = {}
         self.put("LocalQueue", "lq", {"clusterQueue": "cq"}, namespace="ns")
@@ -124,24 +123,24 @@ class Household:
 
     def happens_raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.sequence += 1
-        heard = Heard(self.sequence, subject, data, headers or {}, self.now)
+        heard = LogMessage(self.sequence, subject, data, headers or {}, self.now)
         self.perform([heard])
 
-    def heard(self, fact: Fact) -> Heard:
+    def heard(self, fact: Fact) -> LogMessage:
         self.sequence += 1
         headers = FENCE if isinstance(fact, facts.Decision) else {}
-        return Heard(self.sequence, subject_of(fact), encode(fact), headers, self.now)
+        return LogMessage(self.sequence, subject_of(fact), encode(fact), headers, self.now)
 
     def happens(self, *several: Fact) -> Household:
         """In one batch."""
         self.perform([self.heard(fact) for fact in several])
         return self
 
-    def perform(self, batch: list[Heard]) -> None:
+    def perform(self, batch: list[LogMessage]) -> None:
         self.log += batch
         self.fold(batch)
 
-    def fold(self, batch: list[Heard]) -> None:
+    def fold(self, batch: list[LogMessage]) -> None:
         self.outcome, self.reason = "applied", ""
         rest = batch
         while rest:
@@ -152,7 +151,7 @@ class Household:
             rest = commit.rest
             self.look()
 
-    def crashes(self, batch: list[Heard], through: Sequence[bool]) -> None:
+    def crashes(self, batch: list[LogMessage], through: Sequence[bool]) -> None:
         """Only some writes of the first commit go through; then its heir reads the batch."""
         self.log += batch
         commit = self.controller.fold(batch, self.now)
@@ -173,7 +172,7 @@ class Household:
     def restart(self) -> None:
         """A new leader reads the bucket."""
         old = self.controller
-        self.controller = Controller(b"secret", old.around.limits)
+        self.controller = Controller(b"secret", old.queues.limits)
         for key, kept in old.objects:
             self.controller.load(key, kept.value, kept.revision, {})
         for key, known in old.workloads.items():
@@ -248,11 +247,11 @@ class Household:
     def variant_facts(self, name: str = "j") -> list[Fact]:
         """What the variant-controller states of a new parent."""
         parent = self.get(name)
-        rules = self.controller.around.family_rules("ns", head(parent).queue_name)
+        rules = self.controller.queues.family_rules("ns", head(parent).queue_name)
         if rules is None:
             return []
         found: list[Fact] = []
-        for one in made(parent, rules):
+        for one in planned_variants(parent, rules):
             called = name_of(parent, one.tag.name)
             manifest = msgspec.Raw(manifest_of(parent, called, one.spec))
             found.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
@@ -328,7 +327,7 @@ class Household:
         return self
 
     def due(self, kind: str, name: str = "j") -> Household:
-        times = due_times(self.get(name), self.now, self.controller.around)
+        times = due_times(self.get(name), self.now, self.controller.queues)
         at = next((at for one, at in times.items() if str(one) == kind), None)
         if at is not None:
             self.now = max(self.now, at)
@@ -366,6 +365,6 @@ class Household:
         for one in variants:
             if is_stopping(one):
                 assert is_stopping(parent)
-        if status.variants and self.controller.around.family_rules("ns", "lq"):
+        if status.variants and self.controller.queues.family_rules("ns", "lq"):
             rows = {row.name: row.active for row in status.variants}
             assert len(rows) == len(status.variants)

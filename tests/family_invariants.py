@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from admittance.family.rules import FamilyRules
-from admittance.family.states import judged
+from admittance.family.policy import FamilyRules, desired_variants
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.shaping import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.phase import holds_quota
-from admittance.workload.roles import PARENT, VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 from simulation import naive
 from simulation.lifecycle import outstanding
 
@@ -142,7 +140,9 @@ def _as_wanted(
     now: datetime,
 ) -> Iterator[str]:
     tags = {tag.name: tag for tag in wanted_tags(parent, rules)}
-    wishes = judged(parent_state(parent), map(variant_state, variants.values()), rules, now)
+    wishes = desired_variants(
+        parent_state(parent), map(variant_state, variants.values()), rules, now
+    )
     # One that is being deleted stays until the job has stopped, and comes back after that.
     going = {name for name, one in variants.items() if one.metadata.deletion_timestamp is not None}
     leaving = {head(variants[name]).variant for name in going}

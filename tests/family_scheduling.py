@@ -14,8 +14,7 @@ import msgspec
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePosition
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
-from admittance.family.rules import FamilyRules, rules_of
-from admittance.family.states import judged
+from admittance.family.policy import FamilyRules, desired_variants, rules_of
 from admittance.scheduling.config import Config
 from admittance.scheduling.state.queue_order import in_order
 from admittance.workload.family_info import parent_state, variant_state
@@ -154,7 +153,9 @@ class FamilyStory(Story):
                 continue
             states = [variant_state(self.stored[one]) for one in self.parents[parent]]
             rules = rules_of(self.core.catalog.cluster_queues[head(stored).queue_name].spec)
-            for name, wish in judged(parent_state(stored), states, rules, self.now).items():
+            for name, wish in desired_variants(
+                parent_state(stored), states, rules, self.now
+            ).items():
                 if head(self.stored[name]).active != wish.active:
                     if not wish.active and self.stored[name].status.admission is not None:
                         self.release(name)

@@ -18,14 +18,12 @@ from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, Workload
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.rules import FamilyRules, rules_of
-from admittance.family.states import judged
+from admittance.family.policy import FamilyRules, desired_variants, rules_of
 from admittance.variants.core import Families
 from admittance.workload.change import with_spec
-from admittance.workload.families.parent_status import rows_of, seen
+from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
+from admittance.workload.stored import StoredWorkload, WorkloadStatus, head, owner_of
 
 from builders import NOON, a_spec, an_admission
 
@@ -310,14 +308,16 @@ class FamilyTable:
         if parent is None:
             return None
         states = [variant_state(each) for each in self.family(parent.metadata.name).values()]
-        wish = judged(parent_state(parent), states, self.rules, self.now).get(one.metadata.name)
+        wish = desired_variants(parent_state(parent), states, self.rules, self.now).get(
+            one.metadata.name
+        )
         return wish.active if wish is not None else None
 
     def _aggregate(self, parent: str) -> None:
         own = self.family(parent).values()
         state = parent_state(self.stored[parent])
-        wants = judged(state, [variant_state(one) for one in own], self.rules, self.now)
-        rows = rows_of([seen(one) for one in own], wants)
+        wants = desired_variants(state, [variant_state(one) for one in own], self.rules, self.now)
+        rows = rows_of([summary_of(one) for one in own], wants)
         more: Iterable[Condition] = ()
         if self.rules is not None and not self.rules.tags_within(state.allowed):
             more = (condition("QuotaReserved", False, "NoMatchingFlavor"),)

@@ -12,9 +12,9 @@ from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.cli.show.families import Family, Member
 from admittance.cli.show.objects import Found
-from admittance.family.rules import FamilyRules, rules_of
+from admittance.family.policy import FamilyRules, rules_of
 from admittance.workload import stored
-from admittance.workload.families.shaping import made, metadata_of, name_of
+from admittance.workload.families.shaping import metadata_of, name_of, planned_variants
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON, a_manifest
@@ -105,7 +105,7 @@ def its_variants(
     and what else their status says."""
     owner = as_stored(parent)
     found = []
-    for one in made(owner, rules):
+    for one in planned_variants(owner, rules):
         says = dict((given or {}).get(one.tag.name, {}))
         name = name_of(owner, one.tag.name)
         spec = msgspec.json.decode(one.spec)

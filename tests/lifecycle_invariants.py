@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from admittance.workload.roles import VARIANT
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head
 from simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
 
 

@@ -13,15 +13,15 @@ from admittance.events.base import Fact
 from admittance.workload.change import Outcome
 from admittance.workload.moves.arrival import Arrived
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import Say, StoredWorkload, WorkloadStatus
-from admittance.workload.transition_context import Hindrance, QueueChanged
+from admittance.workload.stored import OutboxEntry, StoredWorkload, WorkloadStatus
+from admittance.workload.transition_context import InactiveReason, QueueChanged
 from admittance.workload.transitions import MOVES, transition
 from lifecycle_invariants import Watch
 
 from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
 
 ME = {"namespace": "ns", "name": "w"}
-STOP = Hindrance("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
+STOP = InactiveReason("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
 HOLD = STOP._replace(drains=False)
 
 
@@ -42,7 +42,7 @@ class Life:
         self.revision = 0
         self.now = now
         self.said: list[str] = []
-        self.says: tuple[Say, ...] = ()
+        self.says: tuple[OutboxEntry, ...] = ()
         self.outcome = Outcome.APPLIED
         self.reason = ""
         self.flavor = "default"
@@ -192,7 +192,7 @@ class Life:
     def queue_changed(self) -> Life:
         return self.happens(QueueChanged(**ME))
 
-    def stops(self, hindrance: Hindrance | None) -> Life:
+    def stops(self, hindrance: InactiveReason | None) -> Life:
         """Its queue is hindered so from now on; None: it runs."""
         self.around.stopped = hindrance
         return self.queue_changed()

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import decode_object
-from admittance.control.commit import Heard, Message
+from admittance.control.commit import LogMessage, Message
 from admittance.control.decide import Controller
-from admittance.control.object_messages import names_others
+from admittance.control.manifest_changes import names_others
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.applying import SettledReply
@@ -170,7 +170,7 @@ class Life:
         at: datetime | None = None,
     ) -> None:
         self.sequence += 1
-        rest = [Heard(self.sequence, subject, data, headers or {}, at or self.now)]
+        rest = [LogMessage(self.sequence, subject, data, headers or {}, at or self.now)]
         to_stop: list[str] = []
         while rest:
             commit = self.controller.fold(rest, self.now)

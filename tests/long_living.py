@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from admittance.api.workload import CheckState
-from admittance.control.commit import Heard, Message
+from admittance.control.commit import LogMessage, Message
 from admittance.control.decide import Controller
 from admittance.events import facts
 from admittance.events.applying import SettledReply
@@ -27,8 +27,7 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import StoredWorkload, encode, head
+from admittance.workload.stored import PARENT, StoredWorkload, encode, head
 from family_invariants import FamilyWatch, charged
 from lifecycle_invariants import Watch, booked
 from living import NS, Life
@@ -62,7 +61,7 @@ class LongLife(Life):
         self.parents = Families(enabled=self._limits.families, coalesce=timedelta(0))
 
     def _is_stopped(self, namespace: str, queue: str) -> bool:
-        return self.controller.around.hindrance(namespace, queue) is not None
+        return self.controller.queues.inactive_reason(namespace, queue) is not None
 
     def _hear(
         self,
@@ -71,7 +70,7 @@ class LongLife(Life):
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
     ) -> None:
-        heard = Heard(self.sequence + 1, subject, data, headers or {}, at or self.now)
+        heard = LogMessage(self.sequence + 1, subject, data, headers or {}, at or self.now)
         for key in self.controller.missing([heard]):
             workload, revision = self._stored.get(key, (None, 0))
             if workload is not None:
@@ -119,7 +118,7 @@ class LongLife(Life):
         """The guards of T03, T04 and T08, by what the queues say at the moment of the write."""
         if head(after).role == PARENT:
             return  # It has what its variant has, which was looked at itself.
-        around = self.controller.around
+        around = self.controller.queues
         namespace, queue = after.metadata.namespace, head(after).queue_name
         had = before is not None and before.status.admission is not None
         admission = after.status.admission
@@ -128,14 +127,14 @@ class LongLife(Life):
         if not had:
             assert before is not None, "reserved as it was made"
             assert phase(before, self.now) == "Pending", f"reserved from {phase(before, self.now)}"
-            assert around.hindrance(namespace, queue) is None, (
+            assert around.inactive_reason(namespace, queue) is None, (
                 "reserved in a queue that takes nobody"
             )
         if is_true(after, Type.ADMITTED) and not (had and before and is_true(before, "Admitted")):
             required = {r.name for r in around.required_checks(admission.cluster_queue, admission)}
             states = {row.name: row.state for row in after.status.admission_checks}
             assert all(states.get(name) == "Ready" for name in required), f"{required}: {states}"
-            assert around.hindrance(namespace, queue) is None, "admitted in a stopped queue"
+            assert around.inactive_reason(namespace, queue) is None, "admitted in a stopped queue"
             assert not around.not_offered(admission), "admitted on a flavor that is not offered"
 
     def _told(self, message: Message) -> list[str]:
@@ -192,7 +191,7 @@ class LongLife(Life):
         self._start_clock()
         for kind, _, name in self.objects:
             if kind == "AdmissionCheck":
-                self._clock.rule(name, self.controller.around.check(name), self.now)
+                self._clock.rule(name, self.controller.queues.check(name), self.now)
         for (kind, namespace, name), found in self.known_objects():
             self.parents.apply_object(kind, namespace, name, found, self.now)
         for key, (workload, revision) in self._stored.items():
@@ -272,7 +271,7 @@ class LongLife(Life):
 
     def timers(self, name: str) -> dict[str, datetime]:
         """What the workload waits for by the clock."""
-        found = due_times(self.stored(name), self.now, self.controller.around)
+        found = due_times(self.stored(name), self.now, self.controller.queues)
         return {str(kind): at for kind, at in found.items()}
 
     def schedules(self, name: str) -> set[str]:
@@ -284,7 +283,7 @@ class LongLife(Life):
         super().put(kind, name, spec, namespace, **more)
         self.objects[kind, namespace, name] = dict(spec or {})
         if kind == "AdmissionCheck":
-            self._clock.rule(name, self.controller.around.check(name), self.now)
+            self._clock.rule(name, self.controller.queues.check(name), self.now)
 
     def _set_timers(self) -> None:
         """What the retry-timer orders stands on the bus at once."""
@@ -405,7 +404,7 @@ class LongLife(Life):
     def check_families(self) -> None:
         """Every family is as policy wants it, and tells so."""
         for parent in self.families.parents.values():
-            meta, around = parent.metadata, self.controller.around
+            meta, around = parent.metadata, self.controller.queues
             queue = head(parent).queue_name
             if around.cluster_queue(meta.namespace, queue):
                 rules = around.family_rules(meta.namespace, queue)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import accept, encode
-from admittance.control.commit import Heard, Message
+from admittance.control.commit import LogMessage, Message
 from admittance.control.decide import Controller
 from admittance.control.objects import key_of
 from admittance.events import facts
@@ -76,7 +76,7 @@ class Leader:
         self, subject: str, data: bytes, headers: dict[str, str] | None = None
     ) -> list[Message]:
         self.sequence += 1
-        rest = [Heard(self.sequence, subject, data, headers or {}, NOON)]
+        rest = [LogMessage(self.sequence, subject, data, headers or {}, NOON)]
         said: list[Message] = []
         while rest:
             commit = self.controller.fold(rest, NOON)

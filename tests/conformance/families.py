@@ -29,8 +29,7 @@ from admittance.whatif.copy import Copy, Entry, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
-from admittance.workload.roles import PARENT, VARIANT
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
 from conformance.tables import time_of
 
 SOME = 5

@@ -28,7 +28,7 @@ from admittance.workload.due import Kind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 from conformance.tables import time_of
 
@@ -45,7 +45,7 @@ class Reconciled:
         self.workload: StoredWorkload | None = self._objects()
         for fact, at in self._facts():
             self.now = max(self.now, at)
-            occasion = Occasion(self.now, 1, self.now, self.controller.around)
+            occasion = TransitionContext(self.now, 1, self.now, self.controller.queues)
             self.workload = transition(self.workload, fact, occasion).workload
 
     # What there is. -------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Reconciled:
         for obj, going in ((queue, "shouldDeleteCQ"), (local, "shouldDeleteLQ")):
             if obj is not None:
                 self._put(obj, self.now if self.given.get(going) else None)
-        named = self.controller.around.named_checks(queue["metadata"]["name"]) if queue else ()
+        named = self.controller.queues.named_checks(queue["metadata"]["name"]) if queue else ()
         for name in {*rows, *named}:
             self._put(_object("AdmissionCheck", name, {"controllerName": f"ctl-{name}"}), None)
         return workload
@@ -101,7 +101,7 @@ class Reconciled:
             self.workload = with_spec(workload, active=False)
             return [(facts.Activated(**me), self.now)]
         for kind in (Kind.PODS_READY, Kind.EXECUTION):
-            at = due_times(workload, self.now, self.controller.around).get(kind)
+            at = due_times(workload, self.now, self.controller.queues).get(kind)
             if at is not None:
                 when = at if kind is Kind.PODS_READY else self.now
                 return [(facts.TimerDue(**me, kind=str(kind), at=at), when)]

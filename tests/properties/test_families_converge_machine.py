@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
-from admittance.family.states import changes_next, judged
+from admittance.family.policy import changes_next, desired_variants
 from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
-from admittance.workload.families.parent_status import rows_of, seen
+from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import head
 from family_table import FamilyTable, condition
@@ -242,9 +242,9 @@ class FamiliesMachine(RuleBasedStateMachine):
         own = table.family(name)
         rules = table.rules
         states = [variant_state(one) for one in own.values()]
-        wants = judged(state, states, rules, table.now)
+        wants = desired_variants(state, states, rules, table.now)
         assert changes_next(state, states, rules, table.now) is None
-        assert parent.status.variants == rows_of([seen(one) for one in own.values()], wants)
+        assert parent.status.variants == rows_of([summary_of(one) for one in own.values()], wants)
         priority = head(parent).priority or 0
         assert {head(one).priority or 0 for one in own.values()} <= {priority}
         if rules is None:

@@ -20,8 +20,7 @@ from admittance.events.shapes import PendingPreemption, Refusal
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.due import due_times
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head, owner_of
 from families_at_work import UPGRADE, Household
 
 TAGS = ("a", "b", "c")
@@ -216,7 +215,7 @@ class Families(RuleBasedStateMachine):
                 return []
             stored = house.get(name)
         called = stored.metadata.name
-        times = due_times(stored, house.now, house.controller.around)
+        times = due_times(stored, house.now, house.controller.queues)
         for kind, at in times.items():
             house.now = max(house.now, at)
             return [facts.TimerDue(namespace="ns", name=called, kind=str(kind))]
@@ -307,7 +306,7 @@ class Families(RuleBasedStateMachine):
             return False
         house.happens(*house.variant_facts(name))
         for one in [house.get(name), *house.variants(name)]:
-            for kind, at in due_times(one, house.now, house.controller.around).items():
+            for kind, at in due_times(one, house.now, house.controller.queues).items():
                 if str(kind) in ("requeue", "family"):
                     house.now = max(house.now, at)
                     meta = {"namespace": "ns", "name": one.metadata.name}

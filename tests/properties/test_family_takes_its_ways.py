@@ -11,11 +11,11 @@ import pytest
 from admittance.control import fold
 from admittance.events.base import Fact
 from admittance.workload.change import Change
-from admittance.workload.families.family_change import Joint, Kin, Together
-from admittance.workload.families.ways import STEPS
+from admittance.workload.diagram import STEPS
+from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.transition_context import TransitionContext
 from admittance.workload.transitions import MOVES
 from families_at_work import Household
 from properties.test_family_machine import KINDS, POLICIES, TAGS, Families
@@ -69,13 +69,15 @@ class Watch:
         self.own: set[tuple[str, Phase, str, Phase | None]] = set()
         self.followed: set[tuple[str, Phase, Phase | None]] = set()
         self._name = self._fact = ""
-        put, happened = Together.put, fold.happened
+        put, happened = FamilyTransition.put, fold.happened
 
-        def watched(kin: Kin, name: str, fact: Fact, at: Occasion) -> Joint:
+        def watched(
+            kin: FamilyMembers, name: str, fact: Fact, at: TransitionContext
+        ) -> FamilyChange:
             self._name, self._fact = name, type(fact).__name__
             return happened(kin, name, fact, at)
 
-        def noted(family: Together, name: str, change: Change) -> None:
+        def noted(family: FamilyTransition, name: str, change: Change) -> None:
             before = family.parent if name == family.parent_name else family.variants.get(name)
             assert before is not None
             after = None if change.workload is None else phase(change.workload, family.now)
@@ -87,7 +89,7 @@ class Watch:
                 self.followed.add((role, where, after))
             put(family, name, change)
 
-        patch.setattr(Together, "put", noted)
+        patch.setattr(FamilyTransition, "put", noted)
         patch.setattr(fold, "happened", watched)
 
 

@@ -14,7 +14,7 @@ from admittance.events.base import Fact
 from admittance.events.facts import Assigned, Refused
 from admittance.events.subjects import workload_key
 from admittance.family.gates import PREEMPTION_TIMEOUT
-from admittance.family.rules import rules_of
+from admittance.family.policy import rules_of
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 from simulation.around import Manifests

@@ -23,7 +23,7 @@ from admittance.workload.families import settling
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import check_verdicts
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 from simulation.courses import Courses
 from simulation.mechanisms import Mechanisms
@@ -34,16 +34,16 @@ from simulation.scenario import Scenario
 LIMIT = 1500
 """Seeds tried; a breach is found in the first few hundred."""
 Plot = Callable[[Random], Scenario]
-Moves = Callable[[StoredWorkload | None, Any, Occasion], Change]
+Moves = Callable[[StoredWorkload | None, Any, TransitionContext], Change]
 
 
-def _of_any_cycle(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+def _of_any_cycle(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
     if isinstance(fact, CheckReported) and workload is not None:
         fact = replace(fact, cycle=workload.status.admission_cycle)
     return transition(workload, fact, at)
 
 
-def _without_rounds(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+def _without_rounds(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
     if isinstance(fact, CheckReported) and workload is not None:
         known = workload.status.rounds_since
         status = replace(workload.status, rounds_since=workload.status.admission_cycle)
@@ -54,7 +54,7 @@ def _without_rounds(workload: StoredWorkload | None, fact: Any, at: Occasion) ->
     return transition(workload, fact, at)
 
 
-def _without_frost(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+def _without_frost(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
     change = transition(workload, fact, at)
     if not isinstance(fact, CheckReported) or change.workload is None or workload is None:
         return change
@@ -68,13 +68,15 @@ def _without_frost(workload: StoredWorkload | None, fact: Any, at: Occasion) -> 
     return change._replace(workload=with_status(change.workload, admission_checks=rows))
 
 
-def _without_drain(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+def _without_drain(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
     if isinstance(fact, TimerDue) and fact.kind == "drain":
         return ignored(workload, "NoDrain")
     return transition(workload, fact, at)
 
 
-def _without_asking_later(workload: StoredWorkload | None, fact: Any, at: Occasion) -> Change:
+def _without_asking_later(
+    workload: StoredWorkload | None, fact: Any, at: TransitionContext
+) -> Change:
     change = transition(workload, fact, at)
     if not isinstance(fact, QueueChanged):
         return change

@@ -17,7 +17,7 @@ from admittance.api.queues import (
     MigrationConstraints,
 )
 from admittance.api.reading.manifest import read
-from admittance.family.policy import Why
+from admittance.family.policy import ActivityReason
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
 
@@ -44,7 +44,7 @@ def lines_of(mark: str) -> list[Any]:
 
 def test_every_reason_that_is_shown_is_told() -> None:
     told = {word for row in table("why") for word in re.findall(r"`(\w+)`", row[2])}
-    assert told == {str(why) for why in Why}
+    assert told == {str(why) for why in ActivityReason}
 
 
 def test_every_field_is_told() -> None:

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.control.controller_state import ControllerState
-from admittance.control.known import Known
-from admittance.control.objects import Kept
+from admittance.control.known import VersionedWorkload
+from admittance.control.objects import StoredObject
 from admittance.events.checkpoints import CheckpointMade, Row, RowKind
 from admittance.events.reading import BROKEN, reason_of
 from admittance.workload import stored
@@ -42,9 +42,9 @@ class Snapshot(NamedTuple):
     through: int
     revision: int
     floor: int
-    workloads: list[tuple[str, Known]]
+    workloads: list[tuple[str, VersionedWorkload]]
     finished: list[tuple[str, int]]
-    objects: list[tuple[str, Kept]]
+    objects: list[tuple[str, StoredObject]]
     markers: list[tuple[str, int]]
     told: int = 0
 

@@ -19,9 +19,9 @@ A crash after each step leaves behind:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.events.applying import SettledReply
 from admittance.events.codec import encode
@@ -30,7 +30,7 @@ from admittance.events.system import BarrierEcho
 from admittance.workload.stored import StoredWorkload
 
 
-class Heard(NamedTuple):
+class LogMessage(NamedTuple):
     """A message of the log as it came."""
 
     sequence: int
@@ -66,10 +66,10 @@ class Message(NamedTuple):
     trace: str = ""
 
 
-class Dead(NamedTuple):
+class RejectedMessage(NamedTuple):
     """A message that nobody can use, and why."""
 
-    heard: Heard
+    heard: LogMessage
     reason: str
 
 
@@ -85,11 +85,11 @@ class Commit(NamedTuple):
 
     puts: list[Put]
     notes: list[Message]
-    dead: list[Dead]
+    dead: list[RejectedMessage]
     echoes: list[Echo]
     outcomes: dict[int, SettledReply]
     through: int
-    rest: list[Heard]
+    rest: list[LogMessage]
 
 
 def echo_put(echo: Echo) -> tuple[str, bytes]:
@@ -98,3 +98,39 @@ def echo_put(echo: Echo) -> tuple[str, bytes]:
         f"barrier.{token(echo.domain)}",
         encode(BarrierEcho(domain=echo.domain, epoch=echo.epoch)),
     )
+
+
+BURST: Final = 500
+PER_SECOND: Final = 20.0
+VERDICTS: Final = "admit.check.reported."
+
+
+class DeadLetterLimiter:
+    """The letters of one leader. Only those about verdicts are counted out: others are rare."""
+
+    def __init__(self) -> None:
+        self._left = float(BURST)
+        self._at = 0.0
+        self._without: dict[str, int] = {}
+
+    def of(self, dead: Iterable[RejectedMessage], now: float) -> list[RejectedMessage]:
+        """Those that get a letter. ``now``: monotonic seconds."""
+        self._left = min(float(BURST), self._left + (now - self._at) * PER_SECOND)
+        self._at = now
+        letters = []
+        for one in dead:
+            subject = one.heard.subject
+            if not subject.startswith(VERDICTS):
+                letters.append(one)
+                continue
+            controller = subject.split(".")[3]
+            if self._left < 1:
+                self._without[controller] = self._without.get(controller, 0) + 1
+                continue
+            self._left -= 1
+            without = self._without.pop(controller, 0)
+            if without:
+                reason = f"{one.reason} ({without} verdicts of this controller before it got none)"
+                one = one._replace(reason=reason)  # noqa: PLW2901
+            letters.append(one)
+        return letters

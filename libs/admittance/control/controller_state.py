@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from admittance.api.kinds import KINDS
-from admittance.control.commit import Heard
-from admittance.control.known import Known, Workloads
-from admittance.control.messages import Speaker
-from admittance.control.objects import Kept, Objects
-from admittance.control.queue_view import Queues
-from admittance.control.variants import Cradle
+from admittance.control.commit import LogMessage
+from admittance.control.known import VersionedWorkload, Workloads
+from admittance.control.messages import MessageBuilder
+from admittance.control.objects import Objects, StoredObject
+from admittance.control.queue_view import ManifestQueueView
+from admittance.control.variants import VariantIntake
 from admittance.events.base import HEADER_TRACE
 from admittance.events.reading import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, USAGE, workload_key
@@ -35,9 +35,9 @@ class ControllerState:
         self.objects = Objects()
         self.catalog = Catalog()
         self.workloads = Workloads()
-        self.around = Queues(self.objects, self.catalog, limits or Limits())
-        self.speaker = Speaker(self.objects, secret, self._workload)
-        self.cradle = Cradle()
+        self.queues = ManifestQueueView(self.objects, self.catalog, limits or Limits())
+        self.message_builder = MessageBuilder(self.objects, secret, self._workload)
+        self.variant_intake = VariantIntake()
         self.unreadable: dict[str, str] = {}
         """Why a value cannot be read, by key. The caller logs the entries and removes them."""
         self.read = 0
@@ -75,7 +75,7 @@ class ControllerState:
         except Unreadable as error:
             self.unreadable[key] = str(error)
             if prefix == "workload":
-                self.workloads.keep(key, Known(None, revision, 0, unreadable=True))
+                self.workloads.keep(key, VersionedWorkload(None, revision, 0, unreadable=True))
             else:
                 self.keep_object(key, None, b"", revision)
 
@@ -83,11 +83,15 @@ class ControllerState:
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
         if value is None:
-            self.workloads.keep(key, Known(None, revision, number(headers.get(HEADER_FACT)) or 0))
+            self.workloads.keep(
+                key, VersionedWorkload(None, revision, number(headers.get(HEADER_FACT)) or 0)
+            )
             return
         workload = read_whole(key, value)
         trace = headers.get(HEADER_TRACE, "")
-        self.workloads.load(key, Known(workload, revision, workload.status.log.fact, trace))
+        self.workloads.load(
+            key, VersionedWorkload(workload, revision, workload.status.log.fact, trace)
+        )
 
     def limit_fact(self, key: str, end: int) -> None:
         """A workload cannot hold a fact behind the ``end`` of the log: it would skip every fact
@@ -118,7 +122,7 @@ class ControllerState:
         if manifest is None:
             self.objects.gone(key, revision)
         else:
-            self.objects.keep(key, Kept(manifest, value, revision))
+            self.objects.keep(key, StoredObject(manifest, value, revision))
         if about is not None and about.kind in KINDS:
             meta = about.metadata
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
@@ -142,7 +146,7 @@ class ControllerState:
         self.manifests_floor = self._loaded_manifests
         return unsaid
 
-    def missing(self, batch: Iterable[Heard]) -> list[str]:
+    def missing(self, batch: Iterable[LogMessage]) -> list[str]:
         """Keys that the batch speaks of and that must be loaded before it is folded."""
         keys = {f"workload.{'.'.join(heard.subject.split('.')[-2:])}" for heard in batch}
         return [key for key in keys if self.workloads.must_load(key)]

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from admittance.control.commit import Commit, Heard, Message, Put
+from admittance.control.commit import Commit, LogMessage, Message, Put
 from admittance.control.controller_state import ControllerState
-from admittance.control.fold import VALUE_MAX, Folding
-from admittance.control.known import Known
+from admittance.control.fold import VALUE_MAX, BatchFold
+from admittance.control.known import VersionedWorkload
 from admittance.events.reading import reason_of
 
 
 class Controller(ControllerState):
     """The workload-controller's core: its state, and the commit that follows from facts."""
 
-    def fold(self, batch: list[Heard], now: datetime) -> Commit:
+    def fold(self, batch: list[LogMessage], now: datetime) -> Commit:
         """What the batch leads to. Facts about one workload fold into one put, up to the first
         that would move a workload which still has something to say to machines: from there on the
         batch is handed back as ``rest``."""
         careful: frozenset[str] = frozenset()
         while True:
-            commit = self._fold(Folding(self, now, careful), batch)
+            commit = self._fold(BatchFold(self, now, careful), batch)
             long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
             if long <= careful:
                 return commit
@@ -33,7 +33,7 @@ class Controller(ControllerState):
             # are here anyway.
             careful |= long
 
-    def _fold(self, folding: Folding, batch: list[Heard]) -> Commit:
+    def _fold(self, folding: BatchFold, batch: list[LogMessage]) -> Commit:
         for index, heard in enumerate(batch):
             if not folding.take(heard):
                 return folding.commit(batch[index:], batch[index - 1].sequence)
@@ -42,9 +42,9 @@ class Controller(ControllerState):
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
         """The put went through: what it has to say."""
         if put.value is None:
-            self.workloads.keep(put.key, Known(None, revision, put.fact))
+            self.workloads.keep(put.key, VersionedWorkload(None, revision, put.fact))
             return []
-        self.workloads.keep(put.key, Known(put.workload, revision, put.fact, put.trace))
+        self.workloads.keep(put.key, VersionedWorkload(put.workload, revision, put.fact, put.trace))
         return self.outbox(put.key, now)
 
     def outbox(self, key: str, now: datetime) -> list[Message]:
@@ -53,7 +53,9 @@ class Controller(ControllerState):
         if known.workload is None:
             return []
         try:
-            return list(self.speaker.messages(known.workload, known.revision, now, known.trace))
+            return list(
+                self.message_builder.messages(known.workload, known.revision, now, known.trace)
+            )
         except AssertionError:
             raise
         except Exception as error:

@@ -9,12 +9,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.control import quota_handover, submissions
-from admittance.control.commit import Commit, Dead, Echo, Heard, Message, Put
+from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller_state import ControllerState
-from admittance.control.known import Known, Ref, ref_to
+from admittance.control.known import FamilyRef, VersionedWorkload, ref_to
 from admittance.control.objects import checks_of
-from admittance.control.submissions import Unfit, open_door
-from admittance.control.variants import Relations, claim_of
+from admittance.control.submissions import InvalidSubmission, validate_submission
+from admittance.control.variants import BatchFamilies, claim_of
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE, Fact
@@ -26,10 +26,10 @@ from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload import stored
 from admittance.workload.change import Change, Outcome, ignored, with_log
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.settling import alone, happened
+from admittance.workload.families.settling import family_transition, single_transition
 from admittance.workload.moves.arrival import REPEATED, Arrived
-from admittance.workload.stored import Say, StoredWorkload
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.stored import OutboxEntry, StoredWorkload
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -67,7 +67,7 @@ _MUST_MOVE: Final = (
 """Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
 
 
-class Folding:
+class BatchFold:
     """One batch on its way into a commit."""
 
     def __init__(
@@ -75,19 +75,19 @@ class Folding:
     ) -> None:
         """``careful``: keys whose objects came out too long, so that each fact is measured."""
         self._careful = careful
-        self._of = state
+        self._state = state
         self._now = now
-        self._working: dict[str, Known] = {}
-        self._says: dict[str, tuple[Say, ...]] = {}
+        self._working: dict[str, VersionedWorkload] = {}
+        self._says: dict[str, tuple[OutboxEntry, ...]] = {}
         self._groups: dict[str, int] = {}
         self._together: dict[int, list[str]] = {}
-        self._relations = Relations(state.workloads, self._known)
+        self._relations = BatchFamilies(state.workloads, self._known)
         self._notes: list[Message] = []
-        self._dead: list[Dead] = []
+        self._dead: list[RejectedMessage] = []
         self._echoes: list[Echo] = []
         self._outcomes: dict[int, SettledReply] = {}
 
-    def take(self, heard: Heard) -> bool:
+    def take(self, heard: LogMessage) -> bool:
         """Fold one message in. False: it must wait for the commit of what came before."""
         if heard.subject.startswith(BARRIER):
             return self._barrier(heard)
@@ -157,7 +157,7 @@ class Folding:
             self._tell_taken(heard, fact, change)
         if change.outcome is Outcome.REFUSED and isinstance(fact, facts.CheckReported):
             # Its controller waits for no answer; whoever runs it finds the reason there.
-            self._dead.append(Dead(heard, f"{change.reason}: {change.message}"))
+            self._dead.append(RejectedMessage(heard, f"{change.reason}: {change.message}"))
         if change.outcome is Outcome.APPLIED:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
@@ -168,11 +168,11 @@ class Folding:
             self._group([*(one.key for one in givers), key, *kin], heard)
         return True
 
-    def commit(self, rest: list[Heard], through: int) -> Commit:
+    def commit(self, rest: list[LogMessage], through: int) -> Commit:
         """What has been folded so far, as a value."""
         puts = []
         for key, known in self._working.items():
-            before = self._of.workloads.get(key)
+            before = self._state.workloads.get(key)
             group = self._groups.get(key, 0)
             if known.workload is None:
                 # Also where it came and went within the batch: a predecessor who got only half of
@@ -186,7 +186,9 @@ class Folding:
 
     # Steps. -------------------------------------------------------------------------
 
-    def _enter(self, fact: facts.Submitted, heard: Heard, known: Known) -> Fact | None:
+    def _enter(
+        self, fact: facts.Submitted, heard: LogMessage, known: VersionedWorkload
+    ) -> Fact | None:
         """The submission as it is taken in; None: it is not, and that is told."""
         claim = claim_of(fact)
         if claim is not None:
@@ -194,8 +196,10 @@ class Folding:
             rules = None
             if kin.parent is not None:
                 queue = stored.head(kin.parent).queue_name
-                rules = self._of.around.family_rules(fact.namespace, queue)
-            entered = self._of.cradle.enter(fact, claim, known.workload, kin, rules, self._now)
+                rules = self._state.queues.family_rules(fact.namespace, queue)
+            entered = self._state.variant_intake.enter(
+                fact, claim, known.workload, kin, rules, self._now
+            )
             if isinstance(entered, Fact):
                 return entered
             self._note_outcome(heard, entered)
@@ -203,15 +207,15 @@ class Folding:
                 self._reject(heard, fact, entered.reason, entered.message)
             return None
         try:
-            arrived = open_door(fact, self._of.objects, self._of.around)
+            arrived = validate_submission(fact, self._state.objects, self._state.queues)
             return replace(arrived, message_id=submissions.digest(heard))
-        except Unfit as error:
+        except InvalidSubmission as error:
             self._bury(heard, str(error), "Invalid")
             self._reject(heard, fact, "Invalid", str(error))
             return None
 
     def _become(
-        self, key: str, known: Known, fact: Fact, heard: Heard
+        self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
         """What the fact makes of the workload, and by key of others of its family: all of that is
         one commit, or nothing is. Where that cannot be reckoned, the fact is set aside for this
@@ -227,17 +231,17 @@ class Folding:
             return ignored(known.workload, LEADS_TO_NOTHING, why), {}
 
     def _made(
-        self, key: str, known: Known, fact: Fact, heard: Heard
+        self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
         at = self._occasion(fact, heard)
         ref = self._relations.ref(key)
         if ref is None or known.workload is None:
-            return alone(known.workload, fact, at), {}
+            return single_transition(known.workload, fact, at), {}
         if key != ref.parent and is_true(known.workload, Type.FINISHED):
             # Held until all of its end is said; its family has gone on without it.
-            return alone(known.workload, fact, at), {}
+            return single_transition(known.workload, fact, at), {}
         meta = known.workload.metadata
-        made = happened(self._relations.kin(ref), meta.name, fact, at)
+        made = family_transition(self._relations.kin(ref), meta.name, fact, at)
         return made.own, {
             workload_key(meta.namespace, name): change for name, change in made.others.items()
         }
@@ -248,7 +252,7 @@ class Folding:
         groups = {group for key in keys if (group := self._groups.get(key))}
         return sum(len(self._together[group]) for group in groups) > TOGETHER_MAX
 
-    def _group(self, keys: list[str], heard: Heard) -> None:
+    def _group(self, keys: list[str], heard: LogMessage) -> None:
         """From now on these are written together: with all that any of them is written with."""
         keys = [key for key in dict.fromkeys(keys) if key in self._working]
         if len(keys) < 2:
@@ -267,37 +271,39 @@ class Folding:
         if one is None:
             return ""
         key = workload_key(one.namespace, one.name)
-        known = self._of.workloads.get(key)
+        known = self._state.workloads.get(key)
         gone = known.workload is None or known.workload.metadata.uid != one.uid
         if gone or key in self._working or known.revision != one.revision:
             return f"{one.namespace}/{one.name} moved meanwhile"
         return ""
 
-    def _known(self, key: str) -> Known:
-        return self._working.get(key) or self._of.workloads.get(key)
+    def _known(self, key: str) -> VersionedWorkload:
+        return self._working.get(key) or self._state.workloads.get(key)
 
     def _is_loud(self, key: str) -> bool:
         return any(say.what not in _QUIET for say in self._says.get(key, ()))
 
-    def _occasion(self, fact: Fact, heard: Heard) -> Occasion:
+    def _occasion(self, fact: Fact, heard: LogMessage) -> TransitionContext:
         now = self._now
         if isinstance(fact, facts.TimerDue) and fact.at is not None:
             # For a due timer it is at least the time that it was set for, whatever our clock says.
             # The bus says it then and not before: one that is not due there is from somebody else.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
             now = max(now, min(set_for, heard.time + EARLY))
-        return Occasion(now, heard.sequence, heard.time, self._of.around)
+        return TransitionContext(now, heard.sequence, heard.time, self._state.queues)
 
-    def _givers(self, fact: facts.Assigned, heard: Heard) -> tuple[list[quota_handover.Giver], str]:
+    def _givers(
+        self, fact: facts.Assigned, heard: LogMessage
+    ) -> tuple[list[quota_handover.Giver], str]:
         return quota_handover.givers(
             fact,
             self._known,
             self._working.__contains__,
-            self._of.catalog.domain_of,
+            self._state.catalog.domain_of,
             lambda known, said: self._given(known, said, heard),
         )
 
-    def _given(self, known: Known, said: facts.Preempted, heard: Heard) -> Change:
+    def _given(self, known: VersionedWorkload, said: facts.Preempted, heard: LogMessage) -> Change:
         """What becomes of one that merely holds a reservation and hands it on; of its family
         nobody else is concerned."""
         change, kin = self._become(workload_key(said.namespace, said.name), known, said, heard)
@@ -306,7 +312,12 @@ class Folding:
         return change
 
     def _apply(
-        self, key: str, known: Known, change: Change, heard: Heard, trace: str | None = None
+        self,
+        key: str,
+        known: VersionedWorkload,
+        change: Change,
+        heard: LogMessage,
+        trace: str | None = None,
     ) -> None:
         workload = change.workload
         if workload is None:
@@ -318,21 +329,27 @@ class Folding:
         if key in self._groups or self._relations.ref(key) is not None:
             # Who follows is told of after whom it follows: parents come last.
             self._working.pop(key, None)
-        self._working[key] = Known(workload, known.revision, max(known.fact, heard.sequence), trace)
+        self._working[key] = VersionedWorkload(
+            workload, known.revision, max(known.fact, heard.sequence), trace
+        )
         self._relations.note(key, known.workload, workload)
         if workload is None and change.says and known.workload is not None:
             # A deleted object has no outbox; what its end means to others is said at once.
             last = with_log(known.workload, heard.sequence, change.says)
-            self._notes += self._of.speaker.messages(last, known.revision, self._now, known.trace)
+            self._notes += self._state.message_builder.messages(
+                last, known.revision, self._now, known.trace
+            )
 
-    def _excess(self, key: str, change: Change, heard: Heard) -> int:
+    def _excess(self, key: str, change: Change, heard: LogMessage) -> int:
         """How long the object would be with what the fact brings, if that is too long; else 0."""
         if key not in self._careful or change.workload is None or len(heard.data) <= SMALL:
             return 0
         length = len(stored.encode(with_log(change.workload, heard.sequence, change.says)))
         return length if length > VALUE_MAX else 0
 
-    def _void(self, fact: facts.Decision, heard: Heard, known: Known) -> Change | None:
+    def _void(
+        self, fact: facts.Decision, heard: LogMessage, known: VersionedWorkload
+    ) -> Change | None:
         """Why a decision holds no longer; None when it does. The scheduler sees the same change in
         its watch, and drops what it had assumed."""
         workload = known.workload
@@ -341,20 +358,20 @@ class Folding:
         key = workload_key(fact.namespace, fact.name)
         if key in self._working or fact.revision != known.revision:
             return ignored(workload, "StaleRevision", f"decided from revision {fact.revision}")
-        queue = self._of.around.cluster_queue(fact.namespace, stored.head(workload).queue_name)
-        domain = self._of.catalog.domain_of(queue) if queue else None
+        queue = self._state.queues.cluster_queue(fact.namespace, stored.head(workload).queue_name)
+        domain = self._state.catalog.domain_of(queue) if queue else None
         if domain is None or domain != fact.domain:
             return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
         if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(domain)}":
             return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
-        newest = max(self._of.catalog.newest(domain), self._of.manifests_floor)
+        newest = max(self._state.catalog.newest(domain), self._state.manifests_floor)
         if newest > fact.seen:
             return ignored(
                 workload, "OutOfDate", f"a queue changed at revision {newest}, seen {fact.seen}"
             )
         return None
 
-    def _barrier(self, heard: Heard) -> bool:
+    def _barrier(self, heard: LogMessage) -> bool:
         try:
             barrier = _barrier(heard.data)
         except Unreadable as error:
@@ -377,7 +394,7 @@ class Folding:
         self._echoes.append(Echo(barrier.domain, barrier.epoch))
         return True
 
-    def _object_changed(self, heard: Heard) -> bool:
+    def _object_changed(self, heard: LogMessage) -> bool:
         try:
             applied = _applied(heard.data)
         except Unreadable as error:
@@ -391,7 +408,7 @@ class Folding:
             known = self._known(key)
             ref = self._relations.ref(key)
             # What the parent's turn has made of its variants is of this very fact.
-            if known.workload is None or heard.sequence <= self._of.workloads.get(key).fact:
+            if known.workload is None or heard.sequence <= self._state.workloads.get(key).fact:
                 continue
             meta = known.workload.metadata
             about = meta.namespace, meta.name
@@ -407,7 +424,7 @@ class Folding:
                 self._group([key, *kin], heard)
         return True
 
-    def _follows(self, key: str, ref: Ref | None) -> bool:
+    def _follows(self, key: str, ref: FamilyRef | None) -> bool:
         """It is a variant, and gets its turn with its parent."""
         return ref is not None and ref.parent != key and self._relations.has_parent(ref)
 
@@ -419,7 +436,7 @@ class Folding:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):
             return frozenset()  # Said by somebody else.
-        return self._of.objects.checks_by_parameters(key)
+        return self._state.objects.checks_by_parameters(key)
 
     def _consequences(
         self,
@@ -430,7 +447,7 @@ class Folding:
         workload: StoredWorkload,
     ) -> Iterable[Fact]:
         if applied.kind == "WorkloadPriorityClass":
-            found = self._of.objects.priority_class(applied.name)
+            found = self._state.objects.priority_class(applied.name)
             if found is not None and stored.priority_class(workload) == applied.name:
                 yield facts.Reprioritized(namespace=namespace, name=name, priority=found.value)
         else:
@@ -439,8 +456,8 @@ class Folding:
     def concerned(self, applied: ObjectApplied, asks: frozenset[str]) -> list[str]:
         """Keys of the workloads that a changed object may mean something to. ``asks``: checks whose
         parameters it is."""
-        workloads = self._of.workloads
-        objects = self._of.objects
+        workloads = self._state.workloads
+        objects = self._state.objects
         match applied.kind:
             case "LocalQueue":
                 return workloads.of_queue(applied.namespace, applied.name)
@@ -471,23 +488,25 @@ class Folding:
 
     # What is told. ------------------------------------------------------------------
 
-    def _bury(self, heard: Heard, reason: str, word: str = "Undecodable") -> None:
-        self._dead.append(Dead(heard, reason))
+    def _bury(self, heard: LogMessage, reason: str, word: str = "Undecodable") -> None:
+        self._dead.append(RejectedMessage(heard, reason))
         self._outcomes[heard.sequence] = SettledReply(
             outcome="dead-lettered", reason=word, message=reason
         )
 
-    def _reject(self, heard: Heard, fact: Fact, reason: str, message: str) -> None:
-        about = submissions.About(heard, fact, self._now, self._of.speaker)
+    def _reject(self, heard: LogMessage, fact: Fact, reason: str, message: str) -> None:
+        about = submissions.ReceivedSubmission(heard, fact, self._now, self._state.message_builder)
         self._notes.append(submissions.rejected(about, reason, message))
 
-    def _tell_taken(self, heard: Heard, fact: Fact, change: Change) -> None:
+    def _tell_taken(self, heard: LogMessage, fact: Fact, change: Change) -> None:
         """A second submission that changes nothing is told so, unless it is the first one again."""
         if change.reason != REPEATED:
-            about = submissions.About(heard, fact, self._now, self._of.speaker)
+            about = submissions.ReceivedSubmission(
+                heard, fact, self._now, self._state.message_builder
+            )
             self._notes.append(submissions.unchanged(about, change.message))
 
-    def _note_outcome(self, heard: Heard, change: Change) -> None:
+    def _note_outcome(self, heard: LogMessage, change: Change) -> None:
         if change.outcome is not Outcome.APPLIED:
             self._outcomes[heard.sequence] = SettledReply(
                 outcome=str(change.outcome), reason=change.reason, message=change.message

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.roles import PARENT, VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 
-class Known(NamedTuple):
+class VersionedWorkload(NamedTuple):
     """A workload and the revision it was written at. ``workload`` None: there is none; then
     ``fact`` is the deletion's. ``trace``: traceparent of what last moved it. ``unreadable``: there
     is a value, which counts as none."""
@@ -29,29 +28,29 @@ class Known(NamedTuple):
     unreadable: bool = False
 
 
-NOTHING = Known(None, 0, 0)
+NOTHING = VersionedWorkload(None, 0, 0)
 
 
-class Ref(NamedTuple):
+class FamilyRef(NamedTuple):
     """Of which family a workload is: the key of the parent, and the parent's uid."""
 
     parent: str
     uid: str
 
 
-def ref_of(key: str, workload: StoredWorkload) -> Ref | None:
+def ref_of(key: str, workload: StoredWorkload) -> FamilyRef | None:
     """The family of the workload at that key; None: it is regular."""
     role = head(workload).role
     if role == PARENT:
-        return Ref(key, workload.metadata.uid)
+        return FamilyRef(key, workload.metadata.uid)
     if role == VARIANT:
         return ref_to(workload.metadata.namespace, *owner_of(workload))
     return None
 
 
-def ref_to(namespace: str, parent: str, uid: str) -> Ref:
+def ref_to(namespace: str, parent: str, uid: str) -> FamilyRef:
     """The family of a parent that somebody names, or does not: then it is nobody's."""
-    return Ref(workload_key(namespace, parent) if parent else "", uid)
+    return FamilyRef(workload_key(namespace, parent) if parent else "", uid)
 
 
 def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
@@ -76,16 +75,16 @@ class Workloads:
     """Workloads by bucket key, by the LocalQueue they name, and by family."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, VersionedWorkload] = {}
         self._finished: dict[str, int] = {}
         self._by_queue: dict[tuple[str, str], set[str]] = {}
-        self._family: dict[str, Ref] = {}
+        self._family: dict[str, FamilyRef] = {}
         self._variants: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: str) -> Known:
+    def get(self, key: str) -> VersionedWorkload:
         """What is held of that key; NOTHING when no such workload ever was."""
         return self._known.get(key, NOTHING)
 
@@ -93,7 +92,7 @@ class Workloads:
         """The workload is in the bucket, but not held."""
         return key in self._finished and key not in self._known
 
-    def keep(self, key: str, known: Known) -> None:
+    def keep(self, key: str, known: VersionedWorkload) -> None:
         """The workload at that key from now on."""
         self._forget(key)
         workload = known.workload
@@ -101,7 +100,9 @@ class Workloads:
             self._finished.pop(key, None)
             self._known[key] = known
             return
-        known = Known(revised(workload, known.revision), known.revision, known.fact, known.trace)
+        known = VersionedWorkload(
+            revised(workload, known.revision), known.revision, known.fact, known.trace
+        )
         if is_true(workload, Type.FINISHED):
             self._finished[key] = known.fact
             if not workload.status.log.says:
@@ -114,7 +115,7 @@ class Workloads:
         if spec.role != "regular":
             self._relate(key, workload)
 
-    def load(self, key: str, known: Known) -> None:
+    def load(self, key: str, known: VersionedWorkload) -> None:
         """Like keep, of a workload that is about to be asked for, finished or not."""
         self.keep(key, known)
         if known.workload is not None:
@@ -157,7 +158,7 @@ class Workloads:
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]
 
-    def family_of(self, key: str) -> Ref | None:
+    def family_of(self, key: str) -> FamilyRef | None:
         """The family of a held workload; None: it is regular, or not held."""
         return self._family.get(key)
 
@@ -177,7 +178,7 @@ class Workloads:
         """The last fact of a workload that has ended; 0: nothing is known of one."""
         return self._finished.get(key, 0)
 
-    def items(self) -> Iterator[tuple[str, Known]]:
+    def items(self) -> Iterator[tuple[str, VersionedWorkload]]:
         """All that is held."""
         return iter(self._known.items())
 

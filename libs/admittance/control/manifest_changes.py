@@ -5,27 +5,32 @@ The endpoints ask before they write, and whoever wants to know what would follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.kinds import Manifest
+from admittance.api.kinds import KINDS, Manifest
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
 from admittance.api.reading.manifest import accept, encode
 from admittance.api.validation.concurrent_admission import FLAVORS_MAX, check_flavors
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
+from admittance.control.commit import Message
 from admittance.control.controller_state import ControllerState
 from admittance.control.known import Workloads
-from admittance.control.objects import Kept, Objects, Planned, users_of
+from admittance.control.objects import Objects, PlannedWrite, StoredObject, prefix_of, users_of
 from admittance.events.applying import Applied
+from admittance.events.reading import Unreadable
+from admittance.events.subjects import applied_subject
+from admittance.events.system import ObjectApplied
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
+from admittance.workload.reading import names_of
 
 PARAMETERS_MAX: Final = 400_000
 """Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
@@ -62,7 +67,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     return found
 
 
-def objections(objects: Objects, planned: Iterable[Planned], limits: Limits) -> list[str]:
+def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
     """What forbids to write what is planned over what is there, or beyond the limits that are set,
     a line each."""
     every = list(planned)
@@ -79,7 +84,7 @@ def objections(objects: Objects, planned: Iterable[Planned], limits: Limits) -> 
     ]
 
 
-def cautions(planned: Planned, limits: Limits, objects: Objects) -> tuple[str, ...]:
+def cautions(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
     """What somebody who applies it should know. ``objects``: with all that is applied with it."""
     said = planned.object
     if isinstance(said, AdmissionCheck):
@@ -102,7 +107,7 @@ def cautions(planned: Planned, limits: Limits, objects: Objects) -> tuple[str, .
 
 def _objections(
     objects: Objects,
-    planned: Planned,
+    planned: PlannedWrite,
     controller_of: Callable[[str], str | None],
     flavors_max: int,
 ) -> list[str]:
@@ -143,17 +148,17 @@ def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> lis
     ]
 
 
-def marked(key: str, kept: Kept, now: datetime) -> Planned:
+def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
     """The object as one that is to go."""
     meta = replace(kept.object.metadata, deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
     told = Applied(kind=going.kind, namespace=meta.namespace, name=meta.name, outcome="terminating")
-    return Planned(
+    return PlannedWrite(
         key, going.kind, meta.namespace, meta.name, going, encode(going), kept.revision, told
     )
 
 
-def unneeded(controller: ControllerState) -> list[tuple[str, Kept]]:
+def unneeded(controller: ControllerState) -> list[tuple[str, StoredObject]]:
     """The marked objects that nobody needs any more."""
     found = []
     for key in sorted(controller.objects.terminating):
@@ -165,3 +170,86 @@ def unneeded(controller: ControllerState) -> list[tuple[str, Kept]]:
             continue
         found.append((key, kept))
     return found
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def statement(
+    controller: ControllerState,
+    kept: StoredObject,
+    *,
+    before: StoredObject | None = None,
+    deleted: bool = False,
+) -> Message:
+    """``admit.object.applied`` or ``deleted`` of a manifest. ``before``: as it was; None: it was
+    not there, or nobody knows."""
+    manifest = kept.object
+    meta = manifest.metadata
+    said = ObjectApplied(
+        kind=manifest.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        revision=kept.revision,
+        object=msgspec.Raw(kept.value),
+        parameters_changed=names_others(before, manifest),
+    )
+    subject = applied_subject(prefix_of(manifest), meta.namespace, meta.name, deleted=deleted)
+    return _message(controller, subject, said)
+
+
+def names_others(before: StoredObject | None, manifest: Any) -> bool:
+    """It is an AdmissionCheck that names other parameters than before, as far as anybody knows."""
+    if not isinstance(manifest, AdmissionCheck):
+        return False
+    return before is None or before.object.spec.parameters != manifest.spec.parameters
+
+
+def _message(controller: ControllerState, subject: str, said: ObjectApplied) -> Message:
+    identity = controller.message_builder.identity(f"{subject}/{said.revision}")
+    return Message(subject, _encode(said), identity)
+
+
+def ending(controller: ControllerState, key: str, revision: int) -> Message | None:
+    """``admit.object.deleted`` from the marker alone; None: it is no kind of ours, or no object has
+    such a key."""
+    prefix = key.partition(".")[0]
+    kind = next((one for one in KINDS.values() if one.token == prefix), None)
+    if kind is None:
+        return None
+    try:
+        namespace, name = names_of(key)
+    except Unreadable:
+        return None
+    said = ObjectApplied(kind=kind.name, namespace=namespace, name=name, revision=revision)
+    return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
+
+
+def statements(controller: ControllerState) -> Iterator[tuple[int, Message]]:
+    """What the log must have been told of every manifest, deleted ones included, each with its
+    revision; an older word of the same subject does not tell it."""
+    for _, kept in controller.objects:
+        yield kept.revision, statement(controller, kept)
+    for key, revision in controller.objects.markers():
+        said = ending(controller, key, revision)
+        if said is not None:
+            yield revision, said
+
+
+def learn(
+    controller: ControllerState,
+    key: str,
+    value: bytes | None,
+    revision: int,
+    headers: Mapping[str, str],
+) -> Message | None:
+    """Loads an entry of the bucket that somebody else wrote, or we without hearing that it was
+    written. What is to be said of it; None: it was known."""
+    known, before = controller.objects.expected(key), controller.objects.get(key)
+    controller.load(key, value, revision, headers)
+    if revision <= known:
+        return None
+    kept = controller.objects.get(key)
+    if kept is not None:
+        return statement(controller, kept, before=before)
+    return ending(controller, key, revision)

@@ -23,7 +23,7 @@ from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
 from admittance.workload.pod_set_updates import merged
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 
 class _TemplateMeta(Kept, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 _template = msgspec.json.Decoder(_Template)
 
 
-class Speaker:
+class MessageBuilder:
     """Turns what an object has to say into messages.
 
     ``secret`` keys the message ids: they are shared by the whole stream, and a guessed one would
@@ -82,7 +82,7 @@ class Speaker:
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(
-        self, workload: StoredWorkload, say: Say, revision: int, now: datetime
+        self, workload: StoredWorkload, say: OutboxEntry, revision: int, now: datetime
     ) -> Fact | None:
         meta = workload.metadata
         common: dict[str, Any] = {
@@ -172,7 +172,7 @@ class Speaker:
         return with_status(workload, admission_checks=variant.status.admission_checks)
 
     def _check_requested(
-        self, workload: StoredWorkload, say: Say, revision: int, common: dict[str, Any]
+        self, workload: StoredWorkload, say: OutboxEntry, revision: int, common: dict[str, Any]
     ) -> Fact | None:
         check = self._objects.check(say.detail)
         if check is None or self._objects.missing_parameters(check):

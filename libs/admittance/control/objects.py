@@ -24,7 +24,7 @@ NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"}
 """First parts of the keys of what is not deleted before nobody needs it."""
 
 
-class Kept(NamedTuple):
+class StoredObject(NamedTuple):
     """An object, the bytes it is stored as, and the revision of that."""
 
     object: Any
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     revision: int
 
 
-class Planned(NamedTuple):
+class PlannedWrite(NamedTuple):
     """One object of an apply: what to write (None: nothing), and what to tell."""
 
     key: str
@@ -60,19 +60,19 @@ class Objects:
     """All manifests but workloads, by bucket key."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredObject] = {}
         self._gone: dict[str, int] = {}
         self.terminating: set[str] = set()
         """Keys of those that are to go once nobody needs them."""
 
-    def __iter__(self) -> Iterator[tuple[str, Kept]]:
+    def __iter__(self) -> Iterator[tuple[str, StoredObject]]:
         return iter(self._kept.items())
 
-    def get(self, key: str) -> Kept | None:
+    def get(self, key: str) -> StoredObject | None:
         """The object at that key."""
         return self._kept.get(key)
 
-    def keep(self, key: str, kept: Kept) -> None:
+    def keep(self, key: str, kept: StoredObject) -> None:
         """The object at that key from now on."""
         self._kept[key] = kept
         self._gone.pop(key, None)
@@ -198,7 +198,9 @@ def _content(manifest: Any) -> Any:
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
-def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> Iterator[Planned]:
+def plan(
+    objects: Objects, manifests: Iterable[Manifest], *, now: datetime
+) -> Iterator[PlannedWrite]:
     """What applying the manifests would write, in their order."""
     for manifest in manifests:
         meta = replace(manifest.metadata, deletion_timestamp=None)
@@ -225,7 +227,7 @@ def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> I
             )
         elif _content(old.object) == _content(manifest):
             told = replace(told, outcome="unchanged", revision=old.revision)
-            yield Planned(
+            yield PlannedWrite(
                 key, manifest.kind, meta.namespace, meta.name, old.object, None, old.revision, told
             )
             continue
@@ -242,7 +244,7 @@ def plan(objects: Objects, manifests: Iterable[Manifest], *, now: datetime) -> I
                     resource_version="",
                 ),
             )
-        yield Planned(
+        yield PlannedWrite(
             key,
             manifest.kind,
             meta.namespace,

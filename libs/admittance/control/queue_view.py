@@ -8,23 +8,23 @@ from typing import Final
 from admittance.api.queues import ClusterQueueSpec, LocalQueue
 from admittance.control.objects import Objects, checks_of, parameters_key
 from admittance.events.shapes import Admission
-from admittance.family.rules import FamilyRules
-from admittance.family.rules import rules_of as families_of
+from admittance.family.policy import FamilyRules
+from admittance.family.policy import rules_of as families_of
 from admittance.quota.catalog import Catalog
 from admittance.quota.rules import ConflictingChecks
 from admittance.workload.limits import Limits
 from admittance.workload.transition_context import (
     CheckRules,
     FlavorParts,
-    Hindrance,
+    InactiveReason,
     RequiredCheck,
-    rules_of,
+    check_rules,
 )
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
 
 
-class Queues:
+class ManifestQueueView:
     """Implements `admittance.workload.transition_context.Surroundings`."""
 
     def __init__(self, objects: Objects, catalog: Catalog, limits: Limits) -> None:
@@ -37,7 +37,7 @@ class Queues:
         found = self._objects.check(name)
         if found is None:
             return None
-        return rules_of(found)._replace(missing=self._objects.missing_parameters(found))
+        return check_rules(found)._replace(missing=self._objects.missing_parameters(found))
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         local = self._objects.local_queue(namespace, queue)
@@ -46,29 +46,29 @@ class Queues:
         name = local.spec.cluster_queue
         return name if self._objects.cluster_queue(name) is not None else ""
 
-    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+    def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
         if not queue:
-            return Hindrance("Misconfigured", "The workload names no LocalQueue")
+            return InactiveReason("Misconfigured", "The workload names no LocalQueue")
         local = self._objects.local_queue(namespace, queue)
         if local is None:
-            return Hindrance("Misconfigured", f"LocalQueue {queue} doesn't exist")
+            return InactiveReason("Misconfigured", f"LocalQueue {queue} doesn't exist")
         if local.metadata.deletion_timestamp is not None:
-            return Hindrance("Misconfigured", f"LocalQueue {queue} is being deleted")
+            return InactiveReason("Misconfigured", f"LocalQueue {queue} is being deleted")
         behind = self._objects.cluster_queue(local.spec.cluster_queue)
         if behind is None and local.spec.stop_policy in STOPPING:
             return _stopped_local(local)
         if behind is None:
-            return Hindrance(
+            return InactiveReason(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
             )
         if behind.metadata.deletion_timestamp is not None:
-            return Hindrance(
+            return InactiveReason(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} is being deleted"
             )
         # A stopped ClusterQueue is named before a stopped LocalQueue: its drain is the wider one.
         name = behind.metadata.name
         if behind.spec.stop_policy in STOPPING:
-            return Hindrance(
+            return InactiveReason(
                 "Suspended",
                 f"ClusterQueue {name} is stopped",
                 behind.spec.stop_policy == "HoldAndDrain",
@@ -161,8 +161,8 @@ def parts_of(objects: Objects, flavor: str) -> FlavorParts:
     return FlavorParts(found.spec.node_labels, found.spec.tolerations)
 
 
-def _stopped_local(local: LocalQueue) -> Hindrance:
-    return Hindrance(
+def _stopped_local(local: LocalQueue) -> InactiveReason:
+    return InactiveReason(
         "Suspended",
         f"LocalQueue {local.metadata.name} is stopped",
         local.spec.stop_policy == "HoldAndDrain",

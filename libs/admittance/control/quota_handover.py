@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from admittance.control.commit import Put
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.subjects import workload_key
 from admittance.workload.change import Change, Outcome
 from admittance.workload.phase import holds_quota
 
-Transition = Callable[[Known, Preempted], Change]
+Transition = Callable[[VersionedWorkload, Preempted], Change]
 
 
 class Giver(NamedTuple):
     """One that hands its quota on, and what becomes of it."""
 
     key: str
-    known: Known
+    known: VersionedWorkload
     change: Change
 
 
@@ -33,7 +33,7 @@ def keys_of(fact: Assigned) -> list[str]:
 
 def givers(
     fact: Assigned,
-    known_of: Callable[[str], Known],
+    known_of: Callable[[str], VersionedWorkload],
     moved: Callable[[str], bool],
     domain_of: Callable[[str], str | None],
     transition: Transition,

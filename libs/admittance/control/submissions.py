@@ -15,26 +15,26 @@ from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
 from admittance.api.validation.pods import exceeding
 from admittance.api.workload import PARENT_VARIANT, Workload
-from admittance.control.commit import Heard, Message
-from admittance.control.messages import Speaker
+from admittance.control.commit import LogMessage, Message
+from admittance.control.messages import MessageBuilder
 from admittance.control.objects import Objects
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_TRACE, Fact
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.workload.moves.arrival import Arrived
-from admittance.workload.transition_context import Surroundings
+from admittance.workload.transition_context import QueueView
 
 WORKLOAD_MAX: Final = 512 * 1024
 """Bytes of metadata and spec. Status, what checks add and what is said of it need room, too, in the
 server's message of 1 MiB."""
 
 
-class Unfit(ValueError):
+class InvalidSubmission(ValueError):
     """A submission that is no valid workload; the text says why, in one line."""
 
 
-def open_door(fact: facts.Submitted, objects: Objects, around: Surroundings) -> Arrived:
+def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueView) -> Arrived:
     """The submission as a fact that the moves take. Raises Unfit.
 
     Where only a priority class is named, its value is looked up here: the number is what counts
@@ -44,32 +44,34 @@ def open_door(fact: facts.Submitted, objects: Objects, around: Surroundings) -> 
     def value_of(name: str) -> int:
         found = objects.priority_class(name)
         if found is None:
-            raise Unfit(f"WorkloadPriorityClass {name} doesn't exist")
+            raise InvalidSubmission(f"WorkloadPriorityClass {name} doesn't exist")
         return found.value
 
     try:
         manifest, _ = accept(fact.workload, namespace=fact.namespace, priority_of=value_of)
     except ManifestError as error:
-        raise Unfit(str(error)) from error
+        raise InvalidSubmission(str(error)) from error
     if not isinstance(manifest, Workload):
-        raise Unfit(f"a {manifest.kind} was submitted, a Workload is wanted")
+        raise InvalidSubmission(f"a {manifest.kind} was submitted, a Workload is wanted")
     above = exceeding(manifest.spec)
     if above:
         # It would wait for ever: better told at once.
-        raise Unfit("; ".join(str(problem) for problem in above))
+        raise InvalidSubmission("; ".join(str(problem) for problem in above))
     meta = manifest.metadata
     if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
-        raise Unfit(
+        raise InvalidSubmission(
             f"the manifest is of {meta.namespace}/{meta.name}, "
             f"the message of {fact.namespace}/{fact.name}"
         )
-    manifest, remark = in_role(manifest, fact.namespace, around)
+    manifest, remark = in_role(manifest, fact.namespace, queues)
     meta = manifest.metadata
     spec = to_stored(manifest)
     if len(fact.workload) > WORKLOAD_MAX // 4:
         length = len(spec) + len(msgspec.json.encode(meta))
         if length > WORKLOAD_MAX:
-            raise Unfit(f"the workload is {length} bytes long, {WORKLOAD_MAX} are allowed")
+            raise InvalidSubmission(
+                f"the workload is {length} bytes long, {WORKLOAD_MAX} are allowed"
+            )
     return Arrived(
         namespace=fact.namespace,
         name=fact.name,
@@ -81,12 +83,12 @@ def open_door(fact: facts.Submitted, objects: Objects, around: Surroundings) -> 
     )
 
 
-def in_role(manifest: Workload, namespace: str, around: Surroundings) -> tuple[Workload, str]:
+def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:
     """The workload as its queue makes it, regular or a parent, and what is to be said of that."""
     spec, meta = manifest.spec, manifest.metadata
     role: Role = "regular"
     remark = ""
-    if around.family_rules(namespace, spec.queue_name) is not None:
+    if queues.family_rules(namespace, spec.queue_name) is not None:
         if any(one.min_count is not None for one in spec.pod_sets):
             remark = "No variants are made of a workload with minCount: it is a regular one"
         else:
@@ -108,29 +110,29 @@ def in_role(manifest: Workload, namespace: str, around: Surroundings) -> tuple[W
     )
 
 
-class About(NamedTuple):
+class ReceivedSubmission(NamedTuple):
     """A submission as it was heard, and when."""
 
-    heard: Heard
+    heard: LogMessage
     fact: Fact
     now: datetime
-    speaker: Speaker
+    message_builder: MessageBuilder
 
 
-def rejected(about: About, reason: str, message: str) -> Message:
+def rejected(about: ReceivedSubmission, reason: str, message: str) -> Message:
     """It cannot be: it is no valid workload, or its name is another workload's."""
     fact = facts.Rejected(**_common(about), reason=reason, message=message)
     return _message(about, fact, "rejected")
 
 
-def unchanged(about: About, message: str) -> Message:
+def unchanged(about: ReceivedSubmission, message: str) -> Message:
     """The workload is there already, and is the same."""
     said = f"A second submission changes nothing: {message}"
     fact = facts.Noted(**_common(about), reason="AlreadyExists", message=said)
     return _message(about, fact, "noted")
 
 
-def digest(heard: Heard) -> str:
+def digest(heard: LogMessage) -> str:
     """What a workload keeps of the message id of its submission; "" where that had none."""
     message_id = heard.headers.get(HEADER_MSG_ID, "")
     if not message_id:
@@ -138,7 +140,7 @@ def digest(heard: Heard) -> str:
     return blake2b(message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def _common(about: About) -> dict[str, Any]:
+def _common(about: ReceivedSubmission) -> dict[str, Any]:
     fact = about.fact
     return {
         "namespace": fact.namespace,
@@ -149,7 +151,7 @@ def _common(about: About) -> dict[str, Any]:
     }
 
 
-def _message(about: About, fact: Fact, what: str) -> Message:
-    identity = about.speaker.identity(f"{about.heard.sequence}/{what}")
+def _message(about: ReceivedSubmission, fact: Fact, what: str) -> Message:
+    identity = about.message_builder.identity(f"{about.heard.sequence}/{what}")
     trace = about.heard.headers.get(HEADER_TRACE, "")
     return Message(subject_of(fact), encode(fact), identity, trace)

@@ -14,18 +14,16 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.workload import Kept
-from admittance.control.known import Known, Ref, Workloads, ref_of
+from admittance.control.known import FamilyRef, VersionedWorkload, Workloads, ref_of
 from admittance.events import facts
-from admittance.family.rules import FamilyRules
-from admittance.family.states import VariantState, judged
+from admittance.family.policy import FamilyRules, VariantState, desired_variants
 from admittance.workload.change import Change, ignored, refused, with_spec
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.family_change import Kin
-from admittance.workload.families.shaping import made, metadata_of, name_of
+from admittance.workload.families.family_change import FamilyMembers
+from admittance.workload.families.shaping import metadata_of, name_of, planned_variants
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.moves.arrival import Arrived
-from admittance.workload.roles import PARENT, VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 MADE_MAX: Final = 256
 """So many parents' variants are kept as they were made, since siblings come one after another."""
@@ -47,7 +45,7 @@ class _Spec(Kept, frozen=True, kw_only=True):
     variant: str = ""
 
 
-class Claim(Kept, frozen=True, kw_only=True):
+class VariantClaim(Kept, frozen=True, kw_only=True):
     """What a submission says of whose variant it is, and which."""
 
     metadata: _Meta = _Meta()
@@ -62,10 +60,10 @@ class Claim(Kept, frozen=True, kw_only=True):
         return "", ""
 
 
-_claim = msgspec.json.Decoder(Claim)
+_claim = msgspec.json.Decoder(VariantClaim)
 
 
-def claim_of(fact: facts.Submitted) -> Claim | None:
+def claim_of(fact: facts.Submitted) -> VariantClaim | None:
     """What a submission claims that is to be a variant; None: it is to be none."""
     written = bytes(fact.workload)
     if _MARK not in written:
@@ -77,7 +75,7 @@ def claim_of(fact: facts.Submitted) -> Claim | None:
     return claim if claim.spec.role == VARIANT else None
 
 
-class Cradle:
+class VariantIntake:
     """Makes variants as they are stored. What was made of a parent is kept for its next ones."""
 
     def __init__(self) -> None:
@@ -90,16 +88,16 @@ class Cradle:
         if kept is None or kept[0] is not parent.spec or kept[1] is not rules:
             if len(self._made) >= MADE_MAX:
                 self._made.clear()
-            specs = {one.tag.name: one.spec for one in made(parent, rules)}
+            specs = {one.tag.name: one.spec for one in planned_variants(parent, rules)}
             kept = self._made[uid] = parent.spec, rules, specs
         return kept[2].get(tag)
 
     def enter(
         self,
         fact: facts.Submitted,
-        claim: Claim,
+        claim: VariantClaim,
         present: StoredWorkload | None,
-        kin: Kin,
+        kin: FamilyMembers,
         rules: FamilyRules | None,
         now: datetime,
     ) -> Arrived | Change:
@@ -130,7 +128,7 @@ class Cradle:
             return refused(None, "AlreadyExists", f"that variant is {twin.metadata.name!r}")
         states = [variant_state(one) for one in kin.variants.values()]
         states.append(VariantState(fact.name, tag, *claim.owner))
-        wish = judged(parent_state(parent), states, rules, now).get(fact.name)
+        wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)
         stored = msgspec.Raw(spec)
         if wish is not None and not wish.active:
             plain = StoredWorkload(api_version=parent.api_version, kind="Workload", spec=stored)
@@ -146,17 +144,17 @@ class Cradle:
         )
 
 
-class Relations:
+class BatchFamilies:
     """Over the index of what is written lies what the batch changes. ``known``: a workload as the
     batch has it by now."""
 
-    def __init__(self, workloads: Workloads, known: Callable[[str], Known]) -> None:
+    def __init__(self, workloads: Workloads, known: Callable[[str], VersionedWorkload]) -> None:
         self._workloads = workloads
         self._known = known
-        self._refs: dict[str, Ref | None] = {}
+        self._refs: dict[str, FamilyRef | None] = {}
         self._new: dict[str, set[str]] = {}
 
-    def ref(self, key: str) -> Ref | None:
+    def ref(self, key: str) -> FamilyRef | None:
         """The family of the workload at that key; None: it is regular, or not there."""
         if key in self._refs:
             return self._refs[key]
@@ -177,17 +175,17 @@ class Relations:
         if ref is not None:
             self._new.setdefault(ref.uid, set()).add(key)
 
-    def has_parent(self, ref: Ref) -> bool:
+    def has_parent(self, ref: FamilyRef) -> bool:
         """The family is not one of orphans."""
         return self._parent(ref) is not None
 
-    def _parent(self, ref: Ref) -> StoredWorkload | None:
+    def _parent(self, ref: FamilyRef) -> StoredWorkload | None:
         parent = self._known(ref.parent).workload
         if parent is None or parent.metadata.uid != ref.uid or head(parent).role != PARENT:
             return None
         return parent
 
-    def kin(self, ref: Ref) -> Kin:
+    def kin(self, ref: FamilyRef) -> FamilyMembers:
         """The family, without those of it that have finished or are gone."""
         parent = self._parent(ref)
         keys = self._workloads.variants_of(ref.uid)
@@ -201,4 +199,4 @@ class Relations:
                 continue
             if not is_true(variant, Type.FINISHED):
                 variants[variant.metadata.name] = variant
-        return Kin(parent, variants)
+        return FamilyMembers(parent, variants)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from admittance.control.commit import Heard, Put
+from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.control.variants import claim_of
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -32,7 +32,7 @@ class Span(NamedTuple):
     upto: int
 
 
-def restamped(known: Known, fact: Fact, span: Span) -> Known:
+def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWorkload:
     """The workload with the revision that a runner names of it, where that was a guess."""
     workload = known.workload
     if workload is None:
@@ -54,7 +54,7 @@ def restamped(known: Known, fact: Fact, span: Span) -> Known:
 
 
 def families(
-    controller: Controller, adopted: Mapping[str, Adopted], heard: Iterable[Heard]
+    controller: Controller, adopted: Mapping[str, Adopted], heard: Iterable[LogMessage]
 ) -> dict[str, dict[str, Adopted]]:
     """The adopted workloads that are of families, by the key of each parent. ``heard``: what may be
     in them; of variants that nobody knows yet, their submissions are."""
@@ -87,7 +87,7 @@ class Adoption:
         self,
         controller: Controller,
         family: Mapping[str, Adopted],
-        ended: Callable[[str, str], Known],
+        ended: Callable[[str, str], VersionedWorkload],
     ) -> None:
         self._controller = controller
         self._family = family
@@ -96,7 +96,7 @@ class Adoption:
         self.puts: dict[str, Put] = {}
         """The last write of each that moved."""
 
-    def fold(self, heard: Iterable[Heard]) -> None:
+    def fold(self, heard: Iterable[LogMessage]) -> None:
         """Takes in what is in the family, in order."""
         last = max(one.fact for one in self._family.values())
         for one in heard:
@@ -120,7 +120,7 @@ class Adoption:
                 self._controller.workloads.keep(key, told)
             self._take(one, fact.uid)
 
-    def _take(self, heard: Heard, uid: str = "") -> None:
+    def _take(self, heard: LogMessage, uid: str = "") -> None:
         rest = [heard]
         while rest:
             for key in self._controller.missing(rest):
@@ -133,13 +133,17 @@ class Adoption:
                 return
             rest = made.rest
 
-    def _past(self, key: str, uid: str) -> Known:
+    def _past(self, key: str, uid: str) -> VersionedWorkload:
         put = self.puts.get(key)
-        return self._ended(key, uid) if put is None else Known(put.workload, 0, put.fact, put.trace)
+        return (
+            self._ended(key, uid)
+            if put is None
+            else VersionedWorkload(put.workload, 0, put.fact, put.trace)
+        )
 
     def _keep(self, put: Put, revision: int) -> None:
         self.puts[put.key] = put
-        known = Known(put.workload, revision, put.fact, put.trace)
+        known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
         self._controller.workloads.keep(put.key, known)
         self._controller.said(put.key)
 
@@ -151,7 +155,7 @@ class Adoption:
             self._keep(put, revision)
 
 
-def fact_of(heard: Heard) -> Fact | None:
+def fact_of(heard: LogMessage) -> Fact | None:
     """The fact of a message; None: it is none."""
     try:
         return decode(heard.subject, heard.data)

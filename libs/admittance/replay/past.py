@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from admittance.control.commit import Heard, Put
+from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
 from admittance.replay.adopting import Adoption, Span, fact_of, families, restamped
 from admittance.replay.pieces import (
@@ -47,7 +47,7 @@ class Past:
     """
 
     def __init__(
-        self, start: Start, rows: Iterable[Row], objects: Iterable[Heard], *, seen: int
+        self, start: Start, rows: Iterable[Row], objects: Iterable[LogMessage], *, seen: int
     ) -> None:
         """``objects``: every ``admit.object.…`` behind the start, however late it was said. Raises
         CannotRebuild."""
@@ -58,9 +58,9 @@ class Past:
         self._controller = Controller(b"")
         self._controller.manifests_floor = start.floor
         self._newest = start.revision
-        self._facts: deque[Heard] = deque()
+        self._facts: deque[LogMessage] = deque()
         self._picture: dict[str, Entry] = {}
-        self._ended: dict[str, Known] = {}
+        self._ended: dict[str, VersionedWorkload] = {}
         self._guessed: dict[str, Span] = {}
         """Of workloads that were adopted: in which writes they were admitted or evicted."""
         for row in rows:
@@ -74,13 +74,17 @@ class Past:
         key = row.key
         if row.kind is RowKind.FINISHED:
             # Of what it was, only that it has ended means anything to a fact.
-            self._controller.workloads.keep(key, Known(ended(key), row.revision, row.fact))
+            self._controller.workloads.keep(
+                key, VersionedWorkload(ended(key), row.revision, row.fact)
+            )
             return
         value = row.value if row.kind is RowKind.VALUE else None
         self._picture[key] = Entry(key, row.revision, value)
         if key.startswith(WORKLOAD):
             workload = stored.decode(value) if value is not None else None
-            self._controller.workloads.load(key, Known(workload, row.revision, row.fact))
+            self._controller.workloads.load(
+                key, VersionedWorkload(workload, row.revision, row.fact)
+            )
         else:
             self._controller.load(key, value, row.revision, {})
 
@@ -89,14 +93,14 @@ class Past:
         self._write_manifests(self.seen + 1)
         return sorted(self._picture.values(), key=lambda entry: entry.revision)
 
-    def hear(self, facts: Iterable[Heard]) -> None:
+    def hear(self, facts: Iterable[LogMessage]) -> None:
         """Facts behind those heard so far; of those that the controller does not read, none."""
         self._facts.extend(facts)
 
     def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
         """One commit, by a leader with these limits (None: as by default). False: it is newer than
         ``seen``, so this was the last one that counts."""
-        self._controller.around.limits = limits or Limits()
+        self._controller.queues.limits = limits or Limits()
         oldest = oldest_of(commit)
         if oldest > self.seen:
             return False
@@ -118,7 +122,7 @@ class Past:
 
     # Commits. -------------------------------------------------------------------------------
 
-    def _fold(self, batch: list[Heard], now: datetime, written: dict[str, int]) -> None:
+    def _fold(self, batch: list[LogMessage], now: datetime, written: dict[str, int]) -> None:
         controller = self._controller
         missing = set(written)
         looked_at: set[str] = set()
@@ -141,7 +145,7 @@ class Past:
         # Such as one that came anew after it had expired, of which the log says nothing.
         self.unknown |= missing
 
-    def _restamp(self, heard: Heard) -> None:
+    def _restamp(self, heard: LogMessage) -> None:
         parts = heard.subject.split(".")
         key = f"{WORKLOAD}{'.'.join(parts[-2:])}"
         span = self._guessed.get(key)
@@ -154,7 +158,7 @@ class Past:
             self._controller.workloads.keep(key, told)
 
     def _keep(self, put: Put, revision: int) -> None:
-        known = Known(put.workload, revision, put.fact, put.trace)
+        known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
         self._controller.workloads.keep(put.key, known)
         self._controller.said(put.key)
         if put.workload is not None and is_true(put.workload, Type.FINISHED):
@@ -165,12 +169,12 @@ class Past:
             self.unknown.discard(put.key)
             self._picture[put.key] = Entry(put.key, revision, put.value)
 
-    def _as_ended(self, key: str, uid: str) -> Known:
+    def _as_ended(self, key: str, uid: str) -> VersionedWorkload:
         """A workload that has ended. ``uid``: how it is called, which counts where nothing else is
         known: if it moves once more, it was that one."""
         known = self._ended.get(key)
         if known is None:
-            return Known(ended(key, uid), 0, self._controller.workloads.ended_by(key))
+            return VersionedWorkload(ended(key, uid), 0, self._controller.workloads.ended_by(key))
         return known
 
     def _adopt_all(self, adopted: Iterable[Adopted], now: datetime) -> None:
@@ -203,7 +207,7 @@ class Past:
         alone, at the time at which they were said."""
         key = f"{WORKLOAD}{one.key}"
         tail = f".{one.key}"
-        own: list[Heard] = []
+        own: list[LogMessage] = []
         for heard in self._facts:
             if heard.sequence > one.fact:
                 break

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.events.checkpoints import Committed
 from admittance.events.facts import Decision
 from admittance.events.names import plain
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     value: bytes | None
 
 
-def manifest_of(heard: Heard) -> Entry:
+def manifest_of(heard: LogMessage) -> Entry:
     """The write that an ``admit.object.…`` tells of. Raises CannotRebuild."""
     try:
         said = _applied.decode(heard.data)
@@ -56,7 +56,7 @@ def manifest_of(heard: Heard) -> Entry:
     return Entry(key, said.revision, None if what == "deleted" else bytes(said.object))
 
 
-def decided_at(heard: Heard) -> int:
+def decided_at(heard: LogMessage) -> int:
     """The revision of the workload that a decision was made for; 0: it is no decision."""
     parts = heard.subject.split(".", 3)
     if parts[1] != "workload" or parts[2] not in FENCED:
@@ -73,7 +73,7 @@ def oldest_of(commit: Committed) -> int:
     return min(found, default=0)
 
 
-def called(key: str, batch: Iterable[Heard]) -> str:
+def called(key: str, batch: Iterable[LogMessage]) -> str:
     """The uid by which the first fact that names one calls the workload; "": none does."""
     tail = key.removeprefix(WORKLOAD)
     for heard in batch:

@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.kinds import KINDS
 from admittance.api.reading.manifest import decode_object
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     inflight: int
 
 
-def said(heard: Heard) -> Said | None:
+def said(heard: LogMessage) -> Said | None:
     """The decision of a message; None: it is none that a leader of its domain stated."""
     try:
         fact = decode(heard.subject, heard.data)

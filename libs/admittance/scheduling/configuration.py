@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
-from admittance.family.rules import rules_of
+from admittance.family.policy import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import intake
 from admittance.scheduling.cycle import recheck

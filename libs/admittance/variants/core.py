@@ -19,8 +19,7 @@ from admittance.events.reading import BROKEN
 from admittance.variants.indexes import NO_QUEUE, LookTimes, NameClaims, Queues
 from admittance.variants.members import Family, Name, family_of, name_of, parent_of, variant_of
 from admittance.variants.required_acts import Act, required_acts
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, StoredWorkload, head
 
 PATIENCE: Final = timedelta(seconds=5)
 """After an act was stated and had no effect, until it is stated again; doubled each time."""

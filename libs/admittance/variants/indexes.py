@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from admittance.api.queues import ClusterQueue, LocalQueue
-from admittance.family.rules import FamilyRules, rules_of
+from admittance.family.policy import FamilyRules, rules_of
 from admittance.variants.members import Name
 
 

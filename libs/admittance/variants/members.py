@@ -13,12 +13,18 @@ from msgspec.structs import replace
 from admittance.api.workload import VariantRow
 from admittance.events.names import plain
 from admittance.family.gates import Sibling
-from admittance.family.states import ParentState, VariantState
+from admittance.family.policy import ParentState, VariantState
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.parent_status import seen
+from admittance.workload.families.parent_status import summary_of
 from admittance.workload.family_info import competes, parent_state, sibling, variant_state
-from admittance.workload.roles import PARENT, VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
+from admittance.workload.stored import (
+    PARENT,
+    VARIANT,
+    StoredWorkload,
+    WorkloadStatus,
+    head,
+    owner_of,
+)
 
 _NOTHING: Final = WorkloadStatus()
 _encode = msgspec.json.Encoder().encode
@@ -126,7 +132,7 @@ def variant_of(stored: StoredWorkload, revision: int) -> Variant:
     """What is kept of a variant."""
     spec = head(stored)
     admission = stored.status.admission
-    place, row = seen(stored)
+    place, row = summary_of(stored)
     state = variant_state(stored)
     # Decoded anew each time, and there are many of them in which the same stands.
     name, tag = intern(state.name), intern(state.tag)

@@ -17,12 +17,16 @@ import msgspec
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import PREEMPTION_TIMEOUT, to_open
-from admittance.family.policy import Wish
-from admittance.family.rules import FamilyRules
-from admittance.family.states import VariantState, changes_next, judged
+from admittance.family.policy import (
+    DesiredState,
+    FamilyRules,
+    VariantState,
+    changes_next,
+    desired_variants,
+)
 from admittance.variants.indexes import QueueContext
 from admittance.variants.members import Family, Parent, Row, Variant
-from admittance.workload.families.shaping import made, manifest_of, name_of
+from admittance.workload.families.shaping import manifest_of, name_of, planned_variants
 
 NO_FLAVOR = "NoMatchingFlavor"
 """Why a parent that may have no flavor on offer waits."""
@@ -66,7 +70,7 @@ def required_acts(
     rules = around.rules
     # As the writer has it: all that have not finished, also those that are going.
     states = [one.state for one in own if not one.finished]
-    wants = judged(parent.state, states, rules, now)
+    wants = desired_variants(parent.state, states, rules, now)
     extra = _too_many(parent, own, around)
     there = [one for one in own if not one.going]
     acts += [_deleted(family, one, extra[n]) for one in there if (n := one.state.name) in extra]
@@ -149,7 +153,9 @@ def _deleted(family: Family, one: Variant, why: str) -> Act:
     )
 
 
-def _switched(family: Family, alive: list[Variant], wants: Mapping[str, Wish]) -> Iterator[Act]:
+def _switched(
+    family: Family, alive: list[Variant], wants: Mapping[str, DesiredState]
+) -> Iterator[Act]:
     by_name = {one.state.name: one for one in alive}
     namespace = family.name.namespace
     for name, wish in wants.items():
@@ -187,9 +193,9 @@ def _submitted(
     stored, state = parent.stored, parent.state
     others = [one.state for one in family.kin.values() if one.state.parent_uid == state.uid]
     more = [VariantState(name, tag, state.name, state.uid) for tag, name in born.items()]
-    wants = judged(state, [*others, *more], rules, now)
+    wants = desired_variants(state, [*others, *more], rules, now)
     specs = {
-        active: {one.tag.name: one.spec for one in made(stored, rules, active=active)}
+        active: {one.tag.name: one.spec for one in planned_variants(stored, rules, active=active)}
         for active in {wants[name].active for name in born.values()}
     }
     for tag, name in born.items():
@@ -203,7 +209,7 @@ def _ungated(
     family: Family,
     parent: Parent,
     alive: Iterable[Variant],
-    wants: Mapping[str, Wish],
+    wants: Mapping[str, DesiredState],
     rules: FamilyRules,
     now: datetime,
 ) -> tuple[list[Act], datetime | None]:
@@ -233,7 +239,7 @@ def _ungated(
 
 
 def _aggregated(
-    parent: Parent, own: Iterable[Variant], wants: Mapping[str, Wish], *, hopeless: bool
+    parent: Parent, own: Iterable[Variant], wants: Mapping[str, DesiredState], *, hopeless: bool
 ) -> Iterator[Act]:
     # In the order in which `admittance.workload.families.parent_status.rows_of` has them.
     rows = tuple(

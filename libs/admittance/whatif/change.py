@@ -24,10 +24,10 @@ from admittance.control.manifest_changes import (
     marked,
     objections,
     proposal,
+    statement,
     users,
 )
-from admittance.control.object_messages import statement
-from admittance.control.objects import Kept, key_of, plan
+from admittance.control.objects import StoredObject, key_of, plan
 from admittance.events import facts
 from admittance.events.applying import Applied, Delete
 from admittance.events.subjects import object_key
@@ -117,15 +117,15 @@ def perform(copy: Copy, change: Change) -> list[Applied]:
 def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
     objects = copy.controller.objects
     planned = list(plan(objects, proposed.manifests, now=copy.now))
-    limits = copy.controller.around.limits
+    limits = copy.controller.queues.limits
     problems = objections(objects, planned, limits)
     if problems:
         raise Wrong(*problems)
-    written: list[Kept] = []
+    written: list[StoredObject] = []
     for one in planned:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
-            written.append(Kept(one.object, one.value, revision))
+            written.append(StoredObject(one.object, one.value, revision))
     # All of them are there before anything follows from one.
     for kept in written:
         said = statement(copy.controller, kept)
@@ -141,7 +141,7 @@ def _update_checks(copy: Copy) -> None:
     for check in by_parameters(copy.controller.objects, copy.now):
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)
-        kept = Kept(check, value, copy.put_object(key, check, value))
+        kept = StoredObject(check, value, copy.put_object(key, check, value))
         said = statement(copy.controller, kept, before=before)
         copy.state(said.subject, said.data)
 
@@ -190,7 +190,7 @@ def _delete(copy: Copy, request: Delete) -> Applied:
         planned = marked(key, kept, copy.now)
         value = planned.value or b""
         revision = copy.put_object(key, planned.object, value)
-        said = statement(controller, Kept(planned.object, value, revision))
+        said = statement(controller, StoredObject(planned.object, value, revision))
         copy.state(said.subject, said.data)
         sentence = f"it disappears only when nothing needs it: {', '.join(needed[:5])}"
         return replace(told, outcome="terminating", warnings=(sentence,))

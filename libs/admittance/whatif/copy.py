@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.kinds import KINDS
-from admittance.control.commit import Heard, Put
+from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
 from admittance.control.fold import FENCE, FENCE_SUBJECT
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -35,8 +35,7 @@ from admittance.variants.core import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.roles import VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)
 """How much later each message of the log is: who comes first is older."""
@@ -105,7 +104,7 @@ class Copy:
         self.revision = 0
         self.controller = Controller(b"", limits)
         self.core = Scheduler(msgspec.structs.replace(config, refusal_delay=NEVER))
-        enabled = self.controller.around.limits.families
+        enabled = self.controller.queues.limits.families
         self.families = Families(enabled=enabled, coalesce=timedelta(0))
         self._kin: dict[Key, dict[Key, None]] = {}
         self._family: dict[Key, Key] = {}
@@ -243,12 +242,12 @@ class Copy:
         """A message that is about no single workload."""
         self.hear([self._heard(subject, data, {})])
 
-    def _heard(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Heard:
+    def _heard(self, subject: str, data: bytes, headers: Mapping[str, str]) -> LogMessage:
         self._sequence += 1
         self.now += MESSAGE
-        return Heard(self._sequence, subject, data, headers, self.now)
+        return LogMessage(self._sequence, subject, data, headers, self.now)
 
-    def hear(self, batch: list[Heard]) -> list[SettledReply]:
+    def hear(self, batch: list[LogMessage]) -> list[SettledReply]:
         """Folds messages of the log in, and writes what comes of it."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
@@ -276,7 +275,7 @@ class Copy:
         old = self.shown(key)
         self.before.setdefault(key, old)
         # Not `Controller.committed`: that writes out what is to be said, and nobody is told here.
-        workloads.keep(put.key, Known(put.workload, self.revision, put.fact, put.trace))
+        workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
         self._tell_of(put.key, name, put.workload, self.revision)
         self._note(key, old, self.shown(key))
         workloads.let_go(put.key)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.workload.stored import LogPosition, Say, StoredWorkload, WorkloadStatus
+from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload, WorkloadStatus
 
 
 class Outcome(StrEnum):
@@ -29,13 +29,13 @@ class Change(NamedTuple):
     """
 
     workload: StoredWorkload | None
-    says: tuple[Say, ...] = ()
+    says: tuple[OutboxEntry, ...] = ()
     outcome: Outcome = Outcome.APPLIED
     reason: str = ""
     message: str = ""
 
 
-def applied(workload: StoredWorkload, *says: Say) -> Change:
+def applied(workload: StoredWorkload, *says: OutboxEntry) -> Change:
     """The fact had its effect."""
     return Change(workload, says)
 
@@ -55,7 +55,7 @@ def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
     return replace(workload, status=replace(workload.status, **fields))
 
 
-def with_log(workload: StoredWorkload, fact: int, says: tuple[Say, ...]) -> StoredWorkload:
+def with_log(workload: StoredWorkload, fact: int, says: tuple[OutboxEntry, ...]) -> StoredWorkload:
     """The workload with its position on the log and its outbox."""
     return with_status(workload, log=LogPosition(fact=fact, says=says))
 
@@ -81,8 +81,8 @@ def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
 
 __all__ = [
     "Change",
+    "OutboxEntry",
     "Outcome",
-    "Say",
     "StoredWorkload",
     "WorkloadStatus",
     "applied",

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.workload.transition_context import RequiredCheck
+from admittance.workload.stored import OutboxEntry
+from admittance.workload.transition_context import RequiredCheck, TransitionContext
 
 Rows = tuple[CheckState, ...]
 
 
-class Listed(NamedTuple):
+class RowsAndCounts(NamedTuple):
     """The rows, and the retry counts of the checks that have none."""
 
     rows: Rows
@@ -31,7 +32,7 @@ class Listed(NamedTuple):
 
 def synced(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
-) -> Listed:
+) -> RowsAndCounts:
     """Rows for exactly the required checks: missing ones come as Pending, kept ones unchanged."""
     have = {row.name: row for row in rows}
     wanted = tuple(have.get(check.name) or _made(check.name, counts, now=now) for check in required)
@@ -45,7 +46,7 @@ def frozen(
     required: Iterable[RequiredCheck],
     *,
     now: datetime,
-) -> Listed:
+) -> RowsAndCounts:
     """The rows of a workload that waits for the end of a check's delay: nothing was assigned since
     they were made, so they stay as they are. Only an administrator's changes count: a check that
     the queue does not name any more goes, and a required one that has no row comes, Pending."""
@@ -55,7 +56,7 @@ def frozen(
     return _listed(tuple(sorted(kept, key=lambda row: row.name)), counts)
 
 
-def with_rejected(before: Rows, now: Listed) -> Listed:
+def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
     """``now`` with the rows of ``before`` that say Rejected: these tell why the workload is turned
     off, also where nothing requires their checks any more."""
     rows = now.rows
@@ -69,9 +70,9 @@ def _made(name: str, counts: Mapping[str, int], *, now: datetime) -> CheckState:
     return CheckState(name=name, last_transition_time=now, retry_count=counts.get(name, 0))
 
 
-def _listed(rows: Rows, counts: Mapping[str, int]) -> Listed:
+def _listed(rows: Rows, counts: Mapping[str, int]) -> RowsAndCounts:
     have = {row.name for row in rows}
-    return Listed(rows, {name: count for name, count in counts.items() if name not in have})
+    return RowsAndCounts(rows, {name: count for name, count in counts.items() if name not in have})
 
 
 def cleared(
@@ -81,7 +82,7 @@ def cleared(
     *,
     now: datetime,
     woken: bool = False,
-) -> Listed:
+) -> RowsAndCounts:
     """Rows of the required checks, all Pending, saying what they were. Retry counts stay.
 
     woken: the wait is over, which is the next attempt of every check that said Retry.
@@ -107,12 +108,12 @@ def cleared(
                     retry_count=count,
                 )
             )
-    return Listed(tuple(fresh), left)
+    return RowsAndCounts(tuple(fresh), left)
 
 
 def listed(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
-) -> Listed:
+) -> RowsAndCounts:
     """Rows for a new reservation. What a check said of an earlier one proves nothing of this: of
     such a row only the count goes on."""
     have = {row.name: row for row in rows}
@@ -124,7 +125,7 @@ def listed(
         if row is None or row.message or not _is_unspoken(row):
             row = CheckState(name=check.name, last_transition_time=now, retry_count=count)
         fresh.append(row)
-    return Listed(tuple(fresh), left)
+    return RowsAndCounts(tuple(fresh), left)
 
 
 def _more(row: CheckState, woken: bool) -> int:
@@ -167,3 +168,48 @@ def without_updates(rows: Rows) -> Rows:
 def without_counts(rows: Rows) -> Rows:
     """The rows with every retry count at 0."""
     return tuple(replace(row, retry_count=0) if row.retry_count else row for row in rows)
+
+
+_ABSENT: Final = "AdmissionCheck {} doesn't exist"
+_UNASKED: Final = "AdmissionCheck {} is not asked: "
+
+
+def why_not_asked(name: str, context: TransitionContext) -> str:
+    """Why a check of that name cannot be asked, a sentence; "": it can."""
+    rules = context.queues.check(name)
+    if rules is None:
+        return _ABSENT.format(name)
+    return _UNASKED.format(name) + rules.missing if rules.missing else ""
+
+
+def explained(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
+    """The rows, of which those that cannot be asked say so; and the names of those that said so and
+    can be asked by now."""
+    found, come = [], set()
+    for row in rows:
+        why = why_not_asked(row.name, context) if row.state == "Pending" else ""
+        message = row.message
+        if why and (not message or _tells_why(row)):
+            message = why
+        elif not why and _tells_why(row):
+            # From now on it may judge, for as long as its timeout says.
+            row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
+            message = ""
+            come.add(row.name)
+        found.append(replace(row, message=message) if message != row.message else row)
+    return tuple(found), come
+
+
+def _tells_why(row: CheckState) -> bool:
+    return row.message == _ABSENT.format(row.name) or row.message.startswith(
+        _UNASKED.format(row.name)
+    )
+
+
+def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[OutboxEntry, ...]:
+    """What asks those checks; nothing is said to one that cannot be asked."""
+    return tuple(
+        OutboxEntry(what="check_requested", detail=name)
+        for name in names
+        if not why_not_asked(name, context)
+    )

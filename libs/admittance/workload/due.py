@@ -11,9 +11,8 @@ from enum import StrEnum
 
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, is_stopping, phase
-from admittance.workload.roles import VARIANT
-from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.transition_context import Rules
+from admittance.workload.stored import VARIANT, StoredWorkload, head
+from admittance.workload.transition_context import TimeRules
 
 WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 """Reasons of Requeued=False that end by the clock."""
@@ -36,7 +35,7 @@ class Kind(StrEnum):
     """Of a parent: policy wants something else of its variants from then on."""
 
 
-def due_times(workload: StoredWorkload, now: datetime, around: Rules) -> dict[Kind, datetime]:
+def due_times(workload: StoredWorkload, now: datetime, queues: TimeRules) -> dict[Kind, datetime]:
     """When to look at the workload again, and for what. ``now`` only tells the phase.
 
     A variant has no job: how long that may take to be ready, to run or to stop is its parent's."""
@@ -45,12 +44,12 @@ def due_times(workload: StoredWorkload, now: datetime, around: Rules) -> dict[Ki
     if where in (Phase.BACKOFF, Phase.PENDING):
         found[Kind.REQUEUE] = _requeue(workload)
     if is_stopping(workload) and owns_job(workload):
-        found[Kind.DRAIN] = _since(workload, Type.EVICTED, around.limits.drain)
+        found[Kind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
     if where in (Phase.ADMITTED, Phase.RUNNING) and owns_job(workload):
-        found[Kind.PODS_READY] = _pods_ready(workload, around)
+        found[Kind.PODS_READY] = _pods_ready(workload, queues)
         found[Kind.EXECUTION] = _execution(workload)
     if where is Phase.QUOTA_RESERVED:
-        found[Kind.CHECKS] = _checks(workload, around)
+        found[Kind.CHECKS] = _checks(workload, queues)
     if workload.status.next_change_at is not None and where is not Phase.FINISHED:
         found[Kind.FAMILY] = workload.status.next_change_at
     return {kind: at for kind, at in found.items() if at is not None}
@@ -78,8 +77,8 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     return requeued.last_transition_time
 
 
-def _pods_ready(workload: StoredWorkload, around: Rules) -> datetime | None:
-    limits = around.limits.pods_ready
+def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
+    limits = queues.limits.pods_ready
     if limits is None:
         return None
     ready = find(workload, Type.PODS_READY)
@@ -98,16 +97,16 @@ def _execution(workload: StoredWorkload) -> datetime | None:
     return _since(workload, Type.ADMITTED, timedelta(seconds=max(0, longest - spent)))
 
 
-def _checks(workload: StoredWorkload, around: Rules) -> datetime | None:
-    return min(check_ends(workload, around).values(), default=None)
+def _checks(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
+    return min(check_ends(workload, queues).values(), default=None)
 
 
-def check_ends(workload: StoredWorkload, around: Rules) -> dict[str, datetime]:
+def check_ends(workload: StoredWorkload, queues: TimeRules) -> dict[str, datetime]:
     """By when each check that may not judge for ever has to have done so: so long after the
     reservation, or after its row became Pending, where that was later."""
     ends: dict[str, datetime] = {}
     for row in workload.status.admission_checks:
-        rules = around.check(row.name) if row.state == "Pending" else None
+        rules = queues.check(row.name) if row.state == "Pending" else None
         if rules is None or not rules.timeout_seconds or rules.missing:
             continue
         wait = timedelta(seconds=rules.timeout_seconds)

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
 from admittance.events import facts
 from admittance.family.gates import Opening, Sibling
-from admittance.family.states import ParentState, VariantState
+from admittance.family.policy import ParentState, VariantState
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.reasons import gated_by, is_held
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head, owner_of
 
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 

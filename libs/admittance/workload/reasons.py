@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from admittance.api.workload import GATED_BY, CheckState
 from admittance.events import facts
 from admittance.workload.conditions import Type, find
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion, RequiredCheck
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import RequiredCheck, TransitionContext
 
 
-class Standing(NamedTuple):
+class PendingReason(NamedTuple):
     """A reason of QuotaReserved=False and its message."""
 
     reason: str
@@ -32,24 +32,24 @@ def is_held(workload: StoredWorkload) -> bool:
     return reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
 
 
-def hindered(workload: StoredWorkload, at: Occasion) -> Standing | None:
+def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
     """What keeps an active workload out of the running; None: it competes as soon as it may."""
     gates = gated_by(workload)
     if gates:
-        return Standing("AdmissionGated", f"The admission is gated by: {gates}")
+        return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")
     spec = head(workload)
-    hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
-    if hindrance is not None:
-        return Standing(hindrance.reason, hindrance.message)
+    inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
+    if inactive is not None:
+        return PendingReason(inactive.reason, inactive.message)
     return None
 
 
-def required_now(workload: StoredWorkload, at: Occasion) -> tuple[RequiredCheck, ...]:
+def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[RequiredCheck, ...]:
     """The checks of the workload as long as no flavor is assigned to it. While its queue is missing
     nobody knows, and those that it has stay."""
-    queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
+    queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
     if queue:
-        return at.around.required_checks(queue, None)
+        return context.queues.required_checks(queue, None)
     return tuple(RequiredCheck(row.name, "") for row in workload.status.admission_checks)
 
 
@@ -70,7 +70,9 @@ _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
 REASON_MAX: Final = 1024
 
 
-def reason_of(fact: facts.CheckReported, row: CheckState | None) -> tuple[str, tuple[Say, ...]]:
+def reason_of(
+    fact: facts.CheckReported, row: CheckState | None
+) -> tuple[str, tuple[OutboxEntry, ...]]:
     """The reason that the row keeps, and what people should know of it: one that means nothing here
     is kept and noted, once."""
     reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
@@ -85,6 +87,6 @@ def reason_of(fact: facts.CheckReported, row: CheckState | None) -> tuple[str, t
     return reason, (_note(fact, f"reason {reason[:64]!r} is kept, and means nothing here"),)
 
 
-def _note(fact: facts.CheckReported, text: str) -> Say:
+def _note(fact: facts.CheckReported, text: str) -> OutboxEntry:
     said = f'AdmissionCheck "{fact.check}": {text}'
-    return Say(what="noted", reason="UnknownReason", message=said, detail=fact.check)
+    return OutboxEntry(what="noted", reason="UnknownReason", message=said, detail=fact.check)

@@ -7,6 +7,7 @@ needs a part of it decodes that part: `head`.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -27,7 +28,7 @@ from admittance.api.workload import (
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
-class Say(Kept, frozen=True, kw_only=True):
+class OutboxEntry(Kept, frozen=True, kw_only=True):
     """One thing that the last commit had to say. The payload is made from the object, which does
     not change before all of it is said."""
 
@@ -42,7 +43,7 @@ class LogPosition(Kept, frozen=True, kw_only=True):
     """``fact``: sequence of the last fact applied to the object. ``says``: what follows from it."""
 
     fact: int = 0
-    says: tuple[Say, ...] = ()
+    says: tuple[OutboxEntry, ...] = ()
 
 
 class WorkloadStatus(Kept, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
     ``submitted_as``: a digest of the message id of the submission, by which it is known when it is
     said again; "": it had none.
-    ``immediate_retries``: by check, what paces its retries (`admittance.workload.moves.pacing`).
+    ``immediate_retries``: by check, what paces its retries (`admittance.workload.moves.backoff`).
     ``exit_code``: of the job, where it failed and its runner knows.
 
     Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one
@@ -169,3 +170,15 @@ def priority_class(workload: StoredWorkload) -> str:
     if named is None or named.kind not in ("", "WorkloadPriorityClass"):
         return ""
     return named.name
+
+
+PARENT: Final = "parent"
+VARIANT: Final = "variant"
+
+
+def owner_of(workload: StoredWorkload) -> tuple[str, str]:
+    """Name and uid of the Workload that the first owner reference of that kind names; ("", "")."""
+    for reference in workload.metadata.owner_references:
+        if reference.kind == "Workload":
+            return reference.name, reference.uid
+    return "", ""

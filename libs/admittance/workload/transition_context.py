@@ -14,7 +14,7 @@ from admittance.api.checks import AdmissionCheck, RetryStrategy
 from admittance.api.meta import Toleration
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission
-from admittance.family.rules import FamilyRules
+from admittance.family.policy import FamilyRules
 from admittance.workload.limits import Limits
 
 
@@ -38,7 +38,7 @@ class CheckRules(NamedTuple):
     missing: str = ""
 
 
-def rules_of(check: AdmissionCheck) -> CheckRules:
+def check_rules(check: AdmissionCheck) -> CheckRules:
     """What that object says."""
     spec = check.spec
     return CheckRules(
@@ -50,7 +50,7 @@ def rules_of(check: AdmissionCheck) -> CheckRules:
     )
 
 
-class Hindrance(NamedTuple):
+class InactiveReason(NamedTuple):
     """Why a queue takes nobody: the reason and message of QuotaReserved=False.
 
     ``drains``: admitted workloads are evicted, too; ``evicted_as`` is then the reason.
@@ -69,7 +69,7 @@ class FlavorParts(NamedTuple):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class Rules(Protocol):
+class TimeRules(Protocol):
     """What bears on times: `admittance.workload.due` asks for no more."""
 
     @property
@@ -82,14 +82,14 @@ class Rules(Protocol):
         ...
 
 
-class Surroundings(Rules, Protocol):
+class QueueView(TimeRules, Protocol):
     """The queues as they are now."""
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         """The ClusterQueue behind a LocalQueue; "" when either is missing."""
         ...
 
-    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
+    def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
         """Why the queue of a workload is missing or stopped; None when it runs."""
         ...
 
@@ -123,15 +123,15 @@ class Surroundings(Rules, Protocol):
         ...
 
 
-class Occasion(NamedTuple):
+class TransitionContext(NamedTuple):
     """``now`` is the controller's clock; for a due timer at least the time it was set for.
     ``sequence`` is the fact's on the log. ``at`` is when the log took it, by the server's clock:
     what is derived from it comes out the same when the fact is read again."""
 
     now: datetime
     sequence: int
-    at: datetime
-    around: Surroundings
+    logged_at: datetime
+    queues: QueueView
 
 
 class QueueChanged(Fact, frozen=True, kw_only=True):

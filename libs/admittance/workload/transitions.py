@@ -15,10 +15,10 @@ from admittance.workload.change import Change, ignored
 from admittance.workload.moves import activation, queue_changes, requests, reservation, timeouts
 from admittance.workload.moves.arrival import Arrived, arrive
 from admittance.workload.moves.backoff import wake_if_over
-from admittance.workload.moves.check_verdicts import drop, weigh
+from admittance.workload.moves.check_verdicts import apply_verdict, ignore_verdict
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 
 class Way(NamedTuple):
@@ -104,10 +104,10 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """Ids of LIFECYCLE 1.4; ``2.6``: a verdict that moves nothing else. What only a parent and its
-variants do (T24): `admittance.workload.families.ways`."""
+variants do (T24): `admittance.workload.diagram`."""
 
 
-Move: TypeAlias = Callable[[StoredWorkload, Any, Occasion], Change]
+Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
 """Any: the key of the table has settled the type."""
 
 
@@ -115,30 +115,32 @@ RUNNER_ENDED: Final = "RunnerEnded"
 """Reason of a stop that ends no admission: by the time it is heard, another runner may have it."""
 
 
-def _stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     if fact.reason == RUNNER_ENDED:
         return _given_back(workload)
-    return wake_if_over(reservation.stopped(workload, fact, at), at)
+    return wake_if_over(reservation.stopped(workload, fact, context), context)
 
 
-def _stopped_while_off(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+def _stopped_while_off(
+    workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext
+) -> Change:
     if fact.reason == RUNNER_ENDED:
         return _given_back(workload)
     if not is_stopping(workload):
         return ignored(workload, "Stale", "nothing of it was running")
-    return reservation.stopped(workload, fact, at)
+    return reservation.stopped(workload, fact, context)
 
 
 def _given_back(workload: StoredWorkload) -> Change:
     return ignored(workload, RUNNER_ENDED, "its job runs again under the same admission")
 
 
-def _lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+def _lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     if fact.reason == RUNNER_ENDED:
         return _given_back(workload)
     if fact.reason != "NodeFailures":
         return ignored(workload, "NotEvicted", "nobody asked to stop it")
-    return reservation.lost(workload, fact, at)
+    return reservation.lost(workload, fact, context)
 
 
 _WAITING: Final = (Phase.PENDING, Phase.BACKOFF)
@@ -202,7 +204,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(
         _P,
         facts.CheckReported,
-        weigh,
+        apply_verdict,
         ("2.6", _STAYS),
         ("T11", _X),
         ("T21b", _B),
@@ -210,7 +212,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(
         _B,
         facts.CheckReported,
-        weigh,
+        apply_verdict,
         ("T11", _X),
         ("T20", _P),
         ("T21", _STAYS),
@@ -219,15 +221,15 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(
         _QR,
         facts.CheckReported,
-        weigh,
+        apply_verdict,
         ("2.6", _STAYS),
         ("T07", _STAYS),
         ("T10", (*_B, *_P)),
         ("T11", _X),
     ),
-    **_rows(_JOB, facts.CheckReported, weigh, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
-    **_rows(_E, facts.CheckReported, weigh, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
-    **_rows((*_OFF, *_F), facts.CheckReported, drop),
+    **_rows(_JOB, facts.CheckReported, apply_verdict, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
+    **_rows(_E, facts.CheckReported, apply_verdict, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
+    **_rows((*_OFF, *_F), facts.CheckReported, ignore_verdict),
     # runners report
     **_rows((*_JOB, *_E), facts.Started, requests.started),
     **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
@@ -291,20 +293,20 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
 }
 
 
-def transition(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Change:
+def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionContext) -> Change:
     """What fact makes of workload, and what is to be said.
 
     A uid in the fact that is not the workload's is a namesake's: nothing changes.
     """
     if isinstance(fact, Arrived):
-        return arrive(workload, fact, at)
+        return arrive(workload, fact, context)
     if workload is None:
         return ignored(None, "NoSuchWorkload", f"there is no {fact.namespace}/{fact.name}")
     if fact.uid and fact.uid != workload.metadata.uid:
         return ignored(workload, "OtherUid", f"the workload's uid is {workload.metadata.uid}")
-    where = phase(workload, at.now)
+    where = phase(workload, context.now)
     legal = MOVES.get((where, type(fact)))
     if legal is None:
         said = f"{type(fact).__name__.lower()!r}"
         return ignored(workload, "NoMove", f"it is {where}: {said} changes nothing")
-    return legal.move(workload, fact, at)
+    return legal.move(workload, fact, context)

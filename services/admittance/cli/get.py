@@ -27,8 +27,7 @@ from admittance.events.requests import (
 )
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import head
+from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000

@@ -19,7 +19,7 @@ from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
-from admittance.workload.roles import owner_of
+from admittance.workload.stored import owner_of
 
 GONE_SECONDS: Final = 10.0
 """How long a deletion waits for the job to stop before it says so."""

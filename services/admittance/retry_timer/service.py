@@ -37,7 +37,7 @@ from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
 from admittance.workload.limits import limits_of
 from admittance.workload.reading import names_of, read, read_manifest
-from admittance.workload.transition_context import CheckRules, rules_of
+from admittance.workload.transition_context import CheckRules, check_rules
 
 SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
@@ -262,7 +262,7 @@ def _rules(entry: Entry) -> CheckRules | None:
     if entry.value is None:
         return None
     manifest = read_manifest(entry.key, entry.value)
-    return rules_of(manifest) if isinstance(manifest, AdmissionCheck) else None
+    return check_rules(manifest) if isinstance(manifest, AdmissionCheck) else None
 
 
 def _is_over(when: datetime | None) -> bool:

@@ -16,7 +16,7 @@ import structlog
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
 from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
-from admittance.control.objects import Objects, Planned
+from admittance.control.objects import Objects, PlannedWrite
 from admittance.events.applying import Applied
 from admittance.events.names import token
 from admittance.events.reading import Reader, Unreadable
@@ -108,7 +108,7 @@ class HeartbeatListener:
         self._beats.forget(names)
         self._dirty.set()
 
-    def known(self, planned: Iterable[Planned]) -> list[Planned]:
+    def known(self, planned: Iterable[PlannedWrite]) -> list[PlannedWrite]:
         """The plan of an apply with what is known so far: a new AdmissionCheck whose controller
         has told that it cannot evaluate it, or whose parameters are missing, is inactive from its
         first moment on."""
@@ -116,7 +116,7 @@ class HeartbeatListener:
         coming = {one.key for one in every}
         return [self._known(one, coming) for one in every]
 
-    def _known(self, planned: Planned, coming: Container[str]) -> Planned:
+    def _known(self, planned: PlannedWrite, coming: Container[str]) -> PlannedWrite:
         check = planned.object
         if planned.value is None or not isinstance(check, AdmissionCheck):
             return planned
@@ -187,7 +187,7 @@ class HeartbeatListener:
                 tell = log.info if found.status == "True" else log.warning
                 tell("check_activity", check=one.name, active=found.status, reason=found.reason)
 
-    def _changes(self) -> list[Planned]:
+    def _changes(self) -> list[PlannedWrite]:
         now, wall = clock.monotonic(), clock.now()
         planned = []
         for check in self._checks():
@@ -198,12 +198,12 @@ class HeartbeatListener:
                 self._tell(check.spec.controller_name, now)
         return planned
 
-    def _planned(self, check: AdmissionCheck) -> Planned:
+    def _planned(self, check: AdmissionCheck) -> PlannedWrite:
         meta = check.metadata
         key = object_key("admissioncheck", "", meta.name)
         expected = self._objects.expected(key)
         told = Applied(kind=check.kind, namespace="", name=meta.name, outcome="changed")
-        return Planned(key, check.kind, "", meta.name, check, encode(check), expected, told)
+        return PlannedWrite(key, check.kind, "", meta.name, check, encode(check), expected, told)
 
     def _tell(self, controller: str, now: float) -> None:
         rivals = self._beats.rivals(controller, now)

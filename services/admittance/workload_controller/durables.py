@@ -27,7 +27,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import PeerDurables, check_durables, provider_durables
 from admittance.runtime.errors import Refused
 
-Wanted: TypeAlias = tuple[PeerDurables, str]
+DurableKey: TypeAlias = tuple[PeerDurables, str]
 
 UNHEARD_SECONDS: Final = 86_400.0
 """What nobody has read by then, of a class that no manifest names, is nobody's."""
@@ -40,8 +40,8 @@ class Durables:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._made: set[Wanted] = set()
-        self._owed: dict[Wanted, float] = {}
+        self._made: set[DurableKey] = set()
+        self._owed: dict[DurableKey, float] = {}
         """Those that no manifest names and that stay for a while, and since when."""
 
     @property
@@ -92,7 +92,7 @@ class Durables:
         for one in _sorted(self._made - wanted):
             await self._remove(one)
 
-    async def _remove(self, one: Wanted) -> None:
+    async def _remove(self, one: DurableKey) -> None:
         kind, name = one
         if kind is provider_durables and await self._is_owed(name):
             since = self._owed.setdefault(one, clock.monotonic())
@@ -118,14 +118,14 @@ class Durables:
         return bool(found.get("num_pending") or found.get("num_ack_pending"))
 
 
-def named(objects: Objects) -> set[Wanted]:
+def named(objects: Objects) -> set[DurableKey]:
     """Every program that a manifest names."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
     return {one for one in found if one is not None}
 
 
-def _of(manifest: Any) -> Wanted | None:
+def _of(manifest: Any) -> DurableKey | None:
     if isinstance(manifest, AdmissionCheck):
         return check_durables, manifest.spec.controller_name
     if isinstance(manifest, ProvisioningRequestConfig):
@@ -133,5 +133,5 @@ def _of(manifest: Any) -> Wanted | None:
     return None
 
 
-def _sorted(wanted: Iterable[Wanted]) -> list[Wanted]:
+def _sorted(wanted: Iterable[DurableKey]) -> list[DurableKey]:
     return sorted(wanted, key=lambda one: one[0].durable(one[1]))

@@ -90,7 +90,7 @@ class Endpoints:
         async with self._manifests.lock:
             objects = self._manifests.controller.objects
             planned = self._heartbeats.known(plan(objects, proposed.manifests, now=clock.now()))
-            limits = self._manifests.controller.around.limits
+            limits = self._manifests.controller.queues.limits
             problems = objections(objects, planned, limits)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))

@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 read_commits = Reader(Commits)
 
 
-class Told(NamedTuple):
+class JournalPosition(NamedTuple):
     """What leaders have told of so far: the newest revision of a workload, and the sequence of the
     last word in its stream; 0: nobody ever did."""
 
@@ -52,16 +52,16 @@ class Told(NamedTuple):
     sequence: int = 0
 
 
-async def told_so_far(bus: Bus) -> Told:
+async def told_so_far(bus: Bus) -> JournalPosition:
     """What any leader has told of. A word that cannot be read tells of nothing: then a checkpoint
     is written at once, from which everything can be had."""
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
         bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if found is not None else {}
     except (Refused, Unavailable):
-        return Told()
+        return JournalPosition()
     if found is None:
-        return Told()
+        return JournalPosition()
     newest = int(bucket["state"]["last_seq"])
     try:
         told = read_commits(found.data).newest
@@ -69,8 +69,8 @@ async def told_so_far(bus: Bus) -> Told:
             raise Unreadable(f"revision {told} is behind the end of the bucket, {newest}")
     except Unreadable as error:
         tell(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
-        return Told(0, found.sequence)
-    return Told(told, found.sequence)
+        return JournalPosition(0, found.sequence)
+    return JournalPosition(told, found.sequence)
 
 
 def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:

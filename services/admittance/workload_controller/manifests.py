@@ -10,8 +10,8 @@ import msgspec
 import structlog
 
 from admittance.control.decide import Controller
-from admittance.control.object_messages import learn, statement
-from admittance.control.objects import Kept, Planned
+from admittance.control.manifest_changes import learn, statement
+from admittance.control.objects import PlannedWrite, StoredObject
 from admittance.events.applying import Applied
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
@@ -51,7 +51,7 @@ class ManifestWriter:
         self._durables = durables
         self._on_written = on_written
 
-    async def write(self, planned: list[Planned]) -> list[Applied]:
+    async def write(self, planned: list[PlannedWrite]) -> list[Applied]:
         """Writes what is planned; what to tell of each, with its revision. Raises StaleRevision,
         Refused or Unavailable."""
         results = [one.told for one in planned]
@@ -70,7 +70,7 @@ class ManifestWriter:
             for offset, (number, one) in enumerate(part):
                 revision = last - len(part) + 1 + offset
                 results[number] = msgspec.structs.replace(one.told, revision=revision)
-                kept = Kept(one.object, one.value or b"", revision)
+                kept = StoredObject(one.object, one.value or b"", revision)
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
                 statements.append(statement(self.controller, kept, before=before))
@@ -84,7 +84,7 @@ class ManifestWriter:
         self._on_written()
         return results
 
-    async def remove(self, key: str, kept: Kept) -> None:
+    async def remove(self, key: str, kept: StoredObject) -> None:
         """Deletes the object at key. Raises as `write`."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])

@@ -11,7 +11,7 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.decide import Controller
-from admittance.control.object_messages import learn, statements
+from admittance.control.manifest_changes import learn, statements
 from admittance.events.checkpoints import Adopted
 from admittance.events.reading import Reader, SetAside, Unreadable
 from admittance.events.subjects import BUCKET, STREAM
@@ -26,7 +26,7 @@ from admittance.runtime.telemetry.set_aside import tell
 from admittance.workload.limits import Limits
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.journal import told_so_far, untold
-from admittance.workload_controller.recording import Found
+from admittance.workload_controller.recording import OpeningState
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -36,7 +36,7 @@ _applied = Reader(ObjectApplied)
 
 async def open_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables, on_written: Callable[[], None]
-) -> tuple[Controller, list[str], asyncio.Task[None], Found]:
+) -> tuple[Controller, list[str], asyncio.Task[None], OpeningState]:
     """The controller with the bucket read, the keys of workloads with something unsaid, a task
     that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
     and what nobody told of. ``on_written`` is called when that task reads some
@@ -78,7 +78,7 @@ async def open_controller(
             await manifests.close()
 
     following = asyncio.create_task(follow(), name="manifests")
-    return controller, unsaid, following, Found(told, adopted, everything.last)
+    return controller, unsaid, following, OpeningState(told, adopted, everything.last)
 
 
 def _load(controller: Controller, entries: list[Entry]) -> None:

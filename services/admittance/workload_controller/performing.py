@@ -11,11 +11,18 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from admittance.control.commit import Commit, Echo, Heard, Message, Put, echo_put
+from admittance.control.commit import (
+    Commit,
+    DeadLetterLimiter,
+    Echo,
+    LogMessage,
+    Message,
+    Put,
+    echo_put,
+)
 from admittance.control.controller_state import HEADER_FACT
-from admittance.control.dead_letters import Letters
 from admittance.control.decide import Controller
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.control.quota_handover import packed, parted
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
@@ -32,7 +39,7 @@ from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.guard import Guard
 from admittance.workload_controller.opening import tell_unreadable
-from admittance.workload_controller.recording import Memory
+from admittance.workload_controller.recording import HistoryRecorder
 from admittance.workload_controller.tally import Tally
 
 SERVICE: Final = "workload-controller"
@@ -43,7 +50,7 @@ OUTCOMES_MAX: Final = 20_000
 log = structlog.get_logger()
 
 
-class Performing:
+class CommitWriter:
     """The commits of one leader. ``outcomes``: what became of the newest facts.
     ``tally`` None: nobody asks for figures."""
 
@@ -52,8 +59,8 @@ class Performing:
         bus: Bus,
         controller: Controller,
         guard: Guard,
-        puts: Puts,
-        memory: Memory,
+        puts: WorkloadWriter,
+        memory: HistoryRecorder,
         tally: Tally | None,
     ) -> None:
         self._bus = bus
@@ -62,10 +69,10 @@ class Performing:
         self._puts = puts
         self._memory = memory
         self._tally = tally
-        self._letters = Letters()
+        self._letters = DeadLetterLimiter()
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
-    async def perform(self, batch: list[Heard]) -> None:
+    async def perform(self, batch: list[LogMessage]) -> None:
         """The order of a commit is told in `commit`."""
         controller = self._controller
         rest = batch
@@ -140,7 +147,7 @@ class Performing:
         if known.unreadable and before.workload is not None:
             await self._mend(key, before, entry.revision)
 
-    async def _mend(self, key: str, before: Known, revision: int) -> None:
+    async def _mend(self, key: str, before: VersionedWorkload, revision: int) -> None:
         """Writes a workload over what cannot be read at its key. Only the leader knows how it was:
         so with the guard, which a leader that was superseded does not hold. What it had to say is
         said. Raises StaleRevision or Unavailable; Superseded."""
@@ -152,7 +159,9 @@ class Performing:
         except (StaleRevision, Unavailable):
             await self._guard.take()
             raise
-        self._controller.workloads.keep(key, Known(workload, written, before.fact, before.trace))
+        self._controller.workloads.keep(
+            key, VersionedWorkload(workload, written, before.fact, before.trace)
+        )
         log.warning("workload_mended", key=key, revision=written)
 
     def _note(self, commit: Commit) -> None:
@@ -178,7 +187,7 @@ def _tell(put: Put, revision: int) -> None:
     )
 
 
-def _delivery(heard: Heard) -> Delivery:
+def _delivery(heard: LogMessage) -> Delivery:
     return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
 
 
@@ -189,7 +198,7 @@ Outcome: TypeAlias = int | Refused | None
 """The revision of a put, why it was refused, or None: that is unknown."""
 
 
-class Puts:
+class WorkloadWriter:
     """Writes workloads. ``finished_seconds``: for how long one that has finished is kept."""
 
     def __init__(self, bus: Bus, *, finished_seconds: float) -> None:

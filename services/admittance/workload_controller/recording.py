@@ -30,7 +30,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import PAGE, Past, past
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.set_aside import tell
-from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, Told
+from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, JournalPosition
 
 SLICE: Final = 200
 """Rows packed at a time, in another thread: some milliseconds."""
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 _made = Reader(CheckpointMade)
 
 
-class Recorder:
+class CheckpointWriter:
     """Checkpoints of one leader. ``take``: the snapshot between two commits, under ``lock``;
     ``through``: how far the log is dealt with."""
 
@@ -179,16 +179,16 @@ def _read(one: Past) -> CheckpointMade:
 CLOSE_SECONDS: Final = 2.0
 
 
-class Found(NamedTuple):
+class OpeningState(NamedTuple):
     """How the bucket was found by a new leader. ``told``: the newest revision that any leader told
     of, and where. ``adopted``: what was written since. ``newest``: the newest revision of all."""
 
-    told: Told
+    told: JournalPosition
     adopted: list[Adopted]
     newest: int
 
 
-class Memory:
+class HistoryRecorder:
     """Journal and checkpoints of one leader. ``lock`` is held while something is committed."""
 
     def __init__(
@@ -196,7 +196,7 @@ class Memory:
         bus: Bus,
         lock: asyncio.Lock,
         controller: Controller,
-        found: Found,
+        found: OpeningState,
         *,
         epoch: int,
         every_seconds: float,
@@ -212,7 +212,9 @@ class Memory:
         )
         self.journal.told = found.told.sequence
         self.journal.through = controller.read
-        self.recorder = Recorder(bus, lock, lambda: self.journal.through, self._take, every_seconds)
+        self.recorder = CheckpointWriter(
+            bus, lock, lambda: self.journal.through, self._take, every_seconds
+        )
         # What was written before anybody told of it can be had from a checkpoint only.
         self._at_once = not found.told.newest and some
         self._adopted = found.adopted if found.told.newest else []

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.control.decide import Controller
 from admittance.events import subjects
 from admittance.events.applying import SettledReply
@@ -41,8 +41,8 @@ from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
 from admittance.workload_controller.manifests import ManifestWriter
 from admittance.workload_controller.opening import open_controller
-from admittance.workload_controller.performing import SERVICE, Performing, Puts, state
-from admittance.workload_controller.recording import Memory
+from admittance.workload_controller.performing import SERVICE, CommitWriter, WorkloadWriter, state
+from admittance.workload_controller.recording import HistoryRecorder
 from admittance.workload_controller.tally import Tally
 
 SETTLE_SECONDS: Final = 30.0
@@ -71,7 +71,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         ttl_seconds=settings.lease_seconds,
         config=differing(_limits(settings)),
     )
-    active: list[Active] = []
+    active: list[ActiveController] = []
 
     async def health(_: bytes, __: str) -> Health | HealthReply:
         leads = tuple(leading.tenure.leads())
@@ -107,7 +107,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 await first_of(stopping, watch, event=leading.changed)
                 continue
             log.info("leading", domain=CONTROLLER, epoch=epoch)
-            leader = Active(bus, settings, epoch, tally)
+            leader = ActiveController(bus, settings, epoch, tally)
             active[:] = [leader]
             again.begun()
             work = asyncio.create_task(leader.run(), name="workload-controller")
@@ -148,7 +148,7 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-class Active:
+class ActiveController:
     """The one that leads: reads the log from where its predecessor stopped."""
 
     def __init__(
@@ -168,8 +168,8 @@ class Active:
         self._heartbeats: HeartbeatListener | None = None
         self._deletions: Deletions | None = None
         self._config: asyncio.Task[None] | None = None
-        self._memory: Memory | None = None
-        self._performing: Performing | None = None
+        self._memory: HistoryRecorder | None = None
+        self._performing: CommitWriter | None = None
         self._failed: BaseException | None = None
         self.controller: Controller | None = None
         self.ready = False
@@ -209,7 +209,7 @@ class Active:
         end = await lease_store.end_of_log(self._bus)
         if self._puller.idle:
             manifests.caught_up.set()
-        self._memory = Memory(
+        self._memory = HistoryRecorder(
             self._bus,
             manifests.lock,
             controller,
@@ -218,8 +218,10 @@ class Active:
             every_seconds=self._settings.checkpoint_seconds,
         )
         self._memory.start(now)
-        puts = Puts(self._bus, finished_seconds=self._settings.finished_seconds)
-        performing = Performing(self._bus, controller, self.guard, puts, self._memory, self._tally)
+        puts = WorkloadWriter(self._bus, finished_seconds=self._settings.finished_seconds)
+        performing = CommitWriter(
+            self._bus, controller, self.guard, puts, self._memory, self._tally
+        )
         self._performing = performing
         heartbeats = HeartbeatListener(self._bus, manifests, self._settings.beat_seconds)
         self._heartbeats = heartbeats
@@ -299,9 +301,9 @@ class Active:
                 controller.workloads.drop_finished(self._marks.popleft()[1])
 
 
-def _heard(delivery: Delivery) -> Heard:
+def _heard(delivery: Delivery) -> LogMessage:
     headers = delivery.headers
     if HEADER_TRACE in headers and not extract(headers):
         # It would be written on: any length, and bytes that no header of ours may have.
         headers = {name: value for name, value in headers.items() if name != HEADER_TRACE}
-    return Heard(delivery.sequence, delivery.subject, delivery.data, headers, delivery.time)
+    return LogMessage(delivery.sequence, delivery.subject, delivery.data, headers, delivery.time)

@@ -15,14 +15,13 @@ from typing import Final
 import msgspec
 
 from admittance.api.workload import CheckState, EvictionCount
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.control.decide import Controller
 from admittance.events.applying import SettledReply
 from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migrating import MIGRATION, OF_PARENT
-from admittance.workload.roles import VARIANT
-from admittance.workload.stored import StoredWorkload, head, priority_class
+from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
@@ -103,7 +102,7 @@ class Tally:
     def settled(
         self,
         controller: Controller,
-        batch: Iterable[Heard],
+        batch: Iterable[LogMessage],
         outcomes: Mapping[int, SettledReply],
     ) -> None:
         """What became of facts that had no effect."""
@@ -196,7 +195,7 @@ def _queue(controller: Controller, before: StoredWorkload | None, after: StoredW
     for workload in (after, before):
         if workload is not None and workload.status.admission is not None:
             return workload.status.admission.cluster_queue
-    return controller.around.cluster_queue(after.metadata.namespace, head(after).queue_name)
+    return controller.queues.cluster_queue(after.metadata.namespace, head(after).queue_name)
 
 
 def _class(controller: Controller, workload: StoredWorkload) -> str:

@@ -19,8 +19,7 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.workload.conditions import is_true
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head, owner_of
 from family_table import a_cluster_queue
 
 from builders import a_manifest

@@ -13,8 +13,8 @@ import msgspec
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.decide import Controller
-from admittance.control.known import NOTHING, Known, Workloads
-from admittance.control.object_messages import learn, statements
+from admittance.control.known import NOTHING, VersionedWorkload, Workloads
+from admittance.control.manifest_changes import learn, statements
 from admittance.events.system import ObjectApplied
 from admittance.lease.domains import CONTROLLER
 from admittance.workload.limits import Limits
@@ -35,7 +35,7 @@ _OURS: Final = frozenset(k.token for k in KINDS.values() if k.token not in ("wor
 class _Forgetful(Workloads):
     """Workloads that do not know which facts they hold; see `Mechanisms.skip_applied`."""
 
-    def get(self, key: str) -> Known:
+    def get(self, key: str) -> VersionedWorkload:
         known = super().get(key)
         return known if known is NOTHING else known._replace(fact=0)
 

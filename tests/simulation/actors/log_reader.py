@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from simulation.actors.alone import Superseded
 from simulation.actors.service import Service
@@ -43,7 +43,7 @@ class LogReader:
         self._round = 0
         self._newest = 0
         self._name = ""
-        self._buffer: list[Heard] = []
+        self._buffer: list[LogMessage] = []
         self._come = Signal()
         self._deleted = False
         self._feeds: list[Feed] = []
@@ -98,7 +98,7 @@ class LogReader:
         self._newest = stored.sequence
         time = self._service.kernel.time(stored.time - self._service.kernel.now)
         self._buffer.append(
-            Heard(stored.sequence, stored.subject, stored.data, stored.headers, time)
+            LogMessage(stored.sequence, stored.subject, stored.data, stored.headers, time)
         )
         self._come.set()
 

@@ -9,9 +9,8 @@ from admittance.api.meta import Condition
 from admittance.api.reading.manifest import accept, encode
 from admittance.control.decide import Controller
 from admittance.control.heartbeats import by_parameters, with_condition
-from admittance.control.manifest_changes import marked, unneeded, users
-from admittance.control.object_messages import statement
-from admittance.control.objects import Kept, Planned, key_of, plan
+from admittance.control.manifest_changes import marked, statement, unneeded, users
+from admittance.control.objects import PlannedWrite, StoredObject, key_of, plan
 from admittance.events.applying import Applied
 from simulation.actors.alone import Superseded
 from simulation.actors.performing import Performing, persist
@@ -82,7 +81,7 @@ class Manifests:
         service = self._service
         read = [accept(manifest).manifest for manifest in manifests]
         planned = list(plan(self._controller.objects, read, now=service.process.now()))
-        todo: list[Planned] = [one for one in planned if one.value is not None]
+        todo: list[PlannedWrite] = [one for one in planned if one.value is not None]
         return (yield from self._put_all(todo))
 
     def _note_activity(self, check: str, active: bool) -> Any:
@@ -100,7 +99,7 @@ class Manifests:
         about = with_condition(kept.object, condition)
         told = Applied(kind=about.kind, namespace="", name=check, outcome="changed")
         expected = self._controller.objects.expected(key)
-        planned = Planned(key, about.kind, "", check, about, encode(about), expected, told)
+        planned = PlannedWrite(key, about.kind, "", check, about, encode(about), expected, told)
         return (yield from self._put_all([planned]))
 
     def _update_checks(self) -> Any:
@@ -115,10 +114,12 @@ class Manifests:
             )
             expected = controller.objects.expected(key)
             name = check.metadata.name
-            todo.append(Planned(key, check.kind, "", name, check, encode(check), expected, told))
+            todo.append(
+                PlannedWrite(key, check.kind, "", name, check, encode(check), expected, told)
+            )
         yield from self._put_all(todo)
 
-    def _put_all(self, todo: list[Planned]) -> Any:
+    def _put_all(self, todo: list[PlannedWrite]) -> Any:
         service = self._service
         if not todo:
             return "unchanged"
@@ -131,7 +132,7 @@ class Manifests:
             value = one.value or b""
             before = self._controller.objects.get(one.key)
             self._controller.keep_object(one.key, one.object, value, number)
-            kept = Kept(one.object, value, number)
+            kept = StoredObject(one.object, value, number)
             statements.append(statement(self._controller, kept, before=before))
             service.tell(f"applied {one.key} at {number}")
         yield from self._performing.say(statements)
@@ -206,7 +207,7 @@ class Manifests:
             self._service.tell("does not know what became of a deletion")
         self.unlock()
 
-    def _purge(self, key: str, kept: Kept) -> Any:
+    def _purge(self, key: str, kept: StoredObject) -> Any:
         controller = self._controller
         marker = Outgoing(key, b"", {EXPECTED: str(kept.revision), OPERATION: "DEL"})
         outcome = yield from self._guarded([marker])

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from admittance.control.commit import Commit, Heard, Message, echo_put
+from admittance.control.commit import Commit, LogMessage, Message, echo_put
 from admittance.control.decide import Controller
 from admittance.events.subjects import DEADLETTER
 from simulation.actors.puts import Puts
@@ -33,7 +33,7 @@ class Performing:
         self._controller = controller
         self._puts = Puts(service)
 
-    def perform(self, batch: list[Heard]) -> Any:
+    def perform(self, batch: list[LogMessage]) -> Any:
         """One batch, in the order that is told in `admittance.control.commit`."""
         controller = self._controller
         process = self._service.process

@@ -13,7 +13,7 @@ from admittance.api.workload import Workload
 from admittance.cli.bench.generator import Plan
 from admittance.cli.bench.load import submission
 from admittance.cli.bench.queues import manifests_of
-from admittance.family.rules import rules_of
+from admittance.family.policy import rules_of
 
 
 def queue_of(plan: Plan) -> ClusterQueue:

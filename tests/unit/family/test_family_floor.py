@@ -6,9 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from admittance.family.policy import Why
-from admittance.family.rules import FamilyRules, Tag
-from admittance.family.states import ParentState, VariantState, judged
+from admittance.family.policy import (
+    ActivityReason,
+    FamilyRules,
+    ParentState,
+    Tag,
+    VariantState,
+    desired_variants,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TAGS = ("reservation", "on-demand", "spot")
@@ -20,25 +25,30 @@ def rules(floor: str) -> FamilyRules:
     )
 
 
-def whys(floor: str, *tags: str, admitted: str) -> dict[str, Why]:
+def whys(floor: str, *tags: str, admitted: str) -> dict[str, ActivityReason]:
     parent = ParentState("ns", "p", "u", "lq", True, False, NOON, admitted=admitted)
     variants = [VariantState(name=tag, tag=tag, parent="p", parent_uid="u") for tag in tags]
-    return {name: wish.why for name, wish in judged(parent, variants, rules(floor), NOON).items()}
+    return {
+        name: wish.why
+        for name, wish in desired_variants(parent, variants, rules(floor), NOON).items()
+    }
 
 
 @pytest.mark.parametrize(
     ("floor", "tags", "want"),
     [
-        pytest.param("on-demand", TAGS, Why.UPGRADE, id="the floor itself is good enough"),
-        pytest.param("reservation", TAGS, Why.BELOW_MIN, id="what is below it is not"),
+        pytest.param(
+            "on-demand", TAGS, ActivityReason.UPGRADE, id="the floor itself is good enough"
+        ),
+        pytest.param("reservation", TAGS, ActivityReason.BELOW_MIN, id="what is below it is not"),
         pytest.param(
             "reservation",
             ("on-demand", "spot"),
-            Why.BELOW_MIN,
+            ActivityReason.BELOW_MIN,
             id="also where the parent may not have the floor's flavor",
         ),
-        pytest.param("", TAGS, Why.UPGRADE, id="without a floor everything better is"),
+        pytest.param("", TAGS, ActivityReason.UPGRADE, id="without a floor everything better is"),
     ],
 )
-def test_who_may_be_moved_up_to(floor: str, tags: tuple[str, ...], want: Why) -> None:
+def test_who_may_be_moved_up_to(floor: str, tags: tuple[str, ...], want: ActivityReason) -> None:
     assert whys(floor, *tags, admitted="spot")["on-demand"] is want

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.family.policy import STOPPED, Family, Variant, Why, next_change, wishes
+from admittance.family.policy import (
+    STOPPED,
+    ActivityReason,
+    Family,
+    Variant,
+    desired_states,
+    next_change,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 THREE = (Variant("reservation", 0), Variant("on-demand", 1), Variant("spot", 2))
@@ -19,11 +26,13 @@ def after(seconds: float) -> datetime:
 
 
 def active(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> list[str]:
-    return [name for name, wish in wishes(family, variants, after(at)).items() if wish.active]
+    return [
+        name for name, wish in desired_states(family, variants, after(at)).items() if wish.active
+    ]
 
 
 def why(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> dict[str, str]:
-    return {name: wish.why for name, wish in wishes(family, variants, after(at)).items()}
+    return {name: wish.why for name, wish in desired_states(family, variants, after(at)).items()}
 
 
 def test_with_nothing_admitted_everybody_races() -> None:
@@ -42,15 +51,15 @@ def test_a_clock_that_is_behind_the_parents_keeps_nobody_without_a_delay_waiting
 def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
     family = Family(True, NOON, admitted="on-demand", first_admitted=NOON)
     assert why(family) == {
-        "reservation": Why.UPGRADE,
-        "on-demand": Why.ADMITTED,
-        "spot": Why.LOWER_THAN_ADMITTED,
+        "reservation": ActivityReason.UPGRADE,
+        "on-demand": ActivityReason.ADMITTED,
+        "spot": ActivityReason.LOWER_THAN_ADMITTED,
     }
 
 
 def test_story_2_nobody_moves_up_to_less_than_the_floor() -> None:
     family = Family(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
-    assert why(family)["on-demand"] == Why.BELOW_MIN
+    assert why(family)["on-demand"] == ActivityReason.BELOW_MIN
     assert active(family) == ["reservation", "spot"]
 
 
@@ -75,12 +84,12 @@ def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) ->
 
 def test_story_5_a_worse_variant_whose_time_comes_after_a_better_was_admitted_stays_out() -> None:
     family = Family(True, NOON, admitted="reservation", first_admitted=after(3600))
-    assert why(family, LATER, 7200)["on-demand"] == Why.LOWER_THAN_ADMITTED
+    assert why(family, LATER, 7200)["on-demand"] == ActivityReason.LOWER_THAN_ADMITTED
 
 
 def test_an_admitted_variant_is_not_stopped_by_a_delay_that_was_given_later() -> None:
     family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
-    assert why(family, LATER, 20)["on-demand"] == Why.ADMITTED
+    assert why(family, LATER, 20)["on-demand"] == ActivityReason.ADMITTED
 
 
 SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1))
@@ -89,19 +98,19 @@ SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1)
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        pytest.param(86_409, Why.UPGRADE, id="not a second too early"),
-        pytest.param(86_410, Why.DELETE_DELAY, id="when its time is over"),
+        pytest.param(86_409, ActivityReason.UPGRADE, id="not a second too early"),
+        pytest.param(86_410, ActivityReason.DELETE_DELAY, id="when its time is over"),
     ],
 )
-def test_story_6_a_better_variant_tries_only_so_long(at: float, expected: Why) -> None:
+def test_story_6_a_better_variant_tries_only_so_long(at: float, expected: ActivityReason) -> None:
     family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
     assert why(family, SHORT, at)["reservation"] == expected
 
 
 def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
     admitted = Family(True, NOON, admitted="reservation", first_admitted=NOON)
-    assert why(admitted, SHORT, 90_000)["reservation"] == Why.ADMITTED
-    assert why(Family(True, NOON), SHORT, 90_000)["reservation"] == Why.RACE
+    assert why(admitted, SHORT, 90_000)["reservation"] == ActivityReason.ADMITTED
+    assert why(Family(True, NOON), SHORT, 90_000)["reservation"] == ActivityReason.RACE
 
 
 @pytest.mark.parametrize("stopped", sorted(STOPPED))
@@ -154,10 +163,10 @@ def test_between_now_and_the_next_change_nothing_changes(
     now = after(at)
     change = next_change(family, variants, now)
     last = 120 if change is None else int((change - NOON).total_seconds()) - 1
-    present = wishes(family, variants, now)
-    assert all(wishes(family, variants, after(n)) == present for n in range(at, last + 1))
+    present = desired_states(family, variants, now)
+    assert all(desired_states(family, variants, after(n)) == present for n in range(at, last + 1))
     if change is not None:
-        assert wishes(family, variants, change) != present
+        assert desired_states(family, variants, change) != present
 
 
 @given(some_families, some_variants, st.integers(0, 60))

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.control.checkpoint import Snapshot, rows, snapshot
-from admittance.control.commit import Heard, Put
+from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
 from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.control.known import revised
@@ -48,8 +48,8 @@ class House:
         self.core = Controller(b"", limits)
         self.now = NOON
         self.revision = 0
-        self.log: list[Heard] = []
-        self.unread: list[Heard] = []
+        self.log: list[LogMessage] = []
+        self.unread: list[LogMessage] = []
         self.words: list[Commits] = []
         self.history: list[Entry] = []
         self.checkpoints: list[Snapshot] = []
@@ -74,7 +74,7 @@ class House:
 
     def _hear(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.now += timedelta(milliseconds=self.chance.randint(1, 900))
-        heard = Heard(len(self.log) + 1, subject, data, headers or {}, self.now)
+        heard = LogMessage(len(self.log) + 1, subject, data, headers or {}, self.now)
         self.log.append(heard)
         self.unread.append(heard)
 
@@ -336,6 +336,6 @@ def test_what_a_deployment_sets_about_time_counts_in_its_past_too() -> None:
 
 
 def test_a_message_that_tells_of_no_object_is_named() -> None:
-    heard = Heard(7, "admit.object.applied.x._.y", b"{", {}, NOON)
+    heard = LogMessage(7, "admit.object.applied.x._.y", b"{", {}, NOON)
     with pytest.raises(CannotRebuild, match="message 7"):
         manifest_of(heard)

@@ -13,15 +13,14 @@ from test_past import API, DOMAIN, House, known, living, rebuilt
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
-from admittance.control.known import Known
+from admittance.control.known import VersionedWorkload
 from admittance.events import facts
 from admittance.events.shapes import HandedOn
 from admittance.replay.pieces import Entry
 from admittance.variants.core import Families
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.roles import VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 from builders import a_manifest, an_admission
 
@@ -119,7 +118,7 @@ class FamilyHouse(House):
 
     def _admitted(self, variant: StoredWorkload) -> HandedOn | None:
         owner, _ = owner_of(variant)
-        parent: Known = self.core.workloads.get(f"workload.ns.{owner}")
+        parent: VersionedWorkload = self.core.workloads.get(f"workload.ns.{owner}")
         if parent.workload is None or not parent.workload.status.admitted_variant:
             return None
         name = parent.workload.status.admitted_variant

@@ -11,14 +11,14 @@ from admittance.api.workload import GATED_BY
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
-from admittance.workload.transition_context import Hindrance
+from admittance.workload.transition_context import InactiveReason
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life
 
 LIMITS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30), backoff_limit=0))
 LENIENT = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
-LOCAL = Hindrance("Suspended", "LocalQueue lq is stopped", True, "LocalQueueStopped")
+LOCAL = InactiveReason("Suspended", "LocalQueue lq is stopped", True, "LocalQueueStopped")
 
 
 def a_life(limits: Limits = LIMITS, **spec: int) -> Life:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Preempted
-from admittance.workload.moves.eviction import KEPT_FOR, KEPT_MAX, counted
+from admittance.workload.moves.eviction import KEPT_FOR, KEPT_MAX, with_preemption
 
 from builders import NOON
 
@@ -29,25 +29,25 @@ def by(name: str, seen: int = 7) -> Preempted:
 def test_each_preemptor_is_counted_by_itself_and_the_newest_stands_last() -> None:
     counts: tuple[PreemptionCount, ...] = ()
     for n, name in enumerate(("a", "b", "a", "b", "a")):
-        counts = counted(counts, by(name, seen=n), NOON + timedelta(seconds=n))
+        counts = with_preemption(counts, by(name, seen=n), NOON + timedelta(seconds=n))
     assert [(one.by, one.count, one.seen) for one in counts] == [("ns/b", 2, 3), ("ns/a", 3, 4)]
     assert counts[-1].last == NOON + timedelta(seconds=4)
 
 
 def test_after_a_time_of_peace_it_starts_over() -> None:
-    counts = counted((), by("a"), NOON)
-    assert counted(counts, by("a"), NOON + KEPT_FOR - timedelta(seconds=1))[0].count == 2
-    assert counted(counts, by("a"), NOON + KEPT_FOR)[0].count == 1
-    assert [one.by for one in counted(counts, by("b"), NOON + KEPT_FOR)] == ["ns/b"]
+    counts = with_preemption((), by("a"), NOON)
+    assert with_preemption(counts, by("a"), NOON + KEPT_FOR - timedelta(seconds=1))[0].count == 2
+    assert with_preemption(counts, by("a"), NOON + KEPT_FOR)[0].count == 1
+    assert [one.by for one in with_preemption(counts, by("b"), NOON + KEPT_FOR)] == ["ns/b"]
 
 
 def test_only_so_many_are_kept_the_newest_ones() -> None:
     counts: tuple[PreemptionCount, ...] = ()
     for n in range(2 * KEPT_MAX):
-        counts = counted(counts, by(f"p{n}"), NOON)
+        counts = with_preemption(counts, by(f"p{n}"), NOON)
         assert len(counts) <= KEPT_MAX
     assert [one.by for one in counts] == [f"ns/p{n}" for n in range(KEPT_MAX, 2 * KEPT_MAX)]
 
 
 def test_who_names_nobody_counts_nothing() -> None:
-    assert counted((), replace(by("a"), by_uid=""), NOON) == ()
+    assert with_preemption((), replace(by("a"), by_uid=""), NOON) == ()

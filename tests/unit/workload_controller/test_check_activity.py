@@ -9,7 +9,7 @@ import msgspec
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
 from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
-from admittance.control.objects import Kept, Objects, key_of
+from admittance.control.objects import Objects, StoredObject, key_of
 from admittance.events.system import CheckAlive
 
 from builders import NOON
@@ -43,7 +43,7 @@ class Watched:
         if not there:
             self.objects.gone(KEY, 9)
             return
-        self.objects.keep(KEY, Kept(decode_object(VALUE).manifest, VALUE, 1))
+        self.objects.keep(KEY, StoredObject(decode_object(VALUE).manifest, VALUE, 1))
 
     def look(self, now: float = 0.0) -> tuple[str, str, str] | None:
         """The condition, once it is as it should be: looking again changes nothing."""

@@ -268,7 +268,7 @@ def test_one_that_its_user_stops_lets_the_others_race() -> None:
 
 def test_a_variant_has_no_times_of_a_job() -> None:
     house = running("c", PODS)
-    around = house.controller.around
+    around = house.controller.queues
     assert due_times(house.get(C), house.now, around) == {}
     house.preempt("c")
     assert due_times(house.get(C), house.now, around) == {}

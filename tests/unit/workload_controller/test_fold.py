@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import accept
-from admittance.control.commit import Commit, Echo, Heard, Message
+from admittance.control.commit import Commit, Echo, LogMessage, Message
 from admittance.control.decide import Controller
 from admittance.control.objects import key_of, plan
 from admittance.events import facts
@@ -78,15 +78,15 @@ class Bench:
         value = msgspec.json.encode(manifest)
         self.controller.keep_object(key_of(read), read, value, self.revision)
 
-    def heard(self, fact: Fact, *, fenced: bool = True) -> Heard:
+    def heard(self, fact: Fact, *, fenced: bool = True) -> LogMessage:
         decided = isinstance(fact, facts.Decision) and fenced
         return self.raw(subject_of(fact), encode(fact), FENCE if decided else {})
 
-    def raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> Heard:
+    def raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> LogMessage:
         self.sequence += 1
-        return Heard(self.sequence, subject, data, headers or {}, NOON)
+        return LogMessage(self.sequence, subject, data, headers or {}, NOON)
 
-    def submitted(self, **spec: Any) -> Heard:
+    def submitted(self, **spec: Any) -> LogMessage:
         manifest = msgspec.Raw(msgspec.json.encode(a_manifest(**spec)))
         return self.heard(facts.Submitted(**ME, workload=manifest))
 
@@ -110,7 +110,7 @@ class Bench:
             domain="queue-cq",
         )
 
-    def perform(self, *batch: Heard) -> list[Message]:
+    def perform(self, *batch: LogMessage) -> list[Message]:
         said: list[Message] = []
         rest = list(batch)
         while rest:
@@ -123,7 +123,7 @@ class Bench:
             rest = commit.rest
         return said
 
-    def fold(self, *batch: Heard) -> Commit:
+    def fold(self, *batch: LogMessage) -> Commit:
         return self.controller.fold(list(batch), NOON)
 
 
@@ -297,7 +297,7 @@ def test_a_barrier_is_echoed_after_what_came_before_it() -> None:
 
 def a_barrier(
     bench: Bench, domain: str = "queue-cq", epoch: int = 1, *, fence: bool = True, of: int = 1
-) -> Heard:
+) -> LogMessage:
     data = msgspec.json.encode(Barrier(domain=domain, owner="me", epoch=epoch))
     headers = FENCE | {"Nats-Expected-Last-Subject-Sequence": str(of)} if fence else {}
     return bench.raw("admit.lease.barrier.queue-cq", data, headers)
@@ -325,7 +325,7 @@ def test_a_barrier_that_nobody_fenced_is_buried(forged: dict[str, Any]) -> None:
     assert len(commit.dead) == 1
 
 
-def admitted_by(bench: Bench, heard: Heard) -> facts.Admitted:
+def admitted_by(bench: Bench, heard: LogMessage) -> facts.Admitted:
     (said,) = [one for one in bench.perform(heard) if ".admitted." in one.subject]
     return msgspec.json.decode(said.data, type=facts.Admitted)
 
@@ -464,7 +464,7 @@ def test_a_second_submission_under_a_taken_name_is_told_so(
 ) -> None:
     bench = Bench()
 
-    def submit(cpu: str = "1", uid: str = "", headers: Any = None) -> Heard:
+    def submit(cpu: str = "1", uid: str = "", headers: Any = None) -> LogMessage:
         manifest = a_manifest(requests={"cpu": cpu})
         raw = msgspec.Raw(msgspec.json.encode(manifest))
         fact = facts.Submitted(**ME, uid=uid, workload=raw)

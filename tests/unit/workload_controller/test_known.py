@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.control.known import Known, Workloads
+from admittance.control.known import VersionedWorkload, Workloads
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload
@@ -21,10 +21,10 @@ def a_finished_one() -> StoredWorkload:
 def test_a_finished_workload_that_was_asked_for_is_let_go_again() -> None:
     """It goes from the bucket by itself; held on, it would be taken for there for ever."""
     workloads = Workloads()
-    workloads.keep(KEY, Known(a_finished_one(), 5, 3))
+    workloads.keep(KEY, VersionedWorkload(a_finished_one(), 5, 3))
     assert len(workloads) == 0
     assert workloads.must_load(KEY)
-    workloads.load(KEY, Known(a_finished_one(), 5, 3))
+    workloads.load(KEY, VersionedWorkload(a_finished_one(), 5, 3))
     workloads.let_go(KEY)
     assert len(workloads) == 0
     assert workloads.must_load(KEY)
@@ -32,7 +32,7 @@ def test_a_finished_workload_that_was_asked_for_is_let_go_again() -> None:
 
 def test_the_keys_of_what_finished_long_ago_are_forgotten() -> None:
     workloads = Workloads()
-    workloads.keep(KEY, Known(a_finished_one(), 5, 3))
+    workloads.keep(KEY, VersionedWorkload(a_finished_one(), 5, 3))
     workloads.drop_finished(3)
     assert workloads.must_load(KEY)
     workloads.drop_finished(4)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from admittance.control.commit import Dead, Heard
-from admittance.control.dead_letters import BURST, PER_SECOND, Letters
+from admittance.control.commit import (
+    BURST,
+    PER_SECOND,
+    DeadLetterLimiter,
+    LogMessage,
+    RejectedMessage,
+)
 
 from builders import NOON
 
 
-def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> Dead:
-    return Dead(Heard(number, subject, b"", {}, NOON), "UnknownState: why")
+def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> RejectedMessage:
+    return RejectedMessage(LogMessage(number, subject, b"", {}, NOON), "UnknownState: why")
 
 
 def test_a_flood_gets_a_burst_of_letters_and_the_next_one_tells_of_the_rest() -> None:
-    letters = Letters()
+    letters = DeadLetterLimiter()
     first = letters.of([dead(n) for n in range(BURST + 1_000)], 5.0)
     assert [one.heard.sequence for one in first] == list(range(BURST))
     assert letters.of([dead(9_998)], 5.0) == []
@@ -26,13 +31,13 @@ def test_a_flood_gets_a_burst_of_letters_and_the_next_one_tells_of_the_rest() ->
 
 
 def test_what_is_no_verdict_always_gets_its_letter() -> None:
-    letters = Letters()
+    letters = DeadLetterLimiter()
     many = [dead(n, "admit.workload.held.ns.w") for n in range(3 * BURST)]
     assert letters.of(many, 0.0) == many
 
 
 def test_one_controller_that_floods_takes_no_words_from_another() -> None:
-    letters = Letters()
+    letters = DeadLetterLimiter()
     letters.of([dead(n) for n in range(BURST + 5)], 0.0)
     (other,) = letters.of([dead(1, "admit.check.reported.other.ns.w")], 1.0)
     assert other.reason == "UnknownState: why"

@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import encode
 from admittance.control.manifest_changes import cautions, objections, proposal
-from admittance.control.objects import Kept, Objects, plan
+from admittance.control.objects import Objects, StoredObject, plan
 from admittance.workload.limits import Limits
 
 from builders import NOON
@@ -57,7 +57,7 @@ class House:
             for one in planned:
                 if one.value is not None:
                     self._revision += 1
-                    kept = Kept(one.object, encode(one.object), self._revision)
+                    kept = StoredObject(one.object, encode(one.object), self._revision)
                     self.objects.keep(one.key, kept)
         self.warnings = [
             line for one in planned for line in cautions(one, self.limits, self.objects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.control.decide import Controller
-from admittance.control.object_messages import learn, statements
+from admittance.control.manifest_changes import learn, statements
 from admittance.events.system import ObjectApplied
 
 KEY = "localqueue.ns.lq"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
@@ -40,13 +40,13 @@ def a_town() -> Life:
     return life
 
 
-def a_report(life: Life, name: str, **fields: Any) -> Heard:
+def a_report(life: Life, name: str, **fields: Any) -> LogMessage:
     life.sequence += 1
     payload = {"namespace": NS, "name": name, "check": "c", "cycle": 0, "state": "Ready", **fields}
     about = facts.CheckReported(
         namespace=NS, name=name, controller="ctl-c", check="c", cycle=0, state="Ready"
     )
-    return Heard(life.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
+    return LogMessage(life.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
 
 
 @pytest.mark.scenario("A23")
@@ -57,7 +57,7 @@ def test_a_verdict_of_nonsense_is_answered_and_those_beside_it_count(what: str) 
     batch = [
         a_report(life, "a"),
         a_report(life, "b", **NONSENSE[what]),
-        Heard(life.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
+        LogMessage(life.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
         a_report(life, "z"),
     ]
     batch[3] = batch[3]._replace(sequence=batch[2].sequence + 1)

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, VariantVerdict
 from admittance.events.shapes import Refusal
-from admittance.family.policy import STOPPED, Why, Wish
-from admittance.family.states import begins, changes_next
+from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.reasons import SEVERITY
 from admittance.scheduling.cycle.refusals import standing_of
@@ -108,7 +107,7 @@ def _verdict(
     assert family is not None and family.state is not None
     aside = siblings.hindrance(world, queue, member) if member.charge is None else None
     if member.charge is None and not member.competes and not one.wish.active:
-        phase = "Rejected" if one.wish.why is Why.REJECTED else "Deactivated"
+        phase = "Rejected" if one.wish.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
     return VariantVerdict(
         name=member.key[1],
@@ -150,7 +149,7 @@ def _remedies(
                 yield f"{one.variant}: {way}"
         elif one.why in STOPPED:
             yield f"{one.variant}: `admit activate workload {one.name}`"
-        elif one.why == Why.CREATE_DELAY and (
+        elif one.why == ActivityReason.CREATE_DELAY and (
             at := begins(family.state, queue.rules, one.variant) if family.state and queue else None
         ):
             yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
@@ -191,7 +190,7 @@ class One(NamedTuple):
 
     member: Member
     tag: str
-    wish: Wish
+    wish: DesiredState
 
 
 def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
@@ -265,9 +264,9 @@ def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
         return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
     if not one.wish.active:
         message = f"inactive ({one.wish.why})"
-        if one.wish.why is Why.CREATE_DELAY:
+        if one.wish.why is ActivityReason.CREATE_DELAY:
             message += until(begins_at)
-        elif one.wish.why is Why.REJECTED and member.problem is not None:
+        elif one.wish.why is ActivityReason.REJECTED and member.problem is not None:
             message += f": {member.problem.message}"
         return _Line(
             one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1

@@ -13,9 +13,13 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from admittance.family.gates import Sibling, first_choice
-from admittance.family.policy import Why, Wish
-from admittance.family.rules import Tag
-from admittance.family.states import changes_next, judged
+from admittance.family.policy import (
+    ActivityReason,
+    DesiredState,
+    Tag,
+    changes_next,
+    desired_variants,
+)
 from admittance.scheduling.families import migration
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.family import LAST, Family
@@ -30,20 +34,20 @@ WAITS: Final = "WaitingForFamily"
 """Reason of a variant that is not tried although it waits for nothing of its own."""
 
 SENTENCES: Final = {
-    Why.PARENT: "Its parent is not to run",
-    Why.REJECTED: "One of its checks rejected it",
-    Why.USER: "A user stopped it",
-    Why.REQUEUING_LIMIT: "Its pods were not ready in time too often",
-    Why.CREATE_DELAY: "Its createDelaySeconds are not over",
-    Why.NO_MIGRATION: "A sibling is admitted, and the ClusterQueue says NoMigration",
-    Why.LOWER_THAN_ADMITTED: "A better sibling is admitted",
-    Why.BELOW_MIN: "A sibling is admitted, and nobody moves up to so little",
-    Why.DELETE_DELAY: "Its deleteDelaySeconds are over",
+    ActivityReason.PARENT: "Its parent is not to run",
+    ActivityReason.REJECTED: "One of its checks rejected it",
+    ActivityReason.USER: "A user stopped it",
+    ActivityReason.REQUEUING_LIMIT: "Its pods were not ready in time too often",
+    ActivityReason.CREATE_DELAY: "Its createDelaySeconds are not over",
+    ActivityReason.NO_MIGRATION: "A sibling is admitted, and the ClusterQueue says NoMigration",
+    ActivityReason.LOWER_THAN_ADMITTED: "A better sibling is admitted",
+    ActivityReason.BELOW_MIN: "A sibling is admitted, and nobody moves up to so little",
+    ActivityReason.DELETE_DELAY: "Its deleteDelaySeconds are over",
 }
 
 
 def hindrance(world: World, queue: Queue, member: Member) -> Aside | None:
-    """Why the variant may not be tried now; None: it may, or is a regular workload."""
+    """ActivityReason the variant may not be tried now; None: it may, or is a regular workload."""
     family = member.family
     if family is None:
         return None
@@ -89,21 +93,21 @@ def place(member: Member) -> int:
     return tag.place if tag is not None else LAST
 
 
-def wish_of(world: World, queue: Queue, member: Member) -> Wish | None:
+def wish_of(world: World, queue: Queue, member: Member) -> DesiredState | None:
     """What policy wants of the variant now; None: it is no variant that the queue has."""
     family = member.family
     assert family is not None
     return wishes(world, queue, family).get(member.key[1])
 
 
-def wishes(world: World, queue: Queue, family: Family) -> dict[str, Wish]:
+def wishes(world: World, queue: Queue, family: Family) -> dict[str, DesiredState]:
     """What policy wants of each of its variants now, the best first."""
     assert family.state is not None
     state = family.state
     admitted = migration.admitted_name(family)
     if admitted != state.admitted:
         state = state._replace(admitted=admitted, first_admitted=state.first_admitted or world.now)
-    return judged(state, family.states(), queue.rules, world.now)
+    return desired_variants(state, family.states(), queue.rules, world.now)
 
 
 def wait(world: World, queue: Queue, member: Member) -> None:
@@ -152,7 +156,9 @@ def _stays(message: str) -> Aside:
     return Aside(WAITS, message, is_silent=True, stays=True)
 
 
-def _first(world: World, queue: Queue, family: Family, wanted: Mapping[str, Wish]) -> Tag | None:
+def _first(
+    world: World, queue: Queue, family: Family, wanted: Mapping[str, DesiredState]
+) -> Tag | None:
     """The variant behind which nobody is tried; None: everybody is."""
     if not any(is_blocked(one) or _is_waited_for(world, one) for one in family.variants):
         return None

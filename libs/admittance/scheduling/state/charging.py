@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from admittance.events.shapes import Admission
-from admittance.family.rules import rules_of
+from admittance.family.policy import rules_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.shared_quota import Overlap

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from admittance.family.states import ParentState, VariantState
+from admittance.family.policy import ParentState, VariantState
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.shared_quota import Overlap

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
-from admittance.family.rules import FamilyRules, Tag
+from admittance.family.policy import FamilyRules, Tag
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
 from admittance.quota.tree import Node

@@ -15,13 +15,12 @@ from admittance.api.workload import (
     PreemptionCount,
 )
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
-from admittance.family.states import ParentState, VariantState
+from admittance.family.policy import ParentState, VariantState
 from admittance.scheduling.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
 from admittance.scheduling.state.workload_info import Aside
 from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.roles import PARENT, VARIANT
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"

@@ -9,45 +9,42 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.events.shapes import Admission
-from admittance.family.policy import Wish
-from admittance.family.rules import FamilyRules
-from admittance.family.states import judged
+from admittance.family.policy import DesiredState, FamilyRules, desired_variants
 from admittance.workload.change import Change, Outcome, applied
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.phase import is_stopping
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import (
     CheckRules,
     FlavorParts,
-    Hindrance,
-    Occasion,
+    InactiveReason,
+    QueueView,
     RequiredCheck,
-    Surroundings,
+    TransitionContext,
 )
 
 QUIET = frozenset({"pending", "requeued"})
 """Said for people: of several in one commit only the last is said."""
-OF_PARENTS = frozenset({"admitted", "evicted"})
+PARENT_ONLY = frozenset({"admitted", "evicted"})
 """Said to runners, who know nothing of variants."""
 
 
-class WithoutChecks:
+class QueuesWithoutChecks:
     """The queues as a parent sees them: no check is asked about it, ever."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self.limits = around.limits
+    def __init__(self, queues: QueueView) -> None:
+        self._queues = queues
+        self.limits = queues.limits
 
     def check(self, name: str) -> CheckRules | None:
-        return self._around.check(name)
+        return self._queues.check(name)
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
-        return self._around.cluster_queue(namespace, queue)
+        return self._queues.cluster_queue(namespace, queue)
 
-    def hindrance(self, namespace: str, queue: str) -> Hindrance | None:
-        return self._around.hindrance(namespace, queue)
+    def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
+        return self._queues.inactive_reason(namespace, queue)
 
     def required_checks(
         self,
@@ -60,19 +57,19 @@ class WithoutChecks:
         return frozenset()
 
     def flavor(self, name: str) -> FlavorParts:
-        return self._around.flavor(name)
+        return self._queues.flavor(name)
 
     def edition(self, namespace: str, queue: str, check: str) -> str:
-        return self._around.edition(namespace, queue, check)
+        return self._queues.edition(namespace, queue, check)
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
     def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
-        return self._around.family_rules(namespace, queue)
+        return self._queues.family_rules(namespace, queue)
 
 
-class Kin(NamedTuple):
+class FamilyMembers(NamedTuple):
     """A family before a fact. ``parent`` None: there is none, or it is a parent no more.
     ``variants``: those that have not finished, by name."""
 
@@ -80,7 +77,7 @@ class Kin(NamedTuple):
     variants: Mapping[str, StoredWorkload]
 
 
-class Joint(NamedTuple):
+class FamilyChange(NamedTuple):
     """What a fact makes of a family. ``own``: of the member that it is about. ``others``: of the
     rest of the family, by name, in the order in which they are to be written, the parent last."""
 
@@ -88,26 +85,26 @@ class Joint(NamedTuple):
     others: Mapping[str, Change]
 
 
-class Together:
+class FamilyTransition:
     """``variants``: without those that are gone. ``at``: as variants see it."""
 
-    def __init__(self, kin: Kin, at: Occasion) -> None:
+    def __init__(self, kin: FamilyMembers, context: TransitionContext) -> None:
         self.parent = kin.parent
         self.variants = dict(kin.variants)
-        self.at = at
-        self.at_parent = at._replace(around=WithoutChecks(at.around))
-        self._says: dict[str, list[Say]] = {}
-        self._wishes: dict[str, Wish] | None = None
+        self.context = context
+        self.parent_context = context._replace(queues=QueuesWithoutChecks(context.queues))
+        self._says: dict[str, list[OutboxEntry]] = {}
+        self._wishes: dict[str, DesiredState] | None = None
         self.parent_name = kin.parent.metadata.name if kin.parent is not None else ""
         self._rules: FamilyRules | None = None
         if kin.parent is not None:
             namespace, queue = kin.parent.metadata.namespace, head(kin.parent).queue_name
-            self._rules = at.around.family_rules(namespace, queue)
+            self._rules = context.queues.family_rules(namespace, queue)
 
     @property
     def now(self) -> datetime:
         """Of the occasion."""
-        return self.at.now
+        return self.context.now
 
     @property
     def rules(self) -> FamilyRules | None:
@@ -129,16 +126,18 @@ class Together:
             if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
         ]
 
-    def wishes(self) -> dict[str, Wish]:
+    def wishes(self) -> dict[str, DesiredState]:
         """What policy wants of each variant as things are by now."""
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
         if self._wishes is None:
             states = [variant_state(one) for one in self.variants.values()]
-            self._wishes = judged(parent_state(self.parent), states, self._rules, self.now)
+            self._wishes = desired_variants(
+                parent_state(self.parent), states, self._rules, self.now
+            )
         return self._wishes
 
-    def wish(self, name: str) -> Wish | None:
+    def wish(self, name: str) -> DesiredState | None:
         """Of one of them; None: nothing is to become of it."""
         return self.wishes().get(name)
 
@@ -159,14 +158,14 @@ class Together:
                 self.variants.pop(name, None)
             else:
                 self.variants[name] = change.workload
-            says = tuple(say for say in change.says if say.what not in OF_PARENTS)
+            says = tuple(say for say in change.says if say.what not in PARENT_ONLY)
         before = self._says.setdefault(name, [])
         for say in says:
             if say.what in QUIET:
                 before[:] = [one for one in before if one.what not in QUIET]
             before.append(say)
 
-    def keep(self, workload: StoredWorkload, *says: Say) -> None:
+    def keep(self, workload: StoredWorkload, *says: OutboxEntry) -> None:
         """The same of one that is there, where nothing but this is to be said."""
         self.put(workload.metadata.name, applied(workload, *says))
 
@@ -180,11 +179,11 @@ class Together:
         """Something became of it."""
         return name in self._says
 
-    def said(self, name: str, what: str) -> Say | None:
+    def said(self, name: str, what: str) -> OutboxEntry | None:
         """What it has to say of that kind."""
         return next((say for say in self._says.get(name, ()) if say.what == what), None)
 
-    def joint(self, name: str, own: Change) -> Joint:
+    def joint(self, name: str, own: Change) -> FamilyChange:
         """All of it. ``own``: the answer to the fact, as far as it was known at first."""
         changes = {
             one: Change(
@@ -197,4 +196,4 @@ class Together:
             own = Change(mine.workload, mine.says, Outcome.APPLIED, own.reason, own.message)
         if self.parent_name in changes:
             changes[self.parent_name] = changes.pop(self.parent_name)
-        return Joint(own, changes)
+        return FamilyChange(own, changes)

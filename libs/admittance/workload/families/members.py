@@ -11,11 +11,11 @@ from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import holder_of
-from admittance.family.policy import STOPPED, Why
+from admittance.family.policy import STOPPED, ActivityReason
 from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, is_false, is_true, put
-from admittance.workload.families.family_change import Together
-from admittance.workload.families.migrating import begin, promise
+from admittance.workload.families.family_change import FamilyTransition
+from admittance.workload.families.migrating import begin_migration, promise_quota
 from admittance.workload.family_info import (
     allowed_flavors,
     competes,
@@ -30,33 +30,33 @@ from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.transitions import transition
 
-OF_THE_JOB: Final = (
+JOB_FACTS: Final = (
     facts.Started,
     facts.PodsReady,
     facts.PodsNotReady,
     facts.Stopped,
 )
 """What runners tell of jobs: a variant has none."""
-OF_THE_PARENT: Final = (facts.Held, facts.Released, facts.Finished)
+FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
 """What users ask of a family as a whole."""
-OF_WHO_COMPETES: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
+VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 
 
-def of_parent(family: Together, parent: StoredWorkload, fact: Fact) -> Change:
+def parent_transition(family: FamilyTransition, parent: StoredWorkload, fact: Fact) -> Change:
     """A fact about the parent."""
-    if isinstance(fact, OF_WHO_COMPETES):
+    if isinstance(fact, VARIANT_FACTS):
         return ignored(parent, "IsParent", "its variants compete, it does not")
     if isinstance(fact, facts.Aggregated):
         # What it tells is made anew after every fact about its family.
         return ignored(parent, "Unchanged", "it tells so already")
-    return transition(parent, fact, family.at_parent)
+    return transition(parent, fact, family.parent_context)
 
 
-def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
+def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: Fact) -> Change:
     """A fact about a variant."""
-    if isinstance(fact, OF_THE_JOB):
+    if isinstance(fact, JOB_FACTS):
         return ignored(variant, "IsVariant", "its parent owns the job")
-    if isinstance(fact, OF_THE_PARENT):
+    if isinstance(fact, FAMILY_REQUESTS):
         return refused(variant, "IsVariant", f"ask it of its parent {family.parent_name!r}")
     match fact:
         case facts.Assigned() | facts.Confirmed():
@@ -70,11 +70,11 @@ def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
         case facts.Ungated():
             return _ungated(family, variant)
         case facts.Revoked() if variant.status.promised is not None:
-            return break_promise(variant, fact, family.at)
+            return break_promise(variant, fact, family.context)
         case facts.Aggregated():
             return ignored(variant, "IsVariant", "it tells of nobody")
     was_on = head(variant).active
-    change = transition(variant, fact, family.at)
+    change = transition(variant, fact, family.context)
     after = change.workload
     if (
         was_on
@@ -83,14 +83,14 @@ def of_variant(family: Together, variant: StoredWorkload, fact: Fact) -> Change:
         and not head(after).active
     ):
         # Nothing but a check turns it off here.
-        return change._replace(workload=with_status(after, stopped_by=str(Why.REJECTED)))
+        return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     return change
 
 
 # Quota and admission. -------------------------------------------------------------------
 
 
-def hinders(family: Together, variant: StoredWorkload) -> tuple[str, str] | None:
+def ineligible(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, str] | None:
     """Why nothing may be reserved or admitted for the variant now; None: it may be."""
     parent = family.parent
     if parent is None:
@@ -108,9 +108,9 @@ def hinders(family: Together, variant: StoredWorkload) -> tuple[str, str] | None
 
 
 def _admittable(
-    family: Together, variant: StoredWorkload, fact: facts.Assigned | facts.Confirmed
+    family: FamilyTransition, variant: StoredWorkload, fact: facts.Assigned | facts.Confirmed
 ) -> Change:
-    hindered = hinders(family, variant)
+    hindered = ineligible(family, variant)
     if hindered is not None:
         return ignored(variant, *hindered)
     if isinstance(fact, facts.Assigned):
@@ -120,33 +120,37 @@ def _admittable(
         if allowed is not None and not taken <= allowed:
             return ignored(variant, "FlavorNotAllowed", f"it may have {', '.join(sorted(allowed))}")
         if fact.migrates_from is not None:
-            return promise(family, variant, fact)
-    change = transition(variant, fact, family.at)
+            return promise_quota(family, variant, fact)
+    change = transition(variant, fact, family.context)
     after = change.workload
     if change.outcome is not Outcome.APPLIED or after is None:
         return change
     if not is_true(after, Type.ADMITTED):
         if is_true(variant, Type.QUOTA_RESERVED) and not head(after).active:
-            return change._replace(workload=with_status(after, stopped_by=str(Why.REJECTED)))
+            return change._replace(
+                workload=with_status(after, stopped_by=str(ActivityReason.REJECTED))
+            )
         return change
     if not family.family_head().status.admitted_variant:
         return change
     if isinstance(fact, facts.Assigned):
         return ignored(variant, "SiblingAdmitted", "its sibling has to stop first")
     # Confirmed: whoever had to go for it has gone.
-    return begin(family, with_status(variant, pending_preemption=None))
+    return begin_migration(family, with_status(variant, pending_preemption=None))
 
 
 # Being turned on and off, and the rest. --------------------------------------------------
 
 
-def _turned_off(family: Together, variant: StoredWorkload, fact: facts.Deactivated) -> Change:
+def _turned_off(
+    family: FamilyTransition, variant: StoredWorkload, fact: facts.Deactivated
+) -> Change:
     if fact.reason:
         wish = family.wish(variant.metadata.name)
         if wish is None or wish.active:
             return ignored(variant, "PolicyMovedOn", "policy wants it otherwise by now")
         return switched(family, variant, active=False, why=str(wish.why))
-    stopped = variant.status.stopped_by or str(Why.USER)
+    stopped = variant.status.stopped_by or str(ActivityReason.USER)
     if not head(variant).active:
         if variant.status.stopped_by:
             return ignored(variant, "Repeated", "it is not active")
@@ -156,7 +160,7 @@ def _turned_off(family: Together, variant: StoredWorkload, fact: facts.Deactivat
     return change._replace(workload=with_status(change.workload, stopped_by=stopped))
 
 
-def _turned_on(family: Together, variant: StoredWorkload, fact: facts.Activated) -> Change:
+def _turned_on(family: FamilyTransition, variant: StoredWorkload, fact: facts.Activated) -> Change:
     stopped = variant.status.stopped_by
     if stopped in STOPPED:
         if fact.reason:
@@ -167,13 +171,15 @@ def _turned_on(family: Together, variant: StoredWorkload, fact: facts.Activated)
     if wish is None or not wish.active:
         why = f"policy does not want it: {wish.why}" if wish is not None else "it has no parent"
         return (ignored if fact.reason else refused)(variant, "NotWanted", why)
-    return transition(variant, fact, family.at)
+    return transition(variant, fact, family.context)
 
 
-def switched(family: Together, variant: StoredWorkload, *, active: bool, why: str) -> Change:
+def switched(
+    family: FamilyTransition, variant: StoredWorkload, *, active: bool, why: str
+) -> Change:
     """The variant turned on or off as policy wants it."""
     if active:
-        on = turn_on(variant, None, family.at)
+        on = turn_on(variant, None, family.context)
         if on.outcome is not Outcome.APPLIED or on.workload is None:
             return on
         conditions = put(
@@ -187,17 +193,19 @@ def switched(family: Together, variant: StoredWorkload, *, active: bool, why: st
         return on._replace(workload=with_status(on.workload, conditions=conditions))
     if not head(variant).active:
         return ignored(variant, "Repeated", "it is not active")
-    return deactivate(variant, DEACTIVATED, f"Variant deactivated: {why}", family.at)
+    return deactivate(variant, DEACTIVATED, f"Variant deactivated: {why}", family.context)
 
 
-def _reprioritized(family: Together, variant: StoredWorkload, fact: facts.Reprioritized) -> Change:
+def _reprioritized(
+    family: FamilyTransition, variant: StoredWorkload, fact: facts.Reprioritized
+) -> Change:
     parent = family.parent
     if parent is None or (head(parent).priority or 0) != fact.priority:
         return refused(variant, "IsVariant", "its priority is its parent's")
-    return transition(variant, fact, family.at)
+    return transition(variant, fact, family.context)
 
 
-def _keeper(family: Together) -> str:
+def _keeper(family: FamilyTransition) -> str:
     """Who keeps the gates of the others closed: asked here, too, since it may have taken quota of
     others after somebody found that its time is over. "": nobody."""
     gate = parent_state(family.family_head()).gate
@@ -211,9 +219,9 @@ def _keeper(family: Together) -> str:
     return holder.name if holder is not None and keeps else ""
 
 
-def _ungated(family: Together, variant: StoredWorkload) -> Change:
+def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
     """4.8: this one may preempt, and no other one of the family."""
-    hindered = hinders(family, variant)
+    hindered = ineligible(family, variant)
     if hindered is not None:
         return ignored(variant, *hindered)
     gates = variant.status.preemption_gates

@@ -8,17 +8,17 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.shapes import Admission
-from admittance.family.policy import Why
+from admittance.family.policy import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import all_ready
 from admittance.workload.conditions import Type, is_true, put
-from admittance.workload.families.family_change import Together
+from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.reservation import admit, assign
 from admittance.workload.phase import Phase, is_reserved, phase
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 MIGRATION: Final = "FlavorMigration"
 """Why the worse variant is evicted."""
@@ -26,7 +26,7 @@ OF_PARENT: Final = "VariantEvicted"
 """Why the parent of an evicted variant is."""
 
 
-def begin(family: Together, better: StoredWorkload) -> Change:
+def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
     """``better`` has all it needs. The admitted one is evicted; the better one stays as it is."""
     name = better.metadata.name
     parent = family.family_head()
@@ -34,15 +34,15 @@ def begin(family: Together, better: StoredWorkload) -> Change:
     if worse is None or worse not in family.running():
         return ignored(better, "FamilyStops", "its family's job is being stopped")
     message = f"Migrating to variant {name}"
-    family.put(worse.metadata.name, evict(worse, MIGRATION, message, family.at))
-    change = evict(parent, OF_PARENT, message, family.at_parent, cause=MIGRATION)
+    family.put(worse.metadata.name, evict(worse, MIGRATION, message, family.context))
+    change = evict(parent, OF_PARENT, message, family.parent_context, cause=MIGRATION)
     assert change.workload is not None, "an eviction deletes nothing"
     heading = with_status(change.workload, migrating_to=name)
     family.put(parent.metadata.name, change._replace(workload=heading))
     return applied(better)
 
 
-def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> Change:
+def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.Assigned) -> Change:
     """Without checks reservation and admission coincide, so the eviction comes before both: the
     quota is kept for it meanwhile."""
     source = fact.migrates_from
@@ -52,10 +52,10 @@ def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> C
         return ignored(better, "NoMove", f"it is {where}: it competes for nothing")
     if source is None or source.name != parent.status.admitted_variant:
         return ignored(better, "StaleFamily", "another sibling is admitted by now, or none")
-    required = family.at.around.required_checks(fact.admission.cluster_queue, fact.admission)
+    required = family.context.queues.required_checks(fact.admission.cluster_queue, fact.admission)
     if required or fact.pending_preemption is not None:
         return ignored(better, "StaleFamily", "it has checks, or victims, to wait for")
-    begun = begin(family, better)
+    begun = begin_migration(family, better)
     if begun.workload is None or begun.reason:
         return begun
     message = "Pending the migration of 1 workload(s)"
@@ -69,28 +69,28 @@ def promise(family: Together, better: StoredWorkload, fact: facts.Assigned) -> C
     )
     return applied(
         with_status(better, conditions=conditions, promised=fact.admission),
-        Say(what="pending", reason="WaitingForPreemptedWorkloads", message=message),
+        OutboxEntry(what="pending", reason="WaitingForPreemptedWorkloads", message=message),
     )
 
 
-def taken_over(family: Together, name: str) -> Change | None:
+def taken_over(family: FamilyTransition, name: str) -> Change | None:
     """The variant admitted, now that nothing of its family runs; rejected, if what its checks add
     cannot be; None: it has lost what it needs. The parent still names the one that has stopped."""
     better = family.variants.get(name)
     wish = family.wish(name)
     if better is None or wish is None or not wish.active or not head(better).active:
         return None
-    around = family.at.around
+    queues = family.context.queues
     queue = head(better).queue_name
-    if around.hindrance(better.metadata.namespace, queue) is not None:
+    if queues.inactive_reason(better.metadata.namespace, queue) is not None:
         return None
     status = better.status
     admission = status.promised or status.admission
-    if admission is None or around.not_offered(admission) or not _may_have(better, admission):
+    if admission is None or queues.not_offered(admission) or not _may_have(better, admission):
         return None
-    required = around.required_checks(admission.cluster_queue, admission)
+    required = queues.required_checks(admission.cluster_queue, admission)
     if status.promised is not None:
-        if required or around.cluster_queue(better.metadata.namespace, queue) != (
+        if required or queues.cluster_queue(better.metadata.namespace, queue) != (
             admission.cluster_queue
         ):
             return None
@@ -105,7 +105,7 @@ def taken_over(family: Together, name: str) -> Change | None:
             domain="",
             admission=admission,
         )
-        return assign(kept, fact, family.at)
+        return assign(kept, fact, family.context)
     if (
         not is_reserved(better)
         or is_true(better, Type.EVICTED)
@@ -113,11 +113,11 @@ def taken_over(family: Together, name: str) -> Change | None:
         or not all_ready(status.admission_checks, required)
     ):
         return None
-    conflict = contradiction(better, family.at)  # A flavor may have other labels by now.
+    conflict = contradiction(better, family.context)  # A flavor may have other labels by now.
     if conflict is not None and conflict.workload is not None:
-        rejected = with_status(conflict.workload, stopped_by=str(Why.REJECTED))
+        rejected = with_status(conflict.workload, stopped_by=str(ActivityReason.REJECTED))
         return conflict._replace(workload=rejected)
-    return applied(admit(better, family.at))
+    return applied(admit(better, family.context))
 
 
 def _may_have(variant: StoredWorkload, admission: Admission) -> bool:

@@ -12,17 +12,16 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
-from admittance.family.policy import STOPPED, Why, Wish
-from admittance.family.states import begins, changes_next
+from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
-from admittance.workload.families.family_change import Together
+from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.shaping import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.moves.backoff import no_wait, rejection
 from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
-from admittance.workload.reasons import Standing, hindered, is_held
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.reasons import PendingReason, is_held, pending_reason
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 EACH_MAX: Final = 300
 """Characters that are told of one variant."""
@@ -32,7 +31,7 @@ _INACTIVE: Final = "WaitingForFamily"
 """Reasons of a family in which nobody waits for quota: some hold it, or nobody is to try."""
 
 
-def tell(family: Together, *, asked: bool = False) -> None:
+def update_parent_status(family: FamilyTransition, *, asked: bool = False) -> None:
     """Brings up to date what the parent tells, if it is written anyway, if somebody ``asked`` for
     it, or if the family waits until another time now, or time changes who may try at another."""
     parent = family.family_head()
@@ -47,7 +46,7 @@ def tell(family: Together, *, asked: bool = False) -> None:
     same = at == parent.status.next_change_at and waits == parent.status.requeue_state
     if not touched and not asked and same:
         return
-    rows = rows_of(map(seen, family.variants.values()), wishes)
+    rows = rows_of(map(summary_of, family.variants.values()), wishes)
     if done:
         # Those that have finished earlier are not looked at any more.
         rows = rows or parent.status.variants
@@ -62,9 +61,9 @@ def tell(family: Together, *, asked: bool = False) -> None:
     conditions = put(
         told.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=family.now
     )
-    says: tuple[Say, ...] = ()
+    says: tuple[OutboxEntry, ...] = ()
     if before is None or before.reason != reason:
-        says = (Say(what="pending", reason=reason, message=message),)
+        says = (OutboxEntry(what="pending", reason=reason, message=message),)
     elif before.message == message:
         conditions = told.status.conditions
     new = with_status(told, conditions=conditions)
@@ -72,7 +71,7 @@ def tell(family: Together, *, asked: bool = False) -> None:
         family.keep(new, *says)
 
 
-def _wait(family: Together, wishes: dict[str, Wish]) -> RequeueState | None:
+def _wait(family: FamilyTransition, wishes: dict[str, DesiredState]) -> RequeueState | None:
     """The parent's requeue state. While each of its variants waits for a time, it waits until the
     first of these: nothing of the family competes before. A backoff of its own stays."""
     parent = family.family_head()
@@ -85,7 +84,7 @@ def _wait(family: Together, wishes: dict[str, Wish]) -> RequeueState | None:
     return RequeueState(count=state.count if state is not None else None, requeue_at=until)
 
 
-def _first_time(family: Together, wishes: dict[str, Wish]) -> datetime | None:
+def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> datetime | None:
     """The first time for which a variant waits; None: one waits for none, or has not been made."""
     parent = family.family_head()
     tags = {head(family.variants[name]).variant for name in wishes if name in family.variants}
@@ -96,7 +95,7 @@ def _first_time(family: Together, wishes: dict[str, Wish]) -> datetime | None:
     times: list[datetime] = []
     for name, wish in wishes.items():
         variant = family.variants[name]
-        if wish.why is Why.CREATE_DELAY:
+        if wish.why is ActivityReason.CREATE_DELAY:
             at = begins(parent_state(parent), family.rules, head(variant).variant)
         elif wish.active:
             state = variant.status.requeue_state
@@ -112,17 +111,19 @@ def _first_time(family: Together, wishes: dict[str, Wish]) -> datetime | None:
     return min(times, default=None)
 
 
-def _is_up_to_variants(family: Together, parent: StoredWorkload) -> bool:
+def _is_up_to_variants(family: FamilyTransition, parent: StoredWorkload) -> bool:
     """Nothing keeps the family back but what its variants wait for."""
     return (
         head(parent).active
         and not is_held(parent)
-        and hindered(parent, family.at_parent) is None
+        and pending_reason(parent, family.parent_context) is None
         and family.rules is not None
     )
 
 
-def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish]) -> Standing | None:
+def _standing(
+    family: FamilyTransition, parent: StoredWorkload, wishes: dict[str, DesiredState]
+) -> PendingReason | None:
     """Why nothing of the family is admitted; None: something is, or the reason is not theirs."""
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
@@ -130,7 +131,7 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
         return None
     if not wanted_tags(parent, family.rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
-        return Standing(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
+        return PendingReason(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
     found = [(one, wishes[name]) for name in wishes if (one := family.variants.get(name))]
     if not found:
         return None
@@ -146,20 +147,20 @@ def _standing(family: Together, parent: StoredWorkload, wishes: dict[str, Wish])
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE
-    return Standing(reason, "; ".join(_told(family, one, wish) for one, wish in found))
+    return PendingReason(reason, "; ".join(_told(family, one, wish) for one, wish in found))
 
 
-def _holds(one: tuple[StoredWorkload, Wish]) -> bool:
+def _holds(one: tuple[StoredWorkload, DesiredState]) -> bool:
     return is_reserved(one[0]) and one[1].active
 
 
-def _told(family: Together, variant: StoredWorkload, wish: Wish) -> str:
+def _told(family: FamilyTransition, variant: StoredWorkload, wish: DesiredState) -> str:
     tag = head(variant).variant
     reserved = find(variant, Type.QUOTA_RESERVED)
-    if wish.why is Why.CREATE_DELAY:
+    if wish.why is ActivityReason.CREATE_DELAY:
         at = begins(parent_state(family.family_head()), family.rules, tag)
         return f"{tag}: inactive ({wish.why}){until(at)}"
-    if wish.why is Why.REJECTED:
+    if wish.why is ActivityReason.REJECTED:
         return f"{tag}: inactive ({wish.why}): {rejection(variant)}"[:EACH_MAX]
     if not wish.active:
         return f"{tag}: inactive ({wish.why})"
@@ -183,7 +184,7 @@ MESSAGE_MAX: Final = 400
 """Characters of a message that a parent repeats: of dozens of variants it has to hold them all."""
 
 
-class Seen(NamedTuple):
+class VariantSummary(NamedTuple):
     """A variant as its parent tells of it, but for why policy wants it so. ``place``: among its
     siblings, as it is stored."""
 
@@ -191,7 +192,7 @@ class Seen(NamedTuple):
     row: VariantRow
 
 
-def seen(variant: StoredWorkload) -> Seen:
+def summary_of(variant: StoredWorkload) -> VariantSummary:
     """What of a stored variant is told."""
     spec = head(variant)
     constraints = spec.admission_constraints
@@ -203,7 +204,7 @@ def seen(variant: StoredWorkload) -> Seen:
         active=spec.active,
         conditions=tuple(_short(conditions[kind]) for kind in SHOWN if kind in conditions),
     )
-    return Seen(spec.sibling_index or 0, row)
+    return VariantSummary(spec.sibling_index or 0, row)
 
 
 def _short(condition: Condition) -> Condition:
@@ -212,8 +213,10 @@ def _short(condition: Condition) -> Condition:
     return replace(condition, message=f"{condition.message[: MESSAGE_MAX - 3]}...")
 
 
-def rows_of(variants: Iterable[Seen], wants: Mapping[str, Wish]) -> tuple[VariantRow, ...]:
-    """``status.variants``, the best first. ``wants``: what `admittance.family.states.judged` says
+def rows_of(
+    variants: Iterable[VariantSummary], wants: Mapping[str, DesiredState]
+) -> tuple[VariantRow, ...]:
+    """``status.variants``, the best first. ``wants``: what `admittance.family.policy.judged` says
     now; of whom it says nothing no reason is told."""
     ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
     return tuple(

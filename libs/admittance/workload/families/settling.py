@@ -13,10 +13,10 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import Change, Outcome, applied, ignored, with_spec, with_status
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, put, without
-from admittance.workload.families.family_change import Joint, Kin, Together
-from admittance.workload.families.members import of_parent, of_variant, switched
+from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
+from admittance.workload.families.members import parent_transition, switched, variant_transition
 from admittance.workload.families.migrating import OF_PARENT
-from admittance.workload.families.parent_status import EACH_MAX, tell
+from admittance.workload.families.parent_status import EACH_MAX, update_parent_status
 from admittance.workload.families.shaping import (
     became_parent,
     became_regular,
@@ -26,22 +26,21 @@ from admittance.workload.families.shaping import (
     variants_changed,
     wanted_tags,
 )
-from admittance.workload.families.stopping import admitted_by, after_stop, reset
+from admittance.workload.families.stopping import admit_parent, after_stop, reset
 from admittance.workload.moves.activation import deactivate
 from admittance.workload.moves.arrival import Arrived
 from admittance.workload.moves.backoff import REJECTED, rejection
 from admittance.workload.moves.eviction import evict, release, withdrawals
 from admittance.workload.phase import REJECTION, holds_quota
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 
 CONTRADICTION = "ConcurrentAdmission"
 """Why a parent is evicted whose admitted variant is not there, or not admitted."""
 
 
-def settle(family: Together, *, asked: bool = False) -> None:
+def settle(family: FamilyTransition, *, asked: bool = False) -> None:
     """The family as it has to be. Without a parent its variants are gone. ``asked``: somebody wants
     the parent to tell of them."""
     parent = family.parent
@@ -56,9 +55,9 @@ def settle(family: Together, *, asked: bool = False) -> None:
     _first_one_is_admitted(family)
     _no_admission_without_a_variant(family)
     after_stop(family)
-    if family.rules is None and role_now(family.family_head(), family.at) != PARENT:
+    if family.rules is None and role_now(family.family_head(), family.context) != PARENT:
         # Its queue knew no families any more, and it was only kept for its job.
-        family.put(family.parent_name, became_regular(family.family_head(), family.at))
+        family.put(family.parent_name, became_regular(family.family_head(), family.context))
         _end(family)
         return
     _no_promise_without_a_migration(family)
@@ -68,15 +67,15 @@ def settle(family: Together, *, asked: bool = False) -> None:
         _follow_the_parent(family)
         _as_policy_wants(family)
     _pods(family)
-    tell(family, asked=asked)
+    update_parent_status(family, asked=asked)
 
 
-def _end(family: Together) -> None:
+def _end(family: FamilyTransition) -> None:
     for one in list(family.variants.values()):
         family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
 
 
-def _finish(family: Together, parent: StoredWorkload) -> None:
+def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     finished = find(parent, Type.FINISHED)
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
@@ -100,10 +99,10 @@ def _finish(family: Together, parent: StoredWorkload) -> None:
             ),
         )
     if family.touched(family.parent_name):
-        tell(family)
+        update_parent_status(family)
 
 
-def _follow_the_parent(family: Together) -> None:
+def _follow_the_parent(family: FamilyTransition) -> None:
     """While its job stops nothing of a family is admitted: what took the parent takes the variant,
     too, under the same reason."""
     parent = family.family_head()
@@ -116,11 +115,11 @@ def _follow_the_parent(family: Together) -> None:
     message = evicted.message if evicted is not None else ""
     said = family.said(family.parent_name, "evicted")
     for one in family.running():
-        change = evict(one, reason, message, family.at, cause=said.detail if said else "")
+        change = evict(one, reason, message, family.context, cause=said.detail if said else "")
         family.put(one.metadata.name, change)
 
 
-def _first_one_is_admitted(family: Together) -> None:
+def _first_one_is_admitted(family: FamilyTransition) -> None:
     """The variant that is admitted first admits its parent. Where somebody has written two by hand
     the better one stays."""
     parent = family.family_head()
@@ -129,17 +128,17 @@ def _first_one_is_admitted(family: Together) -> None:
         return
     named = parent.status.admitted_variant
     if not named and not holds_quota(parent):
-        admitted_by(family, running[0])
+        admit_parent(family, running[0])
         named = running[0].metadata.name
     for one in running:
         if one.metadata.name != named:
             message = f"Variant {named} is admitted" if named else "Nothing of its family may run"
-            family.put(one.metadata.name, evict(one, CONTRADICTION, message, family.at))
+            family.put(one.metadata.name, evict(one, CONTRADICTION, message, family.context))
             kept = family.variants[one.metadata.name]
-            family.put(one.metadata.name, release(kept, family.at))
+            family.put(one.metadata.name, release(kept, family.context))
 
 
-def _no_admission_without_a_variant(family: Together) -> None:
+def _no_admission_without_a_variant(family: FamilyTransition) -> None:
     """Whatever evicts the admitted variant evicts the parent: its job has to stop."""
     parent = family.family_head()
     if not holds_quota(parent) or family.is_stopping():
@@ -156,11 +155,11 @@ def _no_admission_without_a_variant(family: Together) -> None:
         message = f"Its admitted variant {name} is not there, or not admitted"
     if variant is not None and cause == "Preempted":
         parent = with_status(parent, preempted_by=variant.status.preempted_by)
-    change = evict(parent, reason, message, family.at_parent, cause=cause)
+    change = evict(parent, reason, message, family.parent_context, cause=cause)
     family.put(family.parent_name, change)
 
 
-def _no_promise_without_a_migration(family: Together) -> None:
+def _no_promise_without_a_migration(family: FamilyTransition) -> None:
     heir = family.family_head().status.migrating_to if family.is_stopping() else ""
     for one in list(family.variants.values()):
         if one.status.promised is None:
@@ -169,14 +168,14 @@ def _no_promise_without_a_migration(family: Together) -> None:
             family.keep(with_status(one, promised=None))
 
 
-def _one_priority(family: Together) -> None:
+def _one_priority(family: FamilyTransition) -> None:
     priority = head(family.family_head()).priority
     for one in list(family.variants.values()):
         if (head(one).priority or 0) != (priority or 0):
             family.keep(with_spec(one, priority=priority))
 
 
-def _as_policy_wants(family: Together) -> None:
+def _as_policy_wants(family: FamilyTransition) -> None:
     """4.3: the losers of a race in the commit of the winner, all of them after a reset."""
     for name, wish in list(family.wishes().items()):
         variant = family.variants[name]
@@ -184,7 +183,7 @@ def _as_policy_wants(family: Together) -> None:
             family.put(name, switched(family, variant, active=wish.active, why=str(wish.why)))
 
 
-def _all_are_rejected(family: Together) -> bool:
+def _all_are_rejected(family: FamilyTransition) -> bool:
     """Where checks have rejected every variant the parent is rejected."""
     parent, rules = family.family_head(), family.rules
     if not head(parent).active or rules is None or not family.variants:
@@ -197,13 +196,13 @@ def _all_are_rejected(family: Together) -> bool:
     ordered = sorted(family.variants.values(), key=lambda one: head(one).sibling_index or 0)
     each = "; ".join(f"{head(one).variant}: {rejection(one)}"[:EACH_MAX] for one in ordered)
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
-    change = deactivate(parent, REJECTION, message, family.at_parent, cause="AdmissionCheck")
-    rejected = Say(what="rejected", reason="AdmissionCheckRejected", message=message)
+    change = deactivate(parent, REJECTION, message, family.parent_context, cause="AdmissionCheck")
+    rejected = OutboxEntry(what="rejected", reason="AdmissionCheckRejected", message=message)
     family.put(family.parent_name, change._replace(says=(rejected, *change.says)))
     return True
 
 
-def _pods(family: Together) -> None:
+def _pods(family: FamilyTransition) -> None:
     """Whether the pods of the job are ready is seen on the admitted variant, too."""
     parent = family.family_head()
     if not holds_quota(parent):
@@ -225,58 +224,62 @@ LOOKS: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
 around it is otherwise, or the time has come."""
 
 
-def alone(workload: StoredWorkload | None, fact: Fact, at: Occasion) -> Change:
+def single_transition(
+    workload: StoredWorkload | None, fact: Fact, context: TransitionContext
+) -> Change:
     """What becomes of a workload that is of no family yet. Where its queue has families it is made
     a parent when it arrives, when the queue changes, or as soon as it has lost its quota."""
     if isinstance(fact, QueueChanged) and workload is not None:
-        if role_now(workload, at) == PARENT:
-            return _as_parent(became_parent(workload), fact, at)
-        return transition(workload, fact, at)
-    change = transition(workload, fact, at)
+        if role_now(workload, context) == PARENT:
+            return _as_parent(became_parent(workload), fact, context)
+        return transition(workload, fact, context)
+    change = transition(workload, fact, context)
     after = change.workload
     if change.outcome is not Outcome.APPLIED or after is None:
         return change
     if workload is None:
-        return _told(change, at) if head(after).role == PARENT else change
+        return _told(change, context) if head(after).role == PARENT else change
     released = workload.status.admission is not None and after.status.admission is None
-    if released and role_now(after, at) == PARENT:
-        return _told(change._replace(workload=became_parent(after)), at)
+    if released and role_now(after, context) == PARENT:
+        return _told(change._replace(workload=became_parent(after)), context)
     return change
 
 
-def _as_parent(parent: StoredWorkload, fact: QueueChanged, at: Occasion) -> Change:
-    family = Together(Kin(parent, {}), at)
-    change = transition(parent, fact, family.at_parent)
-    return _told(change if change.outcome is Outcome.APPLIED else applied(parent), at)
+def _as_parent(parent: StoredWorkload, fact: QueueChanged, context: TransitionContext) -> Change:
+    family = FamilyTransition(FamilyMembers(parent, {}), context)
+    change = transition(parent, fact, family.parent_context)
+    return _told(change if change.outcome is Outcome.APPLIED else applied(parent), context)
 
 
-def _told(change: Change, at: Occasion) -> Change:
+def _told(change: Change, context: TransitionContext) -> Change:
     """A new parent, saying what can be said of a family without variants."""
     parent = change.workload
     assert parent is not None, "it is there"
-    family = Together(Kin(parent, {}), at)
+    family = FamilyTransition(FamilyMembers(parent, {}), context)
     family.put(parent.metadata.name, change)
     settle(family)
     return family.joint(parent.metadata.name, change).own
 
 
-def happened(kin: Kin, name: str, fact: Fact, at: Occasion) -> Joint:
+def family_transition(
+    kin: FamilyMembers, name: str, fact: Fact, context: TransitionContext
+) -> FamilyChange:
     """What becomes of everybody. ``name``: of the member that the fact is about."""
-    family = Together(kin, at)
+    family = FamilyTransition(kin, context)
     parent = kin.parent
     is_parent = parent is not None and name == family.parent_name
     member = parent if is_parent else kin.variants.get(name)
     if member is None:
-        return Joint(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
+        return FamilyChange(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
     if fact.uid and fact.uid != member.metadata.uid and not isinstance(fact, Arrived):
         uid = member.metadata.uid
-        return Joint(ignored(member, "OtherUid", f"the workload's uid is {uid}"), {})
+        return FamilyChange(ignored(member, "OtherUid", f"the workload's uid is {uid}"), {})
     if not is_parent:
-        own = of_variant(family, member, fact)
+        own = variant_transition(family, member, fact)
     elif isinstance(fact, QueueChanged):
         own = queue_changed(family, fact)
     else:
-        own = of_parent(family, member, fact)
+        own = parent_transition(family, member, fact)
     if own.outcome is Outcome.APPLIED:
         family.put(name, own)
         if is_parent and isinstance(fact, facts.Activated) and not family.is_stopping():

@@ -23,17 +23,16 @@ from admittance.api.workload import (
     WorkloadSpec,
 )
 from admittance.family.naming import variant_name
-from admittance.family.rules import FamilyRules, Tag
+from admittance.family.policy import FamilyRules, Tag
 from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
-from admittance.workload.families.family_change import Together
+from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import KEPT_REASONS, no_wait
 from admittance.workload.moves.eviction import evict, withdraw
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.roles import PARENT, VARIANT
-from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 
 REGULAR: Final = "regular"
@@ -55,7 +54,7 @@ def is_partial(spec: bytes | msgspec.Raw) -> bool:
     return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
 
 
-def marked(workload: StoredWorkload, role: str) -> StoredWorkload:
+def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
     """The workload in that role; its annotation says so, too."""
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != PARENT_VARIANT}
     if role == PARENT:
@@ -64,7 +63,7 @@ def marked(workload: StoredWorkload, role: str) -> StoredWorkload:
     return replace(new, metadata=replace(new.metadata, annotations=notes))
 
 
-def role_now(workload: StoredWorkload, at: Occasion) -> str:
+def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
     """What a regular workload or a parent is to be, by its queue: only as long as nothing of it is
     admitted is that up to the queue."""
     spec = head(workload)
@@ -72,25 +71,25 @@ def role_now(workload: StoredWorkload, at: Occasion) -> str:
     if keeps or workload.status.admitted_variant:
         return spec.role
     namespace = workload.metadata.namespace
-    if not at.around.cluster_queue(namespace, spec.queue_name):
+    if not context.queues.cluster_queue(namespace, spec.queue_name):
         return spec.role  # Nobody knows.
-    if at.around.family_rules(namespace, spec.queue_name) is None:
+    if context.queues.family_rules(namespace, spec.queue_name) is None:
         return REGULAR
     return REGULAR if is_partial(workload.spec) else PARENT
 
 
 def became_parent(workload: StoredWorkload) -> StoredWorkload:
     """A regular workload without quota as a parent: no check is asked about it any more."""
-    parent = marked(workload, PARENT)
+    parent = with_role(workload, PARENT)
     return with_status(parent, admission_checks=(), check_retry_counts={}, immediate_retries={})
 
 
-def became_regular(parent: StoredWorkload, at: Occasion) -> Change:
+def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change:
     """A parent of which nothing is admitted as a regular workload, with the checks of its queue."""
     state = parent.status.requeue_state
     own_backoff = is_false(parent, Type.REQUEUED)
     regular = with_status(
-        marked(parent, REGULAR),
+        with_role(parent, REGULAR),
         requeue_state=state if own_backoff else no_wait(state),
         variants=(),
         admitted_variant="",
@@ -105,22 +104,26 @@ def became_regular(parent: StoredWorkload, at: Occasion) -> Change:
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
         # What it said was about its variants.
         conditions = put(
-            regular.status.conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=at.now
+            regular.status.conditions,
+            Type.QUOTA_RESERVED,
+            False,
+            "PendingEvaluation",
+            now=context.now,
         )
         regular = with_status(regular, conditions=conditions)
-    change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), at)
+    change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), context)
     return change if change.outcome is Outcome.APPLIED else applied(regular)
 
 
-def queue_changed(family: Together, fact: QueueChanged) -> Change:
+def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
     """What changed queues mean for the parent, before its variants follow."""
     parent = family.family_head()
-    if role_now(parent, family.at) == REGULAR:
-        return became_regular(parent, family.at)
-    return transition(parent, fact, family.at_parent)
+    if role_now(parent, family.context) == REGULAR:
+        return became_regular(parent, family.context)
+    return transition(parent, fact, family.parent_context)
 
 
-def variants_changed(family: Together, fact: QueueChanged) -> None:
+def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
     """What changed queues mean for each variant. One that the queue does not have any more stays as
     it is until it is deleted."""
     if family.parent is None or head(family.parent).role != PARENT:
@@ -129,7 +132,7 @@ def variants_changed(family: Together, fact: QueueChanged) -> None:
     for name in list(family.variants):
         variant = family.variants[name]
         was_on = head(variant).active
-        change = transition(variant, fact, family.at)
+        change = transition(variant, fact, family.context)
         after = change.workload
         if change.outcome is Outcome.APPLIED:
             if was_on and after is not None and not head(after).active:
@@ -137,7 +140,7 @@ def variants_changed(family: Together, fact: QueueChanged) -> None:
             family.put(name, change)
 
 
-def reshape(family: Together) -> None:
+def reshape(family: FamilyTransition) -> None:
     """Places and flavors of variants as their queue has them now, whatever somebody has written."""
     if family.rules is None:
         return
@@ -145,7 +148,7 @@ def reshape(family: Together) -> None:
         _reshape(family, one, family.rules)
 
 
-def _reshape(family: Together, variant: StoredWorkload, rules: FamilyRules) -> None:
+def _reshape(family: FamilyTransition, variant: StoredWorkload, rules: FamilyRules) -> None:
     spec = head(variant)
     tag = rules.tag(spec.variant)
     if tag is None:
@@ -171,16 +174,16 @@ def _reshape(family: Together, variant: StoredWorkload, rules: FamilyRules) -> N
         return
     message = f"Variant {spec.variant} may no longer have {', '.join(sorted(used - set(flavors)))}"
     if is_true(new, Type.ADMITTED):
-        family.put(name, evict(new, "FlavorsChanged", message, family.at))
+        family.put(name, evict(new, "FlavorsChanged", message, family.context))
     else:
-        family.put(name, withdraw(new, "FlavorsChanged", message, family.at))
+        family.put(name, withdraw(new, "FlavorsChanged", message, family.context))
 
 
 _NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})
 """Annotations of a parent that its variants do not have."""
 
 
-class Made(NamedTuple):
+class PlannedVariant(NamedTuple):
     """A variant as it is to be. ``spec``: canonical bytes, as it is stored."""
 
     tag: Tag
@@ -199,13 +202,15 @@ def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
     return variant_name(meta.name, meta.uid, tag, force_hash=taken)
 
 
-def made(parent: StoredWorkload, rules: FamilyRules, *, active: bool = True) -> Iterator[Made]:
+def planned_variants(
+    parent: StoredWorkload, rules: FamilyRules, *, active: bool = True
+) -> Iterator[PlannedVariant]:
     """Every variant that the parent is to have. Decodes the parent's spec once."""
     spec = spec_of(parent.spec)
     allowed = allowed_flavors(parent)
     for tag in rules.tags_within(allowed):
         flavors = tag.within(allowed)
-        yield Made(tag, flavors, encode(_variant(spec, tag, flavors, active)))
+        yield PlannedVariant(tag, flavors, encode(_variant(spec, tag, flavors, active)))
 
 
 def variant_spec(

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from admittance.family.policy import Why
+from admittance.family.policy import ActivityReason
 from admittance.workload.change import applied, with_status
 from admittance.workload.conditions import Type, find, is_true, put, revoke, without
-from admittance.workload.families.family_change import Together
+from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.migrating import OF_PARENT, taken_over
 from admittance.workload.moves.backoff import no_wait, wake_if_over
 from admittance.workload.moves.check_verdicts import waits_for_checks
 from admittance.workload.moves.eviction import (
-    closed,
+    closed_gates,
     evict,
     freed_of,
     fresh_rows,
@@ -24,8 +24,8 @@ from admittance.workload.moves.eviction import (
 )
 from admittance.workload.moves.reservation import admit
 from admittance.workload.phase import REJECTION, holds_quota, is_reserved
-from admittance.workload.reasons import hindered
-from admittance.workload.stored import Say, StoredWorkload, head
+from admittance.workload.reasons import pending_reason
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 FROM_OUTSIDE: Final = frozenset(
     {
@@ -39,10 +39,10 @@ FROM_OUTSIDE: Final = frozenset(
 )
 """Evictions that nothing of the family is to blame for: also those start over whom a check has
 rejected."""
-_FORGIVEN: Final = frozenset({Why.REJECTED, Why.REQUEUING_LIMIT})
+_FORGIVEN: Final = frozenset({ActivityReason.REJECTED, ActivityReason.REQUEUING_LIMIT})
 
 
-def admitted_by(family: Together, variant: StoredWorkload) -> None:
+def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
     """The parent takes over what the variant has got, and its job may start."""
     parent = family.family_head()
     name = variant.metadata.name
@@ -70,7 +70,7 @@ def admitted_by(family: Together, variant: StoredWorkload) -> None:
         migrating_to="",
         first_admitted_at=status.first_admitted_at or family.now,
     )
-    admitted = admit(reserved, family.at_parent)
+    admitted = admit(reserved, family.parent_context)
     message = f"Variant {name} is admitted"
     conditions = put(
         admitted.status.conditions, Type.ADMITTED, True, "Admitted", message, now=family.now
@@ -78,11 +78,11 @@ def admitted_by(family: Together, variant: StoredWorkload) -> None:
     family.hush(parent.metadata.name)
     family.keep(
         with_status(admitted, conditions=conditions),
-        Say(what="admitted", reason="Admitted", message=message),
+        OutboxEntry(what="admitted", reason="Admitted", message=message),
     )
 
 
-def after_stop(family: Together) -> None:
+def after_stop(family: FamilyTransition) -> None:
     """Where the parent has been released: the admitted variant is, too; and what comes then."""
     parent = family.family_head()
     name = parent.status.admitted_variant
@@ -95,11 +95,11 @@ def after_stop(family: Together) -> None:
         found = find(worse, Type.EVICTED)
         if found is None or found.status != "True":
             message = evicted.message if evicted is not None else ""
-            family.put(name, evict(worse, kind, message, family.at))
+            family.put(name, evict(worse, kind, message, family.context))
             worse = family.variants[name]
         elif kind == OF_PARENT:
             kind = found.reason
-        family.put(name, wake_if_over(release(worse, family.at), family.at))
+        family.put(name, wake_if_over(release(worse, family.context), family.context))
     requeued = find(parent, Type.REQUEUED)
     reactivated = requeued is not None and requeued.reason == "Reactivated"
     _competes_again(family)
@@ -108,7 +108,7 @@ def after_stop(family: Together) -> None:
     if change is not None and change.workload is not None:
         family.put(heir, change)
         if is_true(change.workload, Type.ADMITTED):
-            admitted_by(family, change.workload)
+            admit_parent(family, change.workload)
             _waits_for_nobody(family, name)
             return
     if kind == REJECTION and not reactivated and head(parent).active:
@@ -118,7 +118,7 @@ def after_stop(family: Together) -> None:
     reset(family, forgive=reactivated or kind in FROM_OUTSIDE, waits=name)
 
 
-def _competes_again(family: Together) -> None:
+def _competes_again(family: FamilyTransition) -> None:
     """A parent is in no queue: only its backoff keeps its variants waiting."""
     parent = family.family_head()
     requeued = find(parent, Type.REQUEUED)
@@ -137,13 +137,13 @@ def _competes_again(family: Together) -> None:
         requeued.message,
         now=family.now,
     )
-    says: tuple[Say, ...] = ()
-    if hindered(parent, family.at_parent) is None:
-        says = (Say(what="requeued", reason=requeued.reason, message=requeued.message),)
+    says: tuple[OutboxEntry, ...] = ()
+    if pending_reason(parent, family.parent_context) is None:
+        says = (OutboxEntry(what="requeued", reason=requeued.reason, message=requeued.message),)
     family.keep(with_status(parent, conditions=conditions), *says)
 
 
-def _waits_for_nobody(family: Together, name: str) -> None:
+def _waits_for_nobody(family: FamilyTransition, name: str) -> None:
     """Who was replaced is turned off by policy; but of one that its queue does not have any more
     policy says nothing. Should it come back before it is deleted, nothing else would end its wait.
     """
@@ -164,13 +164,13 @@ def _waits_for_nobody(family: Together, name: str) -> None:
     family.keep(with_status(variant, conditions=conditions))
 
 
-def _without_promises(family: Together) -> None:
+def _without_promises(family: FamilyTransition) -> None:
     for one in list(family.variants.values()):
         if one.status.promised is not None:
             family.keep(with_status(one, promised=None))
 
 
-def reset(family: Together, *, forgive: bool, waits: str = "") -> None:
+def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
     """As if the parent were new. ``forgive``: also those that a check has rejected start over.
     ``waits``: who sees the end of its own check's delay first."""
     parent = family.family_head()
@@ -188,12 +188,14 @@ def reset(family: Together, *, forgive: bool, waits: str = "") -> None:
         _fresh(family, one, forgive, keeps=one.metadata.name == waits and waits_for_checks(one))
 
 
-def _fresh(family: Together, variant: StoredWorkload, forgive: bool, *, keeps: bool) -> None:
-    at = family.at
+def _fresh(
+    family: FamilyTransition, variant: StoredWorkload, forgive: bool, *, keeps: bool
+) -> None:
+    context = family.context
     status = variant.status
     fields: dict[str, Any] = {
         "promised": None,
-        "preemption_gates": closed(status.preemption_gates, at),
+        "preemption_gates": closed_gates(status.preemption_gates, context),
     }
     if forgive and status.stopped_by in _FORGIVEN:
         fields["stopped_by"] = ""
@@ -203,17 +205,17 @@ def _fresh(family: Together, variant: StoredWorkload, forgive: bool, *, keeps: b
         if new != variant:
             family.keep(new)
         return
-    says: tuple[Say, ...] = ()
+    says: tuple[OutboxEntry, ...] = ()
     if is_reserved(variant):
         says = withdrawals(variant, OF_PARENT)
-        variant = freed_of(variant, "PendingEvaluation", "", at)
+        variant = freed_of(variant, "PendingEvaluation", "", context)
     conditions = without(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
-    reason, message = hindered(variant, at) or ("PendingEvaluation", "")
-    conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now)
+    reason, message = pending_reason(variant, context) or ("PendingEvaluation", "")
+    conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
     requeued = find(variant, Type.REQUEUED)
     if requeued is not None and requeued.status == "False":
-        conditions = put(conditions, Type.REQUEUED, True, "Reactivated", now=at.now)
-    fields |= fresh_rows(variant, at, forget=True)
+        conditions = put(conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
+    fields |= fresh_rows(variant, context, forget=True)
     family.put(
         variant.metadata.name,
         applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *says),

@@ -6,15 +6,20 @@ from typing import Any
 
 from admittance.workload.change import Change, applied, ignored, with_spec, with_status
 from admittance.workload.conditions import Type, find, put, without
-from admittance.workload.moves.eviction import DEACTIVATED, closed, evict, fresh_rows
+from admittance.workload.moves.eviction import DEACTIVATED, closed_gates, evict, fresh_rows
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
-from admittance.workload.reasons import hindered
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.reasons import pending_reason
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import TransitionContext
 
 
 def deactivate(
-    workload: StoredWorkload, reason: str, message: str, at: Occasion, *, cause: str = ""
+    workload: StoredWorkload,
+    reason: str,
+    message: str,
+    context: TransitionContext,
+    *,
+    cause: str = "",
 ) -> Change:
     """The workload is turned off: T16, and what T11, T14 and T15 end in, all in one write, so that
     DeactivationTarget, which Kueue writes on the way, is never seen.
@@ -34,52 +39,52 @@ def deactivate(
     )
     conditions = off.status.conditions
     if is_reserved(workload) and not is_stopping(workload):
-        change = evict(off, reason, message, at, cause=cause)
+        change = evict(off, reason, message, context, cause=cause)
     else:
         if not keeps:
-            conditions = put(conditions, Type.EVICTED, True, reason, message, now=at.now)
+            conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
         if is_stopping(workload):
             conditions = without(conditions, Type.REQUEUED)
             change = applied(with_status(off, conditions=conditions))
         else:
             conditions = put(
-                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=at.now
+                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=context.now
             )
-            conditions = put(conditions, Type.REQUEUED, False, reason, message, now=at.now)
+            conditions = put(conditions, Type.REQUEUED, False, reason, message, now=context.now)
             change = applied(
                 with_status(off, conditions=conditions),
-                Say(what="pending", reason=DEACTIVATED, message=message),
+                OutboxEntry(what="pending", reason=DEACTIVATED, message=message),
             )
     assert change.workload is not None, "nothing was deleted"
-    fresh = fresh_rows(workload, at, forget=True)
+    fresh = fresh_rows(workload, context, forget=True)
     return change._replace(
         workload=with_status(
             change.workload,
             **fresh,
             requeue_state=None,
             accumulated_past_execution_time_seconds=None,
-            preemption_gates=closed(change.workload.status.preemption_gates, at),
+            preemption_gates=closed_gates(change.workload.status.preemption_gates, context),
         )
     )
 
 
-def turn_off(workload: StoredWorkload, _: Any, at: Occasion) -> Change:
+def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
     """T16: a user wants it so."""
     if not head(workload).active:
         return ignored(workload, "Repeated", "it is not active")
-    return deactivate(workload, DEACTIVATED, "The workload is deactivated", at)
+    return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
 
 
-def turn_on(workload: StoredWorkload, _: Any, at: Occasion) -> Change:
+def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
     """T22: like new. While its job still stops, what ends that finishes it."""
     if head(workload).active:
         return ignored(workload, "Repeated", "it is active")
     on = with_spec(workload, active=True)
-    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=at.now)
+    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
     if not holds_quota(on):
-        reason, message = hindered(on, at) or ("PendingEvaluation", "")
-        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now)
+        reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
+        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
     # In a cycle of its own: what was judged before it was turned off is not even the last one.
-    fresh = fresh_rows(on, at, forget=True)
+    fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
-    return applied(on, Say(what="requeued", reason="Reactivated"))
+    return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))

@@ -13,10 +13,9 @@ from admittance.events.names import uid_of
 from admittance.workload.change import Change, applied, ignored, refused, with_status
 from admittance.workload.check_rows import synced
 from admittance.workload.conditions import Type, put
-from admittance.workload.reasons import hindered
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.reasons import pending_reason
+from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import TransitionContext
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
@@ -36,7 +35,7 @@ REPEATED: Final = "Repeated"
 """Reason where the submission that made the workload is said again: no other word follows."""
 
 
-def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Change:
+def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
     """T01, or why not: a name is taken until its workload is deleted.
 
     Identity and creation time come from the log, so that reading the submission again makes the
@@ -51,7 +50,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
                 "submit it again when its job has stopped",
             )
         return _taken(workload, fact)
-    seed = f"{fact.namespace}/{fact.name}/{at.sequence}/{at.at.isoformat()}"
+    seed = f"{fact.namespace}/{fact.name}/{context.sequence}/{context.logged_at.isoformat()}"
     metadata = replace(
         fact.metadata,
         name=fact.name,
@@ -59,7 +58,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
         generate_name="",
         uid=fact.uid or uid_of(seed),
         generation=1,
-        creation_timestamp=at.at,
+        creation_timestamp=context.logged_at,
         deletion_timestamp=None,
         resource_version="",
         managed_fields=None,
@@ -68,26 +67,26 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, at: Occasion) -> Chan
         api_version=fact.api_version, kind="Workload", metadata=metadata, spec=fact.spec
     )
     spec = head(new)
-    queue = at.around.cluster_queue(fact.namespace, spec.queue_name)
+    queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
     # A parent is in no queue: its variants are.
     asked = queue and spec.role != PARENT
-    required = at.around.required_checks(queue, None) if asked else ()
-    standing = hindered(new, at)
-    says: tuple[Say, ...] = ()
+    required = context.queues.required_checks(queue, None) if asked else ()
+    standing = pending_reason(new, context)
+    says: tuple[OutboxEntry, ...] = ()
     if not spec.active:
         reason, message = "Deactivated", "The workload is deactivated"
     elif standing is not None:
         reason, message = standing
-        says = (Say(what="pending", reason=reason, message=message),)
+        says = (OutboxEntry(what="pending", reason=reason, message=message),)
     else:
         reason, message = "PendingEvaluation", ""
     if fact.remark:
-        says = (*says, Say(what="noted", reason="RegularWorkload", message=fact.remark))
+        says = (*says, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
     return applied(
         with_status(
             new,
-            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=at.now),
-            admission_checks=synced((), {}, required, now=at.now).rows,
+            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now),
+            admission_checks=synced((), {}, required, now=context.now).rows,
             submitted_as=fact.message_id,
         ),
         *says,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from admittance.api.checks import RetryStrategy
 from admittance.api.units import seconds
-from admittance.api.workload import CheckState, RequeueState
+from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import Rows, cleared
@@ -24,8 +24,8 @@ from admittance.workload.due import WAITS
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 from admittance.workload.reasons import required_now
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import CheckRules, Occasion
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import CheckRules, TransitionContext
 
 KEPT_REASONS: Final = frozenset(
     {"Suspended", "Misconfigured", "OnHold", "AdmissionGated", "Deactivated"}
@@ -103,7 +103,7 @@ def rejection(workload: StoredWorkload) -> str:
     return said.removeprefix(REJECTED)
 
 
-def spoken(workload: StoredWorkload) -> str:
+def wait_message(workload: StoredWorkload) -> str:
     """Which checks said Retry and why, until when that holds, and who decides it."""
     retrying = sorted(
         (row for row in workload.status.admission_checks if row.state == "Retry"),
@@ -129,22 +129,29 @@ def _next_attempt(workload: StoredWorkload) -> str:
     return f"Next attempt not before {time}, set by {who}"
 
 
-def told(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
+def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
     """The workload whose conditions tell of its wait as it is now: T21, T21b."""
-    message = spoken(workload)
+    message = wait_message(workload)
     if not message:
         return workload  # Its end comes in the same write.
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
     if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
         text = f"Evicted due to {message}"
-        conditions = put(conditions, Type.EVICTED, True, evicted.reason, text, now=at.now)
+        conditions = put(conditions, Type.EVICTED, True, evicted.reason, text, now=context.now)
     if not holds_quota(workload):
-        conditions = put(conditions, Type.REQUEUED, False, "AdmissionCheck", message, now=at.now)
+        conditions = put(
+            conditions, Type.REQUEUED, False, "AdmissionCheck", message, now=context.now
+        )
         reserved = find(workload, Type.QUOTA_RESERVED)
         if reserved is None or reserved.reason not in KEPT_REASONS:
             conditions = put(
-                conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", message, now=at.now
+                conditions,
+                Type.QUOTA_RESERVED,
+                False,
+                "PendingEvaluation",
+                message,
+                now=context.now,
             )
     return with_status(workload, conditions=conditions)
 
@@ -152,24 +159,26 @@ def told(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
 # Its end. -------------------------------------------------------------------------------
 
 
-def wake(workload: StoredWorkload, at: Occasion) -> Change:
+def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
     """T20: the wait is over; all rows start over in a new cycle."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return ignored(workload, "NotWaiting")
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
-    if until is not None and at.now < until:
+    if until is not None and context.now < until:
         return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
     status = workload.status
-    required = required_now(workload, at)
+    required = required_now(workload, context)
     fresh = cleared(
-        status.admission_checks, status.check_retry_counts, required, now=at.now, woken=True
+        status.admission_checks, status.check_retry_counts, required, now=context.now, woken=True
     )
-    conditions = put(status.conditions, Type.REQUEUED, True, "BackoffFinished", now=at.now)
+    conditions = put(status.conditions, Type.REQUEUED, True, "BackoffFinished", now=context.now)
     reserved = find(workload, Type.QUOTA_RESERVED)
     if reserved is None or reserved.reason not in KEPT_REASONS:
-        conditions = put(conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=at.now)
+        conditions = put(
+            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
+        )
     woken = with_status(
         workload,
         conditions=conditions,
@@ -178,10 +187,10 @@ def wake(workload: StoredWorkload, at: Occasion) -> Change:
         check_retry_counts=fresh.counts,
         requeue_state=no_wait(state),
     )
-    return applied(woken, Say(what="requeued", reason="BackoffFinished"))
+    return applied(woken, OutboxEntry(what="requeued", reason="BackoffFinished"))
 
 
-def wake_if_over(change: Change, at: Occasion) -> Change:
+def wake_if_over(change: Change, context: TransitionContext) -> Change:
     """A wait that is over already goes on to compete in the same write."""
     workload = change.workload
     if (
@@ -191,13 +200,13 @@ def wake_if_over(change: Change, at: Occasion) -> Change:
         or not head(workload).active
     ):
         return change
-    woken = wake(workload, at)
+    woken = wake(workload, context)
     if woken.workload is None or woken.workload is workload:
         return change
     return woken._replace(says=(*change.says, *woken.says))
 
 
-class Asked(NamedTuple):
+class RetryDelay(NamedTuple):
     """What a Retry comes to. ``delay``: whole seconds, None: at once. ``spent``: the check may not
     be retried again, so that this counts as Rejected. ``remark``: what people should know, as a
     clause for the message; ``notes`` say it to everybody."""
@@ -205,32 +214,36 @@ class Asked(NamedTuple):
     delay: int | None = None
     spent: bool = False
     remark: str = ""
-    notes: tuple[Say, ...] = ()
+    notes: tuple[OutboxEntry, ...] = ()
 
 
-def asked(wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits) -> Asked:
+def retry_delay(
+    wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits
+) -> RetryDelay:
     """The delay of a Retry. ``wanted``: as its controller named it, 0 like None: at once, but None
     leaves it to the strategy. ``count``: how often the check was retried before."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
-            return Asked()
+            return RetryDelay()
         what = f"the delay of {wanted} s" if wanted else "the retry strategy"
         remark = f"{what} counts nothing while the gate ACRequeueAfter is off"
-        return Asked(remark=remark, notes=(_note("RequeueAfterDisabled", rules.name, remark),))
+        return RetryDelay(remark=remark, notes=(_note("RequeueAfterDisabled", rules.name, remark),))
     most = strategy.max_retries if strategy is not None else None
     if most is not None and count >= most:
-        return Asked(spent=True, remark=f"retried {count} times, {most} are allowed")
+        return RetryDelay(spent=True, remark=f"retried {count} times, {most} are allowed")
     delay = wanted
     if delay is None and strategy is not None:
         delay = computed(strategy, count, chance(uid, rules.name, count))
     if not delay:
-        return Asked()
+        return RetryDelay()
     longest = int(limits.check_delay.total_seconds())
     if delay <= longest:
-        return Asked(delay)
+        return RetryDelay(delay)
     remark = f"the delay of {delay} s is cut to {longest} s"
-    return Asked(longest, remark=remark, notes=(_note("RetryDelayClamped", rules.name, remark),))
+    return RetryDelay(
+        longest, remark=remark, notes=(_note("RetryDelayClamped", rules.name, remark),)
+    )
 
 
 def computed(strategy: RetryStrategy, count: int, chance: float) -> int:
@@ -257,7 +270,53 @@ def chance(uid: str, check: str, count: int) -> float:
     return int.from_bytes(digest) / 2**64
 
 
-def _note(reason: str, check: str, remark: str) -> Say:
-    return Say(
+def _note(reason: str, check: str, remark: str) -> OutboxEntry:
+    return OutboxEntry(
         what="noted", reason=reason, message=f'AdmissionCheck "{check}": {remark}', detail=check
     )
+
+
+IMMEDIATE: Final = 2
+"""So many Retries without a delay in a row are immediate."""
+
+
+def paced(
+    workload: StoredWorkload, check: str, cycle: int, want: RetryDelay, context: TransitionContext
+) -> tuple[StoredWorkload, RetryDelay]:
+    """The workload with this Retry counted, and what it comes to. The same Retry heard again in its
+    cycle counts once."""
+    most = int(context.queues.limits.pacing_max.total_seconds())
+    if want.delay is not None or not most:
+        return forgotten(workload, check), want
+    edition = _edition(workload, check, context)
+    known = workload.status.immediate_retries.get(check)
+    count = 1
+    if known is not None and known.edition == edition:
+        count = known.count if known.cycle == cycle else known.count + 1
+    new = ImmediateRetries(count=count, cycle=cycle, edition=edition)
+    counted = with_status(
+        workload, immediate_retries={**workload.status.immediate_retries, check: new}
+    )
+    if count <= IMMEDIATE:
+        return counted, want
+    # More doublings than these are beyond any limit.
+    delay = min(1 << min(count - IMMEDIATE - 1, 20), most)
+    delay = min(delay, int(context.queues.limits.check_delay.total_seconds()))
+    remark = f"{count} Retries without a delay in a row: it waits {delay} s"
+    joined = "; ".join(part for part in (want.remark, remark) if part)
+    return counted, want._replace(delay=delay or None, remark=joined)
+
+
+def forgotten(workload: StoredWorkload, check: str) -> StoredWorkload:
+    """The workload with the count of that check at 0."""
+    counts = workload.status.immediate_retries
+    if check not in counts:
+        return workload
+    left = {name: one for name, one in counts.items() if name != check}
+    return with_status(workload, immediate_retries=left)
+
+
+def _edition(workload: StoredWorkload, check: str, context: TransitionContext) -> str:
+    meta = workload.metadata
+    edition = context.queues.edition(meta.namespace, head(workload).queue_name, check)
+    return f"{meta.generation}-{edition}"

@@ -28,34 +28,37 @@ from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
 from admittance.workload.moves.activation import deactivate
 from admittance.workload.moves.backoff import (
     REJECTED,
-    Asked,
-    asked,
+    RetryDelay,
     check_deadline,
+    forgotten,
+    paced,
     quoted,
     recomputed,
-    spoken,
-    told,
+    retry_delay,
+    wait_message,
     wake_if_over,
+    with_wait_message,
 )
 from admittance.workload.moves.eviction import evict
-from admittance.workload.moves.pacing import forgotten, paced
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
 from admittance.workload.pod_set_updates import merged, pod_set_names
 from admittance.workload.reasons import PREEMPTION_REQUIRED, reason_of
-from admittance.workload.stored import Say, StoredWorkload
-from admittance.workload.transition_context import CheckRules, Occasion
+from admittance.workload.stored import OutboxEntry, StoredWorkload
+from admittance.workload.transition_context import CheckRules, TransitionContext
 
 UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
 """Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
 
 
-def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
+def apply_verdict(
+    workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
+) -> Change:
     """A verdict on one row."""
     fact = _in_seconds(fact)
     wrong = _unfit(workload, fact)
     if wrong is not None:
         return wrong
-    rules = at.around.check(fact.check)
+    rules = context.queues.check(fact.check)
     if rules is None:
         return ignored(workload, "NoSuchCheck", f"there is no AdmissionCheck {fact.check}")
     if fact.controller != rules.controller:
@@ -65,19 +68,23 @@ def weigh(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> 
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
-            return _rejected(workload, row, fact, at)
+            return _rejected(workload, row, fact, context)
         case "Retry":
-            return retry(workload, row, fact, rules, at)
+            return retry(workload, row, fact, rules, context)
     if row is None:
         return unlisted(workload, fact)
     if fact.cycle != workload.status.admission_cycle:
         return stale(workload, fact)
-    return _stored(workload, row, fact, at)
+    return _stored(workload, row, fact, context)
 
 
-def drop(workload: StoredWorkload, fact: facts.CheckReported, at: Occasion) -> Change:
+def ignore_verdict(
+    workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
+) -> Change:
     """A verdict on a workload that is turned off or finished."""
-    return ignored(workload, str(phase(workload, at.now)), f"it wants no verdict of {fact.check}")
+    return ignored(
+        workload, str(phase(workload, context.now)), f"it wants no verdict of {fact.check}"
+    )
 
 
 def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
@@ -123,12 +130,12 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
 
 
 def _stored(
-    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, at: Occasion
+    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
     frozen = waits_for_checks(workload)
     anew = is_reserved_anew(workload)
     ready = fact.state == "Ready"
-    competes = phase(workload, at.now) is Phase.PENDING
+    competes = phase(workload, context.now) is Phase.PENDING
     if not frozen and not anew and (ready or not competes):
         # A Ready that is given before the flavor is known proves nothing.
         return ignored(workload, "NoReservation", "it holds no quota that could be judged")
@@ -145,7 +152,7 @@ def _stored(
         state=fact.state,
         message=fact.message[:MESSAGE_MAX],
         reason=reason,
-        last_transition_time=at.now if moved else row.last_transition_time,
+        last_transition_time=context.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
         pod_set_updates=_plain(fact) if ready and anew and not late else (),
         verdict_cycle=fact.cycle,
@@ -156,10 +163,10 @@ def _stored(
         workload = forgotten(workload, row.name)
     rows = placed(workload.status.admission_checks, new)
     if frozen:
-        change = held(workload, rows, at)
+        change = held(workload, rows, context)
         return change._replace(says=(*remarks, *change.says))
     kept = with_status(workload, admission_checks=rows)
-    says: tuple[Say, ...] = ()
+    says: tuple[OutboxEntry, ...] = ()
     if ready and late:
         says = (_note(UPDATES_TOO_LATE, new, "what it adds to the pods comes after their start"),)
     elif admitted and moved and not ready:
@@ -172,7 +179,7 @@ def _stored(
     ):
         says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
     if not admitted and anew:
-        conflict = contradiction(kept, at)
+        conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
     # Also the last Ready is only written down: the scheduler looks again before it admits.
@@ -183,27 +190,27 @@ def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
     return tuple(msgspec.to_builtins(update) for update in fact.pod_set_updates)
 
 
-def _note(reason: str, row: CheckState, text: str) -> Say:
+def _note(reason: str, row: CheckState, text: str) -> OutboxEntry:
     said = f'AdmissionCheck "{row.name}": {text}'
-    return Say(what="noted", reason=reason, message=said[:MESSAGE_MAX], detail=row.name)
+    return OutboxEntry(what="noted", reason=reason, message=said[:MESSAGE_MAX], detail=row.name)
 
 
-def contradiction(workload: StoredWorkload, at: Occasion) -> Change | None:
+def contradiction(workload: StoredWorkload, context: TransitionContext) -> Change | None:
     """Once all checks of a reservation are Ready: what becomes of it if what they add to its pods
     cannot be (T11 of the last one by name); None: it can."""
     admission = workload.status.admission
     if admission is None:
         return None
-    required = at.around.required_checks(admission.cluster_queue, admission)
+    required = context.queues.required_checks(admission.cluster_queue, admission)
     if not required or not all_ready(workload.status.admission_checks, required):
         return None
-    _, conflicts = merged(workload, at.around.flavor)
+    _, conflicts = merged(workload, context.queues.flavor)
     if not conflicts:
         return None
     check = max(one.check for one in conflicts)
     why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
-    change = reject(workload, check, why, at)
-    note = Say(what="noted", reason="ConflictingChecks", message=why, detail=check)
+    change = reject(workload, check, why, context)
+    note = OutboxEntry(what="noted", reason="ConflictingChecks", message=why, detail=check)
     return change._replace(says=(note, *change.says))
 
 
@@ -211,18 +218,21 @@ def contradiction(workload: StoredWorkload, at: Occasion) -> Change | None:
 
 
 def _rejected(
-    workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported, at: Occasion
+    workload: StoredWorkload,
+    row: CheckState | None,
+    fact: facts.CheckReported,
+    context: TransitionContext,
 ) -> Change:
     cycle = workload.status.admission_cycle
     if fact.cycle == cycle:
         if row is None:
             return unlisted(workload, fact)
-        return rejected(workload, row, fact, at)
+        return rejected(workload, row, fact, context)
     if not is_known(workload, row, fact.check):
         return unlisted(workload, fact)
     if fact.cycle != cycle - 1 or is_reserved_anew(workload):
         return stale(workload, fact)
-    return rejected(workload, row, fact, at)
+    return rejected(workload, row, fact, context)
 
 
 def deadline(workload: StoredWorkload) -> datetime | None:
@@ -271,14 +281,14 @@ def retry(
     row: CheckState | None,
     fact: facts.CheckReported,
     rules: CheckRules,
-    at: Occasion,
+    context: TransitionContext,
 ) -> Change:
     """A verdict that says Retry, of the current cycle or of an earlier one."""
     before = workload
     count = _count(workload, row, fact.check)
     uid = workload.metadata.uid
-    limits = at.around.limits
-    want = asked(fact.delay_seconds, rules, count=count, uid=uid, limits=limits)
+    limits = context.queues.limits
+    want = retry_delay(fact.delay_seconds, rules, count=count, uid=uid, limits=limits)
     if fact.cycle != workload.status.admission_cycle:
         holds = want.delay is not None or want.spent
         if not holds or not _is_late_and_welcome(workload, row, fact):
@@ -287,7 +297,7 @@ def retry(
         return unlisted(workload, fact)
     elif not waits_for_checks(workload) and not is_reserved_anew(workload) and not want.delay:
         # It was asked nothing, and holds nobody.
-        if phase(workload, at.now) is not Phase.PENDING:
+        if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota that could be judged")
         reason, remarks = reason_of(fact, row)
         said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
@@ -296,14 +306,14 @@ def retry(
         rows = placed(workload.status.admission_checks, said)
         return applied(with_status(workload, admission_checks=rows), *remarks)
     if want.spent:
-        return rejected(workload, row, fact, at, want.remark)
-    workload, want = paced(workload, fact.check, fact.cycle, want, at)
+        return rejected(workload, row, fact, context, want.remark)
+    workload, want = paced(workload, fact.check, fact.cycle, want, context)
     reason, remarks = reason_of(fact, row)
-    new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, at)
+    new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, context)
     new = replace(new, reason=reason)
     if new == row:
         return ignored(before, "Repeated", "a Retry said again moves nothing")
-    return retried(workload, (new,), (*remarks, *want.notes), at)
+    return retried(workload, (new,), (*remarks, *want.notes), context)
 
 
 def _is_late_and_welcome(
@@ -325,16 +335,16 @@ def _in_retry(
     check: str,
     message: str,
     cycle: int,
-    want: Asked,
+    want: RetryDelay,
     count: int,
-    at: Occasion,
+    context: TransitionContext,
 ) -> CheckState:
     same = row is not None and row.state == "Retry" and row.requeue_after_seconds == want.delay
     return CheckState(
         name=check,
         state="Retry",
         message=_joined(message, want.remark),
-        last_transition_time=row.last_transition_time if same and row is not None else at.now,
+        last_transition_time=row.last_transition_time if same and row is not None else context.now,
         requeue_after_seconds=want.delay,
         retry_count=count,
         verdict_cycle=cycle,
@@ -349,29 +359,36 @@ def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
     return row.retry_count if row is not None else workload.status.check_retry_counts.get(check, 0)
 
 
-def overdue(workload: StoredWorkload, late: tuple[str, ...], at: Occasion) -> Change:
+def overdue(workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext) -> Change:
     """Checks that took too long to judge: as if each had said Retry without a delay."""
     new: list[CheckState] = []
-    notes: list[Say] = []
+    notes: list[OutboxEntry] = []
     for name in late:
-        row, rules = row_of(workload.status.admission_checks, name), at.around.check(name)
+        row, rules = row_of(workload.status.admission_checks, name), context.queues.check(name)
         if row is None or rules is None:
             continue
         message = f"no verdict within {rules.timeout_seconds} s"
-        want = asked(
-            None, rules, count=row.retry_count, uid=workload.metadata.uid, limits=at.around.limits
+        want = retry_delay(
+            None,
+            rules,
+            count=row.retry_count,
+            uid=workload.metadata.uid,
+            limits=context.queues.limits,
         )
         if want.spent:
-            return reject(workload, name, _joined(message, want.remark), at)
+            return reject(workload, name, _joined(message, want.remark), context)
         notes += want.notes
         cycle = workload.status.admission_cycle
-        workload, want = paced(workload, name, cycle, want, at)
-        new.append(_in_retry(row, name, message, cycle, want, row.retry_count, at))
-    return retried(workload, tuple(new), tuple(notes), at)
+        workload, want = paced(workload, name, cycle, want, context)
+        new.append(_in_retry(row, name, message, cycle, want, row.retry_count, context))
+    return retried(workload, tuple(new), tuple(notes), context)
 
 
 def retried(
-    workload: StoredWorkload, new: tuple[CheckState, ...], notes: tuple[Say, ...], at: Occasion
+    workload: StoredWorkload,
+    new: tuple[CheckState, ...],
+    notes: tuple[OutboxEntry, ...],
+    context: TransitionContext,
 ) -> Change:
     """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
     rows = workload.status.admission_checks
@@ -379,57 +396,61 @@ def retried(
         rows = placed(rows, row)
     listed = {row.name for row in new}
     counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
-    change = held(with_status(workload, check_retry_counts=counts), rows, at)
+    change = held(with_status(workload, check_retry_counts=counts), rows, context)
     return change._replace(says=(*notes, *change.says))
 
 
-def held(workload: StoredWorkload, rows: Rows, at: Occasion) -> Change:
+def held(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
     """With these rows, some of them in Retry, as long as they ask for it."""
     new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
-    message = spoken(new)
+    message = wait_message(new)
     if is_reserved_anew(new):
         text = f"Evicted due to {message}"
-        return wake_if_over(evict(new, "AdmissionCheck", text, at, keep_rows=True), at)
-    new = told(new, at)
+        return wake_if_over(evict(new, "AdmissionCheck", text, context, keep_rows=True), context)
+    new = with_wait_message(new, context)
     if is_stopping(new):
         return applied(new)
-    said = (Say(what="pending", reason="AdmissionCheck", message=message),) if message else ()
-    return wake_if_over(applied(new, *said), at)
+    said = (
+        (OutboxEntry(what="pending", reason="AdmissionCheck", message=message),) if message else ()
+    )
+    return wake_if_over(applied(new, *said), context)
 
 
 def rejected(
     workload: StoredWorkload,
     row: CheckState | None,
     fact: facts.CheckReported,
-    at: Occasion,
+    context: TransitionContext,
     remark: str = "",
 ) -> Change:
     """T11 by a verdict. ``remark``: why it counts as Rejected if it says something else."""
     reason, remarks = reason_of(fact, row)
     why = _joined(fact.message, remark)
-    change = reject(workload, fact.check, why, at, reason=reason)
+    change = reject(workload, fact.check, why, context, reason=reason)
     return change._replace(says=(*remarks, *change.says))
 
 
 def reject(
-    workload: StoredWorkload, check: str, why: str, at: Occasion, *, reason: str = ""
+    workload: StoredWorkload, check: str, why: str, context: TransitionContext, *, reason: str = ""
 ) -> Change:
     """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
     until the workload is turned on again, also where no flavor asks for that check any more."""
     message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
-    change = deactivate(workload, REJECTION, message, at, cause="AdmissionCheck")
+    change = deactivate(workload, REJECTION, message, context, cause="AdmissionCheck")
     assert change.workload is not None, "nothing was deleted"
     row = CheckState(
         name=check,
         state="Rejected",
         message=why[:MESSAGE_MAX],
         reason=reason,
-        last_transition_time=at.now,
+        last_transition_time=context.now,
         verdict_cycle=workload.status.admission_cycle,
     )
     rows = placed(change.workload.status.admission_checks, row)
-    told = Say(what="rejected", reason="AdmissionCheckRejected", message=message, detail=check)
+    with_wait_message = OutboxEntry(
+        what="rejected", reason="AdmissionCheckRejected", message=message, detail=check
+    )
     return change._replace(
         workload=with_status(change.workload, admission_checks=rows),
-        says=(told, *change.says),
+        says=(with_wait_message, *change.says),
     )

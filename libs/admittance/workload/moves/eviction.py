@@ -25,8 +25,8 @@ from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.moves.backoff import recomputed
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.reasons import required_now
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import TransitionContext
 
 COMES_BACK_AT_ONCE: Final = frozenset(
     {"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"}
@@ -44,12 +44,12 @@ DEACTIVATED: Final = "Deactivated"
 """Reason of an eviction that a user asked for; ``DeactivatedDueTo`` and a cause otherwise."""
 
 
-def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
+def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...]:
     """What tells the check controllers to stop; nothing unless they had been asked."""
     if not is_reserved(workload):
         return ()
     return tuple(
-        Say(
+        OutboxEntry(
             what="check_withdrawn",
             detail=row.name,
             reason=reason,
@@ -59,13 +59,15 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[Say, ...]:
     )
 
 
-def fresh_rows(workload: StoredWorkload, at: Occasion, *, forget: bool = False) -> dict[str, Any]:
+def fresh_rows(
+    workload: StoredWorkload, context: TransitionContext, *, forget: bool = False
+) -> dict[str, Any]:
     """Fields of the status: the rows of a workload without a reservation, all Pending, in a cycle
     that no check was asked about. forget: what was retried counts no more."""
     status = workload.status
     cycle = status.admission_cycle + 1
-    required = required_now(workload, at)
-    fresh = cleared(status.admission_checks, status.check_retry_counts, required, now=at.now)
+    required = required_now(workload, context)
+    fresh = cleared(status.admission_checks, status.check_retry_counts, required, now=context.now)
     forgotten: dict[str, Any] = {"immediate_retries": {}} if forget else {}
     return forgotten | {
         "admission_checks": without_counts(fresh.rows) if forget else fresh.rows,
@@ -92,7 +94,7 @@ def evict(
     workload: StoredWorkload,
     reason: str,
     message: str,
-    at: Occasion,
+    context: TransitionContext,
     *,
     preempted_as: str = "",
     keep_rows: bool = False,
@@ -104,27 +106,29 @@ def evict(
     behind the reason, for the counters.
     """
     says = withdrawals(workload, reason)
-    conditions = put(workload.status.conditions, Type.EVICTED, True, reason, message, now=at.now)
+    conditions = put(
+        workload.status.conditions, Type.EVICTED, True, reason, message, now=context.now
+    )
     if preempted_as:
-        conditions = put(conditions, Type.PREEMPTED, True, preempted_as, message, now=at.now)
+        conditions = put(conditions, Type.PREEMPTED, True, preempted_as, message, now=context.now)
     conditions = without(conditions, Type.REQUEUED)
     fields: dict[str, Any] = {
         "conditions": conditions,
         "scheduling_stats": _counted(workload, reason, cause),
-        "preemption_gates": closed(workload.status.preemption_gates, at),
+        "preemption_gates": closed_gates(workload.status.preemption_gates, context),
         "evicted_revision": 0,
     }
     if not keep_rows:
-        fields |= fresh_rows(workload, at)
+        fields |= fresh_rows(workload, context)
     evicted = with_status(workload, **fields)
-    evicted_say = Say(what="evicted", reason=reason, message=message, detail=cause)
+    evicted_say = OutboxEntry(what="evicted", reason=reason, message=message, detail=cause)
     if is_true(workload, Type.ADMITTED):
         return applied(evicted, evicted_say, *says)
-    released = release(evicted, at)
+    released = release(evicted, context)
     return released._replace(says=(evicted_say, *says, *released.says))
 
 
-def release(workload: StoredWorkload, at: Occasion) -> Change:
+def release(workload: StoredWorkload, context: TransitionContext) -> Change:
     """The job has stopped, or there was none: the quota is free. T19."""
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
@@ -133,39 +137,44 @@ def release(workload: StoredWorkload, at: Occasion) -> Change:
     message = evicted.message if evicted is not None else ""
     spec = head(workload)
     waits_why = "Deactivated" if not spec.active else "PendingEvaluation"
-    hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
-    if spec.active and hindrance is not None:
-        waits_why, message = hindrance.reason, hindrance.message
-    freed = freed_of(workload, waits_why, message, at)
-    back, why = _may_come_back(freed, reason, at)
-    conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=at.now)
+    inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
+    if spec.active and inactive is not None:
+        waits_why, message = inactive.reason, inactive.message
+    freed = freed_of(workload, waits_why, message, context)
+    back, why = _may_come_back(freed, reason, context)
+    conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=context.now)
     what = "requeued" if back and spec.active else "pending"
     return applied(
-        with_status(freed, conditions=conditions), Say(what=what, reason=why, message=message)
+        with_status(freed, conditions=conditions),
+        OutboxEntry(what=what, reason=why, message=message),
     )
 
 
-def freed_of(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> StoredWorkload:
+def freed_of(
+    workload: StoredWorkload, reason: str, message: str, context: TransitionContext
+) -> StoredWorkload:
     """Without its reservation. Rows of a wait that a check has asked for stay frozen; others are
     those of a workload without a flavor. What a runner could apply goes in any case."""
     status = workload.status
-    conditions = put(status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=at.now)
+    conditions = put(
+        status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
+    )
     conditions = put(
         conditions,
         Type.ADMITTED,
         False,
         "NoReservation",
         "The workload has no reservation",
-        now=at.now,
+        now=context.now,
     )
     rows, counts = status.admission_checks, status.check_retry_counts
-    required = required_now(workload, at)
+    required = required_now(workload, context)
     if is_frozen(workload):
-        queue = at.around.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
-        named = at.around.named_checks(queue) if queue else frozenset(row.name for row in rows)
-        kept = frozen(rows, counts, named, required, now=at.now)
+        queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
+        named = context.queues.named_checks(queue) if queue else frozenset(row.name for row in rows)
+        kept = frozen(rows, counts, named, required, now=context.now)
     else:
-        kept = with_rejected(rows, synced(rows, counts, required, now=at.now))
+        kept = with_rejected(rows, synced(rows, counts, required, now=context.now))
     state = status.requeue_state
     if kept.rows != rows:
         state = recomputed(workload, kept.rows)
@@ -179,7 +188,7 @@ def freed_of(workload: StoredWorkload, reason: str, message: str, at: Occasion) 
         requeue_state=state,
         admitted_revision=0,
         released_revision=status.admitted_revision or status.released_revision,
-        accumulated_past_execution_time_seconds=accumulated(workload, at.now),
+        accumulated_past_execution_time_seconds=accumulated(workload, context.now),
     )
 
 
@@ -191,7 +200,9 @@ def is_frozen(workload: StoredWorkload) -> bool:
     return is_stopping(workload) and evicted is not None and evicted.reason == "AdmissionCheck"
 
 
-def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple[bool, str]:
+def _may_come_back(
+    workload: StoredWorkload, reason: str, context: TransitionContext
+) -> tuple[bool, str]:
     spec = head(workload)
     requeued = find(workload, Type.REQUEUED)
     if not spec.active:
@@ -202,7 +213,7 @@ def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple
         return True, "Reactivated"
     if reason in COMES_BACK_AT_ONCE:
         return True, reason
-    runs = at.around.hindrance(workload.metadata.namespace, spec.queue_name) is None
+    runs = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name) is None
     if reason in RESTARTED and runs:
         return True, RESTARTED[reason]
     if reason == "Pending":
@@ -210,24 +221,30 @@ def _may_come_back(workload: StoredWorkload, reason: str, at: Occasion) -> tuple
     return False, reason
 
 
-def withdraw(workload: StoredWorkload, reason: str, message: str, at: Occasion) -> Change:
+def withdraw(
+    workload: StoredWorkload, reason: str, message: str, context: TransitionContext
+) -> Change:
     """A reservation without a job is dropped without an eviction: T09, T18."""
     says = withdrawals(workload, reason)
-    dropped = freed_of(with_status(workload, **fresh_rows(workload, at)), reason, message, at)
+    dropped = freed_of(
+        with_status(workload, **fresh_rows(workload, context)), reason, message, context
+    )
     if reason in COMES_BACK_AT_ONCE:
         conditions = put(
-            dropped.status.conditions, Type.REQUEUED, True, reason, message, now=at.now
+            dropped.status.conditions, Type.REQUEUED, True, reason, message, now=context.now
         )
         dropped = with_status(dropped, conditions=conditions)
-    return applied(dropped, *says, Say(what="pending", reason=reason, message=message))
+    return applied(dropped, *says, OutboxEntry(what="pending", reason=reason, message=message))
 
 
-def closed(gates: tuple[GatePosition, ...], at: Occasion) -> tuple[GatePosition, ...]:
+def closed_gates(
+    gates: tuple[GatePosition, ...], context: TransitionContext
+) -> tuple[GatePosition, ...]:
     """The gates, all of them closed: whoever is evicted has to ask again before it preempts."""
     return tuple(
         gate
         if gate.position == "Closed"
-        else GatePosition(name=gate.name, position="Closed", last_transition_time=at.now)
+        else GatePosition(name=gate.name, position="Closed", last_transition_time=context.now)
         for gate in gates
     )
 
@@ -239,7 +256,7 @@ KEPT_FOR: Final = timedelta(days=2)
 """A pair that has been at peace for so long starts over."""
 
 
-def counted(
+def with_preemption(
     before: tuple[PreemptionCount, ...], fact: facts.Preempted, now: datetime
 ) -> tuple[PreemptionCount, ...]:
     """The counts with this preemption; the newest last."""

@@ -5,60 +5,70 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import frozen, synced
+from admittance.workload.check_rows import check_requests, explained, frozen, synced
 from admittance.workload.conditions import Conditions, Type, find, is_true, put
-from admittance.workload.moves.asking import explained, requests
-from admittance.workload.moves.backoff import recomputed, spoken, told, wake_if_over
+from admittance.workload.moves.backoff import (
+    recomputed,
+    wait_message,
+    wake_if_over,
+    with_wait_message,
+)
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import RESTARTED, evict, withdraw
 from admittance.workload.moves.reservation import withdraw_if_not_offered
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reasons import hindered, is_held, required_now
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion, QueueChanged
+from admittance.workload.reasons import is_held, pending_reason, required_now
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
-"""Reasons of QuotaReserved=False that end with the hindrance; the last two are older spellings."""
+"""Reasons of QuotaReserved=False that end with the inactive; the last two are older spellings."""
 
 
-def queue_changed(workload: StoredWorkload, fact: QueueChanged, at: Occasion) -> Change:
+def queue_changed(
+    workload: StoredWorkload, fact: QueueChanged, context: TransitionContext
+) -> Change:
     """Whatever the queues around the workload now ask for."""
     if is_stopping(workload):
         # What has changed meanwhile counts when its quota is released.
         return ignored(workload, "Settled")
     spec = head(workload)
-    hindrance = at.around.hindrance(workload.metadata.namespace, spec.queue_name)
+    inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if holds_quota(workload):
-        if hindrance is None:
-            return _checks_changed(workload, at, fact.asks)
+        if inactive is None:
+            return _checks_changed(workload, context, fact.asks)
         if not is_true(workload, Type.ADMITTED):
-            return withdraw(workload, hindrance.reason, hindrance.message, at)
-        if hindrance.drains:
-            return evict(workload, hindrance.evicted_as, hindrance.message, at)
-        return _checks_changed(workload, at, fact.asks)
+            return withdraw(workload, inactive.reason, inactive.message, context)
+        if inactive.drains:
+            return evict(workload, inactive.evicted_as, inactive.message, context)
+        return _checks_changed(workload, context, fact.asks)
     if not spec.active:
         return ignored(workload, "Settled")
-    return _waiting(workload, at)
+    return _waiting(workload, context)
 
 
-def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]) -> Change:
+def _checks_changed(
+    workload: StoredWorkload, context: TransitionContext, asks: frozenset[str]
+) -> Change:
     """T28 of what holds quota. ``asks``: whose parameters changed."""
     status = workload.status
     admission = status.admission
     assert admission is not None, "it holds quota"
     admitted = is_true(workload, Type.ADMITTED)
-    gone = None if admitted else withdraw_if_not_offered(workload, at)
+    gone = None if admitted else withdraw_if_not_offered(workload, context)
     if gone is not None:
         return gone
-    required = at.around.required_checks(admission.cluster_queue, admission)
-    rows, counts = synced(status.admission_checks, status.check_retry_counts, required, now=at.now)
-    rows, come = explained(rows, at)
+    required = context.queues.required_checks(admission.cluster_queue, admission)
+    rows, counts = synced(
+        status.admission_checks, status.check_retry_counts, required, now=context.now
+    )
+    rows, come = explained(rows, context)
     again = {row.name for row in rows if row.name in asks and row.state == "Pending"}
     if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
     have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
     says = [
-        Say(
+        OutboxEntry(
             what="check_withdrawn",
             detail=name,
             reason="CheckRemoved",
@@ -69,36 +79,39 @@ def _checks_changed(workload: StoredWorkload, at: Occasion, asks: frozenset[str]
     kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
     # A check that comes after the admission is asked, too, and changes nothing by itself: only its
     # Retry and its Rejected stop what runs.
-    conflict = None if admitted else contradiction(kept, at)
+    conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
     # Where nothing is left to wait for, the scheduler sees it and looks again.
-    says += requests(sorted(come | again | (have - had)), at)
+    says += check_requests(sorted(come | again | (have - had)), context)
     return applied(kept, *says)
 
 
-def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
+def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     status = workload.status
-    conditions, says = _standing(workload, at)
+    conditions, says = _standing(workload, context)
     requeued = find(workload, Type.REQUEUED)
     spec = head(workload)
     namespace = workload.metadata.namespace
-    hindrance = at.around.hindrance(namespace, spec.queue_name)
+    inactive = context.queues.inactive_reason(namespace, spec.queue_name)
     retrying = any(row.state == "Retry" for row in status.admission_checks)
     if (
-        hindrance is None
+        inactive is None
         and requeued is not None
         and requeued.status == "False"
         and requeued.reason in RESTARTED
     ):
         why = "AdmissionCheck" if retrying else RESTARTED[requeued.reason]
-        message = spoken(workload) if retrying else ""
-        conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=at.now)
-        says = (*says, Say(what="pending" if retrying else "requeued", reason=why, message=message))
+        message = wait_message(workload) if retrying else ""
+        conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=context.now)
+        says = (
+            *says,
+            OutboxEntry(what="pending" if retrying else "requeued", reason=why, message=message),
+        )
     rows, counts = status.admission_checks, status.check_retry_counts
-    queue = at.around.cluster_queue(namespace, spec.queue_name)
+    queue = context.queues.cluster_queue(namespace, spec.queue_name)
     if queue:
-        required, named = required_now(workload, at), at.around.named_checks(queue)
+        required, named = required_now(workload, context), context.queues.named_checks(queue)
         # A flavor's check that no list names any more has nothing to say.
         counts = {name: n for name, n in counts.items() if name in named}
         waits = requeued is not None and (requeued.status, requeued.reason) == (
@@ -106,11 +119,11 @@ def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
             "AdmissionCheck",
         )
         if retrying or waits:
-            rows, counts = frozen(rows, counts, named, required, now=at.now)
+            rows, counts = frozen(rows, counts, named, required, now=context.now)
         else:
-            rows, counts = synced(rows, counts, required, now=at.now)
+            rows, counts = synced(rows, counts, required, now=context.now)
     if not retrying:
-        rows, _ = explained(rows, at)
+        rows, _ = explained(rows, context)
     after = with_status(
         workload, conditions=conditions, admission_checks=rows, check_retry_counts=counts
     )
@@ -118,31 +131,40 @@ def _waiting(workload: StoredWorkload, at: Occasion) -> Change:
         return ignored(workload, "Settled")
     if retrying and rows != status.admission_checks:
         after = with_status(after, requeue_state=recomputed(workload, rows))
-        return wake_if_over(applied(told(after, at), *says), at)
+        return wake_if_over(applied(with_wait_message(after, context), *says), context)
     return applied(after, *says)
 
 
-def _standing(workload: StoredWorkload, at: Occasion) -> tuple[Conditions, tuple[Say, ...]]:
+def _standing(
+    workload: StoredWorkload, context: TransitionContext
+) -> tuple[Conditions, tuple[OutboxEntry, ...]]:
     """The conditions with the reason why it is not considered, and what to say of that."""
     conditions = workload.status.conditions
     reserved = find(workload, Type.QUOTA_RESERVED)
     said = (reserved.reason, reserved.message) if reserved is not None else ("", "")
     if is_held(workload):
         return conditions, ()
-    standing = hindered(workload, at)
+    standing = pending_reason(workload, context)
     if standing is not None:
         if said == standing:
             return conditions, ()
         conditions = put(
-            conditions, Type.QUOTA_RESERVED, False, standing.reason, standing.message, now=at.now
+            conditions,
+            Type.QUOTA_RESERVED,
+            False,
+            standing.reason,
+            standing.message,
+            now=context.now,
         )
-        return conditions, (Say(what="pending", reason=standing.reason, message=standing.message),)
+        return conditions, (
+            OutboxEntry(what="pending", reason=standing.reason, message=standing.message),
+        )
     gate_lifted = said[0] == "AdmissionGated" and not is_true(
         workload, Type.BLOCKED_ON_PREEMPTION_GATES
     )
     if said[0] in LIFTED or gate_lifted:
-        text = spoken(workload)
+        text = wait_message(workload)
         conditions = put(
-            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=at.now
+            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=context.now
         )
     return conditions, ()

@@ -7,23 +7,28 @@ from typing import Final
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import all_ready, listed, without_counts
+from admittance.workload.check_rows import (
+    all_ready,
+    check_requests,
+    explained,
+    listed,
+    without_counts,
+)
 from admittance.workload.conditions import Conditions, Type, find, is_true, put, revoke
 from admittance.workload.family_info import is_used, others_go, used
-from admittance.workload.moves.asking import explained, requests
 from admittance.workload.moves.backoff import no_wait
 from admittance.workload.moves.check_verdicts import contradiction
-from admittance.workload.moves.eviction import counted, evict, release, withdraw
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.moves.eviction import evict, release, with_preemption, withdraw
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import TransitionContext
 
 
-def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Change:
+def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionContext) -> Change:
     """Quota is booked, and the rows of the checks come in the same write; without any check the
     workload is admitted in it, too."""
-    now = at.now
+    now = context.now
     admission = fact.admission
-    required = at.around.required_checks(admission.cluster_queue, admission)
+    required = context.queues.required_checks(admission.cluster_queue, admission)
     message = fact.message or f"Quota reserved in ClusterQueue {admission.cluster_queue}"
     conditions = put(
         workload.status.conditions, Type.QUOTA_RESERVED, True, "QuotaReserved", message, now=now
@@ -32,7 +37,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         conditions = revoke(conditions, old, now=now)
     status = workload.status
     fresh = listed(status.admission_checks, status.check_retry_counts, required, now=now)
-    rows, _ = explained(fresh.rows, at)
+    rows, _ = explained(fresh.rows, context)
     reserved = with_status(
         workload,
         admission=admission,
@@ -45,10 +50,10 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         pending_preemption=fact.pending_preemption,
         preemption_gates=used(status.preemption_gates, others_go(fact), now),
     )
-    says = [Say(what="quota_reserved", reason="QuotaReserved", message=message)]
+    says = [OutboxEntry(what="quota_reserved", reason="QuotaReserved", message=message)]
     if not required and fact.pending_preemption is None:
-        admitted = admit(reserved, at)
-        return applied(admitted, *says, Say(what="admitted", reason="Admitted"))
+        admitted = admit(reserved, context)
+        return applied(admitted, *says, OutboxEntry(what="admitted", reason="Admitted"))
     conditions = put(
         reserved.status.conditions,
         Type.ADMITTED,
@@ -57,11 +62,11 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, at: Occasion) -> Chan
         "The workload waits for its admission checks",
         now=now,
     )
-    says += requests((check.name for check in required), at)
+    says += check_requests((check.name for check in required), context)
     return applied(with_status(reserved, conditions=conditions), *says)
 
 
-def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
+def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
     """The workload with Admitted=True; every retry count starts over."""
     conditions: Conditions = put(
         workload.status.conditions,
@@ -69,7 +74,7 @@ def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
         True,
         "Admitted",
         "The workload is admitted",
-        now=at.now,
+        now=context.now,
     )
     return with_status(
         workload,
@@ -82,51 +87,53 @@ def admit(workload: StoredWorkload, at: Occasion) -> StoredWorkload:
     )
 
 
-def withdraw_if_not_offered(workload: StoredWorkload, at: Occasion) -> Change | None:
+def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
     """T09, where a flavor of the reservation was taken off the queue; None: all are on offer. Its
     checks went with it, so that nothing would stand in the way of a job that starts there."""
     admission = workload.status.admission
-    gone = at.around.not_offered(admission) if admission is not None else ()
+    gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
         return None
     message = f"ClusterQueue {admission.cluster_queue} no longer offers {', '.join(gone)}"
-    return withdraw(workload, "FlavorsChanged", message, at)
+    return withdraw(workload, "FlavorsChanged", message, context)
 
 
-def plan_anew(workload: StoredWorkload, fact: facts.Planned, at: Occasion) -> Change:
+def plan_anew(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
     """Who has to go for the reservation is somebody else now, or fewer, or told so (T07)."""
     pending = fact.pending_preemption
     gates = workload.status.preemption_gates
     if pending.victims and pending.issued and not any(map(is_used, gates)):
-        gates = used(gates, True, at.now)
+        gates = used(gates, True, context.now)
     kept = pending if pending.victims else None
     return applied(with_status(workload, pending_preemption=kept, preemption_gates=gates))
 
 
-def confirm(workload: StoredWorkload, _: facts.Confirmed, at: Occasion) -> Change:
+def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionContext) -> Change:
     """T08: the scheduler has looked again, and the reservation holds. Only it does: of a verdict
     that comes first, or of a queue that stops, it may not have heard."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
     queue = head(workload).queue_name
-    hindrance = at.around.hindrance(workload.metadata.namespace, queue)
-    if hindrance is not None:
-        return ignored(workload, hindrance.reason, hindrance.message)
-    gone = withdraw_if_not_offered(workload, at)
+    inactive = context.queues.inactive_reason(workload.metadata.namespace, queue)
+    if inactive is not None:
+        return ignored(workload, inactive.reason, inactive.message)
+    gone = withdraw_if_not_offered(workload, context)
     if gone is not None:
         return gone
-    required = at.around.required_checks(admission.cluster_queue, admission)
+    required = context.queues.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
         return ignored(workload, "NotReady", "a required check does not say Ready")
-    conflict = contradiction(workload, at)  # A flavor may have other labels by now.
+    conflict = contradiction(workload, context)  # A flavor may have other labels by now.
     if conflict is not None:
         return conflict
     message = ""
     reserved = find(workload, Type.QUOTA_RESERVED)
     if reserved is not None and reserved.last_transition_time is not None:
-        waited = int((at.now - reserved.last_transition_time).total_seconds())
+        waited = int((context.now - reserved.last_transition_time).total_seconds())
         message = f"Admitted {max(0, waited)} s after its quota was reserved"
-    return applied(admit(workload, at), Say(what="admitted", reason="Admitted", message=message))
+    return applied(
+        admit(workload, context), OutboxEntry(what="admitted", reason="Admitted", message=message)
+    )
 
 
 PREEMPTION_GATED: Final = "AdmissionGated"
@@ -136,7 +143,7 @@ VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
 """Reason of a refusal: its gate is open, and others are going for it."""
 
 
-def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Change:
+def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionContext) -> Change:
     """The scheduler looked at it, and this is why it waits."""
     refusal = fact.refusal
     before = find(workload, Type.QUOTA_RESERVED)
@@ -149,7 +156,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
         False,
         refusal.reason,
         refusal.message,
-        now=at.now,
+        now=context.now,
     )
     if refusal.reason == PREEMPTION_GATED:
         conditions = put(
@@ -158,7 +165,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
             True,
             "PreemptionGated",
             refusal.message,
-            now=at.now,
+            now=context.now,
         )
     elif refusal.reason != VICTIMS_STOP and is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
         # Preempting would not help it any more, or not yet again: an open gate would be wasted.
@@ -168,67 +175,82 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, at: Occasion) -> Chang
             False,
             refusal.reason,
             refusal.message,
-            now=at.now,
+            now=context.now,
         )
     return applied(
         with_status(workload, conditions=conditions),
-        Say(what="pending", reason=refusal.reason, message=refusal.message),
+        OutboxEntry(what="pending", reason=refusal.reason, message=refusal.message),
     )
 
 
-def preempt(workload: StoredWorkload, fact: facts.Preempted, at: Occasion) -> Change:
+def preempt(workload: StoredWorkload, fact: facts.Preempted, context: TransitionContext) -> Change:
     """T12: in favor of another workload."""
     noted = with_status(
         workload,
         preempted_by=PreemptedBy(
-            by=fact.by, by_uid=fact.by_uid, rule=fact.reason, at=at.now, grounds=fact.grounds
+            by=fact.by,
+            by_uid=fact.by_uid,
+            rule=fact.reason,
+            at=context.now,
+            grounds=fact.grounds,
         ),
-        preemptions=counted(workload.status.preemptions, fact, at.now),
+        preemptions=with_preemption(workload.status.preemptions, fact, context.now),
     )
-    return evict(noted, "Preempted", fact.message, at, preempted_as=fact.reason)
+    return evict(noted, "Preempted", fact.message, context, preempted_as=fact.reason)
 
 
-def revoke_reservation(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+def revoke_reservation(
+    workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
+) -> Change:
     """T09: the reservation fits no longer."""
-    return withdraw(workload, fact.reason or "QuotaChanged", fact.message, at)
+    return withdraw(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
-def break_promise(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+def break_promise(
+    workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
+) -> Change:
     """T09, of a variant for which quota is kept until its sibling's job has stopped: there is too
     little for it now, so that nobody takes over."""
     if workload.status.promised is None:
         return ignored(workload, "NotReserved", "it holds no quota, and is promised none")
     reason = fact.reason or "QuotaChanged"
     conditions = put(
-        workload.status.conditions, Type.QUOTA_RESERVED, False, reason, fact.message, now=at.now
+        workload.status.conditions,
+        Type.QUOTA_RESERVED,
+        False,
+        reason,
+        fact.message,
+        now=context.now,
     )
     return applied(
         with_status(workload, conditions=conditions, promised=None),
-        Say(what="pending", reason=reason, message=fact.message),
+        OutboxEntry(what="pending", reason=reason, message=fact.message),
     )
 
 
-def evict_for_cut(workload: StoredWorkload, fact: facts.Revoked, at: Occasion) -> Change:
+def evict_for_cut(
+    workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
+) -> Change:
     """``onQuotaCut: evict``: what runs fits no longer. The job stops first, as for a preemption,
     but nobody takes its place."""
-    return evict(workload, fact.reason or "QuotaChanged", fact.message, at)
+    return evict(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
-def stopped(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T19: nothing runs any more; the quota is free."""
     evicted_at = workload.status.evicted_revision
     if evicted_at and fact.revision not in (evicted_at, workload.status.admitted_revision):
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
-    return release(workload, at)
+    return release(workload, context)
 
 
-def lost(workload: StoredWorkload, fact: facts.Stopped, at: Occasion) -> Change:
+def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T17b: the job is gone without an eviction, with the runner or the node."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
     reason = "NodeFailures"
     message = fact.message or "The job was lost with its runner"
-    change = evict(workload, reason, message, at)
+    change = evict(workload, reason, message, context)
     assert change.workload is not None, "an eviction deletes nothing"
-    released = release(change.workload, at)
+    released = release(change.workload, context)
     return released._replace(says=(*change.says, *released.says))

@@ -20,35 +20,35 @@ from admittance.workload.moves.activation import deactivate
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
 from admittance.workload.moves.check_verdicts import overdue
 from admittance.workload.moves.eviction import evict, release, total_seconds
-from admittance.workload.stored import Say, StoredWorkload, head
-from admittance.workload.transition_context import Occasion
+from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.transition_context import TransitionContext
 
 OUT_OF_RETRIES: Final = "RequeuingLimitExceeded"
 OUT_OF_TIME: Final = "MaximumExecutionTimeExceeded"
 KINDS: Final = frozenset(str(kind) for kind in Kind)
 
 
-def look(workload: StoredWorkload, fact: facts.TimerDue, at: Occasion) -> Change:
+def look(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
     """What is due now, of the kind that the timer was set for."""
     if fact.kind not in KINDS:
         return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind[:64]}")
     kind = Kind(fact.kind)
-    when = due_times(workload, at.now, at.around).get(kind)
+    when = due_times(workload, context.now, context.queues).get(kind)
     if when is None:
         return ignored(workload, "NotWaiting", f"it waits for no time of the kind {kind}")
-    if at.now < when:
+    if context.now < when:
         return ignored(workload, "TooEarly", f"not before {when.isoformat()}")
     match kind:
         case Kind.REQUEUE:
-            return wake(workload, at)
+            return wake(workload, context)
         case Kind.PODS_READY:
-            return _not_ready(workload, at)
+            return _not_ready(workload, context)
         case Kind.EXECUTION:
-            return _ran_out(workload, at)
+            return _ran_out(workload, context)
         case Kind.DRAIN:
-            return _forced(workload, at)
+            return _forced(workload, context)
         case Kind.CHECKS:
-            return overdue(workload, _late_checks(workload, at), at)
+            return overdue(workload, _late_checks(workload, context), context)
         case Kind.FAMILY:
             # It is written anew: what it makes of its variants follows from what time it is.
             return applied(workload)
@@ -60,9 +60,9 @@ def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
     return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
 
 
-def _not_ready(workload: StoredWorkload, at: Occasion) -> Change:
+def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
     """T13; T14 when it was given its last chance."""
-    limits = at.around.limits.pods_ready
+    limits = context.queues.limits.pods_ready
     assert limits is not None, "a time is due"
     ready = find(workload, Type.PODS_READY)
     recovering = ready is not None and ready.reason == "WaitForRecovery"
@@ -75,40 +75,40 @@ def _not_ready(workload: StoredWorkload, at: Occasion) -> Change:
     if limits.backoff_limit is not None and count > limits.backoff_limit:
         text = f"Deactivated after {limits.backoff_limit} evictions with a requeue: {message}"
         reason = f"DeactivatedDueTo{OUT_OF_RETRIES}"
-        return deactivate(workload, reason, text, at, cause=OUT_OF_RETRIES)
-    until = rounded_up(at.now + timedelta(seconds=backoff_seconds(count, limits)))
+        return deactivate(workload, reason, text, context, cause=OUT_OF_RETRIES)
+    until = rounded_up(context.now + timedelta(seconds=backoff_seconds(count, limits)))
     until = max(until, state.requeue_at or until)
     waiting = with_status(workload, requeue_state=RequeueState(count=count, requeue_at=until))
-    return evict(waiting, "PodsReadyTimeout", message, at, cause=cause)
+    return evict(waiting, "PodsReadyTimeout", message, context, cause=cause)
 
 
-def _ran_out(workload: StoredWorkload, at: Occasion) -> Change:
+def _ran_out(workload: StoredWorkload, context: TransitionContext) -> Change:
     """T15."""
     longest = head(workload).maximum_execution_time_seconds
-    ran = total_seconds(workload, at.now)
+    ran = total_seconds(workload, context.now)
     message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
     reason = f"DeactivatedDueTo{OUT_OF_TIME}"
-    change = deactivate(workload, reason, message, at, cause=OUT_OF_TIME)
-    note = Say(what="noted", reason=OUT_OF_TIME, message=message)
+    change = deactivate(workload, reason, message, context, cause=OUT_OF_TIME)
+    note = OutboxEntry(what="noted", reason=OUT_OF_TIME, message=message)
     return change._replace(says=(note, *change.says))
 
 
-def _forced(workload: StoredWorkload, at: Occasion) -> Change:
+def _forced(workload: StoredWorkload, context: TransitionContext) -> Change:
     """No runner says that the job has stopped. Its quota is free all the same: a runner that comes
     back finds another revision, and that the job stopped counts nothing then. Its result does,
     until the workload is admitted again."""
     message = (
-        f"No runner said within {_span(at.around.limits.drain)} that the job has stopped: "
+        f"No runner said within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is free without that"
     )
-    change = wake_if_over(release(workload, at), at)
-    note = Say(what="noted", reason="ForcedRelease", message=message)
+    change = wake_if_over(release(workload, context), context)
+    note = OutboxEntry(what="noted", reason="ForcedRelease", message=message)
     return change._replace(says=(note, *change.says))
 
 
-def _late_checks(workload: StoredWorkload, at: Occasion) -> tuple[str, ...]:
-    ends = check_ends(workload, at.around)
-    return tuple(sorted(name for name, end in ends.items() if end <= at.now))
+def _late_checks(workload: StoredWorkload, context: TransitionContext) -> tuple[str, ...]:
+    ends = check_ends(workload, context.queues)
+    return tuple(sorted(name for name, end in ends.items() if end <= context.now))
 
 
 def _span(span: timedelta) -> str:

@@ -12,13 +12,11 @@ from admittance.cli.show.families import Family, Member, is_parent
 from admittance.cli.show.order import is_variant
 from admittance.cli.support.output import Column, Table
 from admittance.cli.support.times import age, span, stamp
-from admittance.family.policy import Wish
-from admittance.family.states import changes_next, judged
+from admittance.family.policy import DesiredState, changes_next, desired_variants
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.family_info import variant_state
 from admittance.workload.phase import Phase, phase
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head, owner_of
 
 MIGRATION = "FlavorMigration"
 
@@ -57,7 +55,7 @@ def lane_table(family: Family, now: datetime) -> Table:
     return Table(columns, rows)
 
 
-def why(family: Family, one: Member, wish: Wish | None, now: datetime) -> str:
+def why(family: Family, one: Member, wish: DesiredState | None, now: datetime) -> str:
     """Why it is active, or not; "-" once there is nothing to try any more."""
     if is_true(one.workload, Type.FINISHED):
         return tables.NOTHING
@@ -169,8 +167,8 @@ def next_change(family: Family, now: datetime) -> str:
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:
         return ""
-    before = judged(family.state, states, family.rules, now)
-    after = judged(family.state, states, family.rules, moment)
+    before = desired_variants(family.state, states, family.rules, now)
+    after = desired_variants(family.state, states, family.rules, moment)
     tags = {one.found.name: one.tag for one in family.variants}
     turned = ", ".join(
         f"{tags.get(name, name)} {'becomes' if before[name].active != wish.active else 'stays'} "

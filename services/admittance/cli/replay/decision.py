@@ -15,7 +15,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.control.checkpoint import BadCheckpoint, unpack
-from admittance.control.commit import Heard
+from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Commits, Committed
 from admittance.events.reading import BROKEN, Unreadable
@@ -72,7 +72,7 @@ async def _target(found: Link, sequence: int) -> Said:
             f"to {state['last_seq']}"
         ) from None
     message = answer["message"]
-    heard = Heard(
+    heard = LogMessage(
         sequence,
         message["subject"],
         base64.b64decode(message.get("data", "")),
@@ -201,7 +201,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
     heard = folded = 0
     for word, commit in _behind(words, through, start.revision):
         upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
-        batch: list[Heard] = []
+        batch: list[LogMessage] = []
         while heard < upto:
             one = await anext(facts, None)
             if one is None:
@@ -239,7 +239,7 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
         raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
 
 
-def _note(decisions: list[Said], heard: Heard, target: Said) -> None:
+def _note(decisions: list[Said], heard: LogMessage, target: Said) -> None:
     if heard.sequence >= target.sequence:
         return
     found = said(heard)
@@ -316,12 +316,12 @@ def _is_read(subject: str) -> bool:
 
 async def _messages(
     bus: Bus, filters: Sequence[str], after: int, *, stream: str = subjects.STREAM
-) -> AsyncIterator[Heard]:
+) -> AsyncIterator[LogMessage]:
     """Messages in their order, page by page."""
     while True:
         page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
         for one in page:
-            yield Heard(one.sequence, one.subject, one.data, one.headers, one.time)
+            yield LogMessage(one.sequence, one.subject, one.data, one.headers, one.time)
         if len(page) < PAGE:
             return
         after = page[-1].sequence

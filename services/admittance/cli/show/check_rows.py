@@ -13,8 +13,7 @@ from admittance.cli.support.output import Column, Table
 from admittance.cli.support.times import age, span, stamp
 from admittance.workload.conditions import Type, is_false
 from admittance.workload.phase import Phase, phase
-from admittance.workload.roles import PARENT
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, StoredWorkload, head
 
 DECIDES = "decides"
 

@@ -12,13 +12,10 @@ from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
-from admittance.workload.roles import PARENT, VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 if TYPE_CHECKING:
-    from admittance.family.policy import Wish
-    from admittance.family.rules import FamilyRules
-    from admittance.family.states import ParentState
+    from admittance.family.policy import DesiredState, FamilyRules, ParentState
 
 
 class Member(NamedTuple):
@@ -48,13 +45,13 @@ class Family(NamedTuple):
 
         return parent_state(self.parent)
 
-    def wishes(self, now: datetime) -> Mapping[str, Wish]:
+    def wishes(self, now: datetime) -> Mapping[str, DesiredState]:
         """What policy wants of each variant, by its name."""
-        from admittance.family.states import judged
+        from admittance.family.policy import desired_variants
         from admittance.workload.family_info import variant_state
 
         states = [variant_state(one.workload) for one in self.variants]
-        return judged(self.state, states, self.rules, now)
+        return desired_variants(self.state, states, self.rules, now)
 
 
 def is_parent(workload: StoredWorkload) -> bool:
@@ -121,7 +118,7 @@ async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None
     if not isinstance(local, LocalQueue) or not local.spec.cluster_queue:
         return None
     behind = await _object(bus, kinds.CLUSTER_QUEUE.object_key("", local.spec.cluster_queue))
-    from admittance.family.rules import rules_of
+    from admittance.family.policy import rules_of
 
     return rules_of(behind.spec) if isinstance(behind, ClusterQueue) else None
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 from admittance.cli.show.objects import Found
 from admittance.workload.conditions import Type, find
-from admittance.workload.roles import VARIANT, owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 BRANCH: Final = "├─ "
 LAST: Final = "└─ "

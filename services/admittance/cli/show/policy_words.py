@@ -8,23 +8,21 @@ from typing import Final
 from admittance.cli.show import tables
 from admittance.cli.support.output import Column, Table
 from admittance.cli.support.times import span, stamp
-from admittance.family.policy import Why, Wish
-from admittance.family.rules import FamilyRules, Tag
-from admittance.family.states import ParentState
+from admittance.family.policy import ActivityReason, DesiredState, FamilyRules, ParentState, Tag
 
 SENTENCES: Final[dict[str, str]] = {
-    Why.PARENT: "the parent is not active",
-    Why.REJECTED: "a check rejected it",
-    Why.USER: "a user stopped it",
-    Why.REQUEUING_LIMIT: "its pods were not ready in time too often",
-    Why.CREATE_DELAY: "its time has not come yet",
-    Why.RACE: "nothing of the family is admitted, everybody tries",
-    Why.ADMITTED: "the job has this place",
-    Why.NO_MIGRATION: "another one is admitted, and nobody moves",
-    Why.LOWER_THAN_ADMITTED: "a better one is admitted",
-    Why.BELOW_MIN: "nobody moves up to so little",
-    Why.DELETE_DELAY: "its time is over",
-    Why.UPGRADE: "it would be better than the admitted one",
+    ActivityReason.PARENT: "the parent is not active",
+    ActivityReason.REJECTED: "a check rejected it",
+    ActivityReason.USER: "a user stopped it",
+    ActivityReason.REQUEUING_LIMIT: "its pods were not ready in time too often",
+    ActivityReason.CREATE_DELAY: "its time has not come yet",
+    ActivityReason.RACE: "nothing of the family is admitted, everybody tries",
+    ActivityReason.ADMITTED: "the job has this place",
+    ActivityReason.NO_MIGRATION: "another one is admitted, and nobody moves",
+    ActivityReason.LOWER_THAN_ADMITTED: "a better one is admitted",
+    ActivityReason.BELOW_MIN: "nobody moves up to so little",
+    ActivityReason.DELETE_DELAY: "its time is over",
+    ActivityReason.UPGRADE: "it would be better than the admitted one",
 }
 
 
@@ -62,7 +60,9 @@ def tag_table(rules: FamilyRules) -> Table:
     return Table(columns, rows)
 
 
-def because(wish: Wish, active: bool, tag: Tag | None, parent: ParentState, now: datetime) -> str:
+def because(
+    wish: DesiredState, active: bool, tag: Tag | None, parent: ParentState, now: datetime
+) -> str:
     """Why policy wants a variant as it does, and from when or until when. ``active``: as it is,
     which follows within a moment."""
     text = f"{wish.why}: {SENTENCES[wish.why]}"
@@ -73,11 +73,11 @@ def because(wish: Wish, active: bool, tag: Tag | None, parent: ParentState, now:
             if parent.first_admitted is not None and tag.delete_delay is not None
             else None
         )
-        if wish.why is Why.CREATE_DELAY:
+        if wish.why is ActivityReason.CREATE_DELAY:
             text += f" (from {_moment(begins, now)})"
-        elif wish.why is Why.DELETE_DELAY and ends is not None:
+        elif wish.why is ActivityReason.DELETE_DELAY and ends is not None:
             text += f" (since {stamp(ends)})"
-        elif wish.why is Why.UPGRADE and ends is not None:
+        elif wish.why is ActivityReason.UPGRADE and ends is not None:
             text += f" (until {_moment(ends, now)})"
     if wish.active != active:
         text += f"; it is about to be turned {'on' if wish.active else 'off'}"

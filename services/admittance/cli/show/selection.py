@@ -14,8 +14,7 @@ from admittance.cli.support.kinds import Kind
 from admittance.cli.support.times import moment_of
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
-from admittance.workload.roles import owner_of
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head, owner_of
 
 GROUPS: Final = (
     (Phase.RUNNING, Phase.ADMITTED, Phase.EVICTING),

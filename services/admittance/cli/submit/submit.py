@@ -25,8 +25,7 @@ from admittance.events.applying import SettledReply
 from admittance.events.subjects import object_key
 from admittance.runtime import clock
 from admittance.workload.phase import Phase
-from admittance.workload.roles import VARIANT
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import VARIANT, StoredWorkload
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
