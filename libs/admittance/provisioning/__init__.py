@@ -1,4 +1,3 @@
-"""Capacity that is asked for before a job starts: what is asked, and what its answers mean. Pure.
-
-Source: LIFECYCLE 5.
+"""Capacity requested before a job starts: what is requested, and what the provider's answers mean.
+Pure. Source: docs/spec/lifecycle.md#5.
 """

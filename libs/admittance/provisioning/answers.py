@@ -1,4 +1,5 @@
-"""What the state of a request means for its check. LIFECYCLE 5.2, evaluated top down."""
+"""The check state that follows from the state of a request. docs/spec/lifecycle.md#5.2, evaluated
+top down."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 
 
 class Answer(NamedTuple):
-    """What the check says. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds, of a
-    Retry. ``missing``: details that a selector wanted and the provider did not tell."""
+    """The check's verdict. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds until a
+    Retry. ``missing``: details that a node selector needs and the provider did not report."""
 
     state: str
     message: str = ""
@@ -36,10 +37,9 @@ class Answer(NamedTuple):
 def answer(
     record: Record, config: ProvisioningRequestConfigSpec, *, admitted: bool
 ) -> Answer | None:
-    """What is to be said of a request as it is now; None: nothing, it stays as it was said.
+    """The verdict for the request's current state; None: the verdict given before stands.
 
-    ``admitted``: the check was Ready once in this cycle, so that only a revocation counts.
-    """
+    ``admitted``: the check was Ready in this cycle; then only a revocation counts."""
     status = record.status
     strategy = config.retry_strategy
     if status.state is State.CAPACITY_REVOKED:
@@ -59,7 +59,7 @@ def answer(
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
         if why := too_long("podSetUpdates", updates) or _unfit(updates, _names(record)):
-            # The check would not be heard, and the workload would wait for ever.
+            # A Ready with these updates would be refused, and the workload would never start.
             return Answer("Rejected", f"the capacity is there, and its pods cannot be told: {why}")
         return Answer("Ready", status.message, updates=updates, missing=missing)
     if status.state is State.ACCEPTED:
@@ -70,8 +70,8 @@ def answer(
 def updates_of(
     record: Record, config: ProvisioningRequestConfigSpec
 ) -> tuple[tuple[PodSetUpdate, ...], tuple[str, ...]]:
-    """What the pods get once their capacity is there: one update for every pod set that took part,
-    merged or not; and the details that were not told, which are left out."""
+    """The updates for the pods once capacity is provisioned, one for each requested pod set, merged
+    or not; and the names of the details that the provider did not report (left out)."""
     details = record.status.details
     selector: dict[str, str] = {}
     missing: list[str] = []
@@ -91,7 +91,7 @@ def updates_of(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
-                # Whoever has the capacity knows best by which name pods get it.
+                # The provider's annotations win: it knows by which name pods consume the capacity.
                 annotations={**annotations, **more.annotations},
                 node_selector={**more.node_selector, **selector},
                 tolerations=more.tolerations,
@@ -101,7 +101,7 @@ def updates_of(
 
 
 def ignored_updates(record: Record) -> list[str]:
-    """Sentences about updates of the provider's that no pod set gets."""
+    """A sentence for each pod set update of the provider that is ignored."""
     names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
     again = dict.fromkeys(theirs[i] for i in repeated(theirs))
     strange = ", ".join(shown(one) for one in dict.fromkeys(theirs) if one not in names)
@@ -118,7 +118,7 @@ def ignored_updates(record: Record) -> list[str]:
 
 
 def _unfit(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
-    """Why no pod can be told this, such as a detail that is no value of a label; "": it can."""
+    """Why the updates cannot be applied to pods, such as an invalid label value; "": they can."""
     try:
         read = msgspec.convert(msgspec.to_builtins(updates), tuple[UpdateOf, ...])
     except msgspec.ValidationError as error:

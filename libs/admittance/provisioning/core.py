@@ -1,8 +1,7 @@
-"""What is to be done so that every reservation has its request, and nobody else has one. Pure.
+"""Keeps exactly one capacity request for each reservation that needs one. Pure.
 
-It follows from what is stored, and not from what was heard: a message that is lost, doubled or
-late changes nothing, and whoever takes over goes on. LIFECYCLE 5.
-"""
+Steps follow from what is stored, not from the messages received. A lost, repeated or late message
+changes nothing, and a new leader continues from the stored state. docs/spec/lifecycle.md#5."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from admittance.provisioning.records import Record, State, apply_status, with_no
 from admittance.provisioning.steps import BlockedStep, Memory, SentVerdict, Slot, Step, Write
 
 BUSY: Final = "busy"
-"""A step of its slot is under way: it is to be said again."""
+"""A step of the slot is in flight: apply the answer again later."""
 RUNS: Final = "it runs, and only CapacityRevoked ends that"
 
 
 def is_about_no_request(observed: ObservedState, fact: ProvisioningStatus) -> bool:
-    """It is about no request that we can have made: not merely late."""
+    """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
     work = observed.works.get((fact.namespace, fact.name))
     uid = fact.id.partition("/")[0]
     if fact.uid and fact.uid != uid:
@@ -37,8 +36,8 @@ def is_about_no_request(observed: ObservedState, fact: ProvisioningStatus) -> bo
 def apply_provider_status(
     observed: ObservedState, memory: Memory, fact: ProvisioningStatus, now: datetime
 ) -> tuple[Step | None, str]:
-    """A step that keeps the answer, or why it counts for nothing, and then perhaps a step that
-    notes that."""
+    """The step that stores the answer; or the reason to ignore it, with a step that notes the
+    reason on the request if there is one."""
     of = [(slot, observed.records[slot]) for slot in observed.slots_of((fact.namespace, fact.name))]
     found = next((one for one in of if one[1].record.spec.id == fact.id), None)
     if found is None:
@@ -81,8 +80,8 @@ def note_unreadable(
     why: str,
     now: datetime,
 ) -> Step | None:
-    """A step that notes that nobody can read what the class said of that workload; None: it was
-    asked nothing there, it is noted, or there is a step under way."""
+    """A step that notes an undecodable answer of the class on the workload's request; None: the
+    class has no request there, the note exists, or a step is in flight."""
     for slot in observed.slots_of(workload):
         kept = observed.records[slot]
         if kept.record.spec.provisioning_class_name != provisioning_class or slot in memory.flying:
@@ -102,7 +101,7 @@ def _note(
     why: str,
     now: datetime,
 ) -> tuple[Step | None, str]:
-    """What does not count is noted where people look for it, once."""
+    """Notes an ignored answer on the request, once; users look there."""
     if slot in memory.flying:
         return None, BUSY
     record = with_note(kept.record, _uncounted(fact, why), now)
@@ -125,7 +124,9 @@ def _keeps(memory: Memory, slot: Slot, kept: StoredRecord, record: Record) -> St
 
 
 class BlockedSlots:
-    """``troubled``: as of `Capacity`."""
+    """Slots whose next step failed for good. They are skipped until another step follows for them.
+
+    ``troubled``: see `ProvisioningCore`."""
 
     def __init__(
         self, slots: SlotDecider, memory: Memory, troubled: Callable[[Slot, Exception], None] | None
@@ -135,7 +136,7 @@ class BlockedSlots:
         self._troubled = troubled
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
-        """The next step of the slot; None: there is none, or it is left aside."""
+        """The next step of the slot; None: there is none, or the slot is blocked."""
         aside = self._memory.aside
         try:
             if slot in aside and not aside[slot].told:
@@ -156,10 +157,10 @@ class BlockedSlots:
         return step
 
     def cannot(self, step: Step, error: Exception) -> None:
-        """That step cannot be done."""
+        """The step failed for good."""
         known = self._memory.aside.get(step.slot)
         if known is None or known.note is not step:
-            # Else there is nowhere to say it.
+            # If the note itself failed, the first reason stays.
             self._memory.aside[step.slot] = BlockedStep(step, sentence_of(error))
 
     def _undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
@@ -171,7 +172,7 @@ class BlockedSlots:
             self._troubled(slot, error)
         try:
             note = self._slots.note(slot, why, now)
-        except Exception as worse:  # Nor can anybody say so.
+        except Exception as worse:  # The note cannot be made either.
             if self._troubled is not None:
                 self._troubled(slot, worse)
             note = None
@@ -180,17 +181,16 @@ class BlockedSlots:
 
 
 def sentence_of(error: Exception) -> str:
-    """What is wrong, for people."""
+    """The error as a note for users."""
     return f"left aside, since it cannot be done: {error or type(error).__name__}"
 
 
 class ProvisioningCore:
-    """All requests, and what leads from what is stored to what should be.
+    """All requests and the steps that bring them to the desired state.
 
-    ``patience``: how long a provider may take where the parameters do not tell; None: for ever.
-    ``troubled`` hears of a slot for which nobody can decide: it is left aside, and the others go
-    on. None: that is raised.
-    """
+    ``patience``: the provider's time limit if the parameters set none; None: no limit. ``troubled``
+    is called with a slot whose decision raised: the slot is skipped, the others continue. None: the
+    exception propagates."""
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class ProvisioningCore:
         self._slots = SlotDecider(self.observed, self._memory, patience)
         self._aside = BlockedSlots(self._slots, self._memory, troubled)
 
-    # What is to be done. --------------------------------------------------------------------
+    # Steps. --------------------------------------------------------------------
 
     def steps(self, now: datetime) -> Iterator[Step]:
-        """What is to be done now, one step of a slot at a time; each to be answered by `done` or
-        `failed`."""
+        """The steps to perform now, at most one for each slot. The caller answers each with `done`,
+        `failed` or `cannot`."""
         observed, flying = self.observed, self._memory.flying
         for slot in list(observed.dirty):
             if slot in flying:
@@ -218,7 +218,7 @@ class ProvisioningCore:
                 yield step
 
     def done(self, step: Step, revision: int = 0) -> None:
-        """All of it is on the bus; ``revision``: of what was written."""
+        """The step was performed completely; ``revision``: of the record that it wrote."""
         slot, memory = step.slot, self._memory
         memory.flying.pop(slot, None)
         if step.write is not None:
@@ -238,8 +238,8 @@ class ProvisioningCore:
         self.observed.dirty[slot] = None
 
     def failed(self, step: Step) -> None:
-        """Somebody else wrote, or nobody knows what became of it: the slot is looked at again, once
-        the bucket has told."""
+        """The write conflicted or its outcome is unknown: the slot is decided again after the
+        bucket's next update."""
         memory = self._memory
         memory.flying.pop(step.slot, None)
         if step.tell is not None and step.slot in memory.told:
@@ -247,48 +247,48 @@ class ProvisioningCore:
         self.observed.dirty[step.slot] = None
 
     def cannot(self, step: Step, error: Exception) -> None:
-        """It will never be done: neither now nor later. It is noted, and left aside until there is
-        something else to be done for that slot."""
+        """The step can never succeed. This is noted on the request, and the slot is skipped until a
+        different step follows for it."""
         self._memory.flying.pop(step.slot, None)
         self._aside.cannot(step, error)
         self.observed.dirty[step.slot] = None
 
     def due(self, now: datetime) -> None:
-        """Requests whose time has come are looked at."""
+        """Marks the slots of overdue requests as dirty."""
         deadlines = self.observed.deadlines
         while self.observed.heard and deadlines and deadlines[0][0] <= now:
             self.observed.dirty[heappop(deadlines)[1]] = None
 
     def wake(self) -> datetime | None:
-        """When the next request may be late; None: none has a deadline, or nobody can tell yet."""
+        """The next deadline; None: no open request has one, or answers are still being read."""
         deadlines = self.observed.deadlines
         return deadlines[0][0] if deadlines and self.observed.heard else None
 
     @property
     def is_busy(self) -> bool:
-        """Something is under way, or is to be looked at."""
+        """Whether a step is in flight or a slot is dirty."""
         return bool(self._memory.flying or self.observed.dirty)
 
-    # What providers say. --------------------------------------------------------------------
+    # Answers of providers. --------------------------------------------------------------------
 
     def heard(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
-        """What an answer of a provider leads to: a step that keeps it, or why it counts for
-        nothing, and then perhaps a step that notes that. Nobody's answers are kept while a step of
-        their slot is under way: then the reason is "busy", and it is to be said again."""
+        """The step that stores a provider's answer; or the reason to ignore it, with a step that
+        notes the reason on the request if there is one. The reason `BUSY` means that a step of the
+        slot is in flight: call again later."""
         return apply_provider_status(self.observed, self._memory, fact, now)
 
     def unread(
         self, workload: Name, provisioning_class: str, why: str, now: datetime
     ) -> Step | None:
-        """What leads to a note that nobody can read what the class said of that workload."""
+        """See `note_unreadable`."""
         return note_unreadable(self.observed, self._memory, workload, provisioning_class, why, now)
 
     def is_foreign(self, fact: ProvisioningStatus) -> bool:
-        """It is about no request that we can have made: not merely late."""
+        """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
         return is_about_no_request(self.observed, fact)
 
     def records_of_class(self, provisioning_class: str) -> list[Record]:
-        """The requests of that class that were not taken back."""
+        """The requests of that class that are not cancelled."""
         return [
             kept.record
             for kept in self.observed.records.values()
@@ -297,7 +297,7 @@ class ProvisioningCore:
         ]
 
     def unheard(self, slot: Slot, record_id: str) -> None:
-        """The provider does not know that request of the slot: it is asked once more."""
+        """The provider does not know the slot's request: it is sent once more."""
         self._memory.asked.discard(record_id)
         kept = self.observed.records.get(slot)
         if kept is not None and kept.record.spec.id == record_id:

@@ -1,4 +1,5 @@
-"""The record of a new request: which id and name it gets, what is asked, and until when. Pure."""
+"""Builds the record of a new request: id, name, content and deadline; and rebuilds deleted records
+from the log. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +28,11 @@ from admittance.workload.stored import StoredWorkload
 API: Final = "autoscaling.x-k8s.io/v1"
 KIND: Final = "ProvisioningRequest"
 VALID_UNTIL: Final = "ValidUntilSeconds"
-"""Parameter: how long the provider may try."""
+"""Parameter: seconds until the request fails if the provider has not answered."""
 
 
 class RecordBuilder:
-    """``patience``: how long a provider may take where the parameters do not tell; None: for
-    ever."""
+    """``patience``: the provider's time limit if the parameters set none; None: no limit."""
 
     def __init__(self, observed: ObservedState, memory: Memory, patience: timedelta | None) -> None:
         self._observed = observed
@@ -49,8 +49,8 @@ class RecordBuilder:
         wanted: tuple[PodSetToProvision, ...],
         now: datetime,
     ) -> Record:
-        """A request for the reservation that the workload has. ``before``: the one that was taken
-        back and whose place it takes."""
+        """A request for the workload's current reservation. ``before``: the cancelled request that
+        it replaces."""
         meta, cycle, attempt = work.metadata, work.status.admission_cycle, row.retry_count + 1
         identity = request_id(meta.uid, slot.check, cycle, attempt)
         name = request_name(meta.name, meta.uid, slot.check, attempt)
@@ -108,7 +108,7 @@ class RecordBuilder:
         written = parameters.get(VALID_UNTIL)
         patience, note = self._patience, ""
         if written is not None:
-            # Of very many digits Python reads no number.
+            # Python refuses to parse numbers with very many digits.
             if written.isascii() and written.isdecimal() and (seconds := int(written[:1000])):
                 patience = _seconds(seconds)
             else:
@@ -129,7 +129,12 @@ def _seconds(number: int) -> timedelta:
 
 
 class DeletedRequestRecovery:
-    """``names``: where records were deleted."""
+    """Rebuilds, from the log, requests whose records were deleted by hand while no leader was
+    active.
+
+    A request that was sent and never cancelled may hold capacity. The log has all of a request but
+    its answers; a provider repeats them when the request is sent again. ``names``: namespace and
+    name of the deleted records."""
 
     def __init__(self, names: Collection[Name]) -> None:
         self._names = names
@@ -146,7 +151,7 @@ class DeletedRequestRecovery:
                 self._asked[fact.id] = _record(fact, name, at)
 
     def found(self) -> list[Record]:
-        """What was asked for and not taken back, oldest first, as it was before it was answered."""
+        """The requests that were sent and not cancelled, oldest first, without their answers."""
         return [record for id, record in self._asked.items() if id not in self._freed]
 
     def _name(self, fact: ProvisioningRequested) -> str | None:

@@ -1,4 +1,4 @@
-"""One slot: what is to be done next for one check of one workload. Pure."""
+"""Decides the next step of a slot (one check of one workload). Pure."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from admittance.workload.moves.check_verdicts import is_reserved_anew
 from admittance.workload.stored import StoredWorkload, head
 
 CAUSED: Final = "DeactivatedDueTo"
-"""Before the cause, in the reason of an eviction."""
+"""Prefix of the cause in the reason of an eviction."""
 
 
 def cancel_reason(
     record: Record, work: StoredWorkload | None, row: CheckState | None, finished: str | None = None
 ) -> str:
-    """Why nobody needs the request any more; "": somebody does. ``finished``: the uid of a workload
-    of that name that has."""
+    """Why the request is not needed any more; "": it is needed. ``finished``: the uid of the
+    finished workload of that name, if there is one."""
     if finished == record.spec.uid:
         return "the workload has finished"
     if work is None or work.metadata.uid != record.spec.uid:
@@ -72,25 +72,25 @@ def _unreserved(work: StoredWorkload) -> str:
 
 
 def is_of_current_cycle(record: Record, work: StoredWorkload) -> bool:
-    """It was asked for in the cycle that the workload is in."""
+    """Whether the request belongs to the workload's current admission cycle."""
     spec = record.spec
     return (spec.uid, spec.cycle) == (work.metadata.uid, work.status.admission_cycle)
 
 
 def cancelled_record(record: Record, why: str) -> Record:
-    """The record of a request that nobody needs any more."""
+    """The record, cancelled for that reason."""
     return replace(record, status=replace(record.status, cancelled=why))
 
 
 def is_marked_for_deletion(record: Record) -> bool:
-    """Somebody wants it deleted."""
+    """Whether a user has asked to delete the request."""
     return record.metadata.deletion_timestamp is not None
 
 
 def differs_from_config(
     record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload
 ) -> bool:
-    """The configuration asks for something else now."""
+    """Whether the configuration's class or parameters differ from the request's."""
     return (
         record.spec.provisioning_class_name != config.provisioning_class_name
         or record.spec.parameters != parameters_of(config, work.metadata.annotations)
@@ -98,19 +98,20 @@ def differs_from_config(
 
 
 def is_admitted(work: StoredWorkload) -> bool:
-    """It is admitted. What merely may be is not: it may wait for long, such as for a sibling that
-    has to stop before."""
+    """Whether the workload is admitted. With all checks Ready it may still wait, for instance for a
+    sibling that has to stop."""
     return is_true(work, Type.ADMITTED)
 
 
 def is_late(record: Record, now: datetime) -> bool:
-    """Its time has come, and nobody has answered it."""
+    """Whether the deadline has passed without a final answer."""
     deadline = record.spec.deadline
     return deadline is not None and deadline <= now and is_open(record)
 
 
 def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
-    """Some of its pods use what is managed, as far as that may change within a reservation."""
+    """Whether a pod set of the workload uses a managed resource; edits of the config may change
+    that."""
     if not config.managed_resources:
         return True
     pod_sets = spec_of(work.spec).pod_sets
@@ -120,8 +121,8 @@ def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bo
 
 
 class SlotView(NamedTuple):
-    """All that is known of a slot at a moment. ``row``: what the workload shows of the check; None:
-    it has none of that name, or the check is not ours any more."""
+    """All that is known of a slot now. ``row``: the workload's row of the check; None: it has no
+    such row, or the check is not ours any more."""
 
     slot: Slot
     kept: StoredRecord | None
@@ -131,7 +132,7 @@ class SlotView(NamedTuple):
 
 
 class ReservationView(NamedTuple):
-    """A reservation that the check has to judge, or has judged."""
+    """A reservation that the check has to answer, or has answered."""
 
     slot: Slot
     work: StoredWorkload
@@ -140,7 +141,7 @@ class ReservationView(NamedTuple):
 
 
 class SlotDecider:
-    """``patience``: as of `Making`."""
+    """``patience``: see `RecordBuilder`."""
 
     def __init__(self, observed: ObservedState, memory: Memory, patience: timedelta | None) -> None:
         self._observed = observed
@@ -148,12 +149,12 @@ class SlotDecider:
         self._making = RecordBuilder(observed, memory, patience)
 
     def row(self, slot: Slot) -> CheckState | None:
-        """What the workload shows of the check, whosever it is."""
+        """The workload's row of the check, whichever controller the check has."""
         work = self._observed.works.get((slot.namespace, slot.workload))
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
-        """The next step; None: all is as it should be."""
+        """The next step; None: nothing is left to do."""
         observed = self._observed
         kept = observed.records.get(slot)
         work = observed.works.get((slot.namespace, slot.workload))
@@ -196,11 +197,11 @@ class SlotDecider:
         finished = self._observed.finished.get((slot.namespace, slot.workload))
         return cancel_reason(record, look.work, look.row, finished)
 
-    # What is not there any more, or should not be. ------------------------------------------
+    # Requests that are deleted or not needed. ------------------------------------------
 
     def _lost(self, look: SlotView) -> Step | None:
-        """Of requests that somebody else deleted, or wrote another over: the one that is waited for
-        is written again as it was; what others have booked is freed."""
+        """A step for records that were deleted or overwritten by another writer: a request that is
+        still needed is written again as it was; the others are cancelled at the provider."""
         observed, memory = self._observed, self._memory
         slot, kept = look.slot, look.kept
         while slot in observed.lost:
@@ -211,7 +212,8 @@ class SlotDecider:
                 return Step(slot, Write(record.metadata.name, record, expected))
             stands = kept is not None and kept.record.spec.id == record.spec.id
             if not stands and record.spec.id not in memory.freed:
-                # Whatever becomes of saying so, it is not wanted again: its provider may know.
+                # Even if publishing fails, the request stays cancelled: its provider may have
+                # received it.
                 ended = cancelled_record(record, record.status.cancelled or answers.DELETED)
                 observed.lost[slot][-1] = ended
                 return Step(slot, fact=cancelled(ended))
@@ -222,9 +224,9 @@ class SlotDecider:
         return None
 
     def _end(self, look: SlotView, kept: StoredRecord, why: str) -> Step | None:
-        """Nobody needs the request: it is written that it is taken back, the provider is told, and
-        then it is gone, unless another one takes its place. ``why`` "": it was taken back, and is
-        needed all the same."""
+        """Ends a request: marks the record as cancelled, sends `cancelled` to the provider, then
+        deletes the record or replaces it by a new request. ``why`` "": the request is cancelled,
+        but a new one is needed."""
         slot, work, row = look.slot, look.work, look.row
         record = kept.record
         if not record.status.cancelled:
@@ -238,7 +240,7 @@ class SlotDecider:
         judged = row is not None and row.state in ("Retry", "Rejected")
         reserved = work is not None and is_of_current_cycle(record, work) and is_reserved_anew(work)
         if reserved and not judged and not is_marked_for_deletion(record):
-            # It stays until the reservation ends: who asks for it again has to use another id.
+            # The record stays until the reservation ends: a new request needs another id.
             return None
         self._memory.forget(record)
         return Step(slot, Write(record.metadata.name, None, kept.revision))
@@ -247,10 +249,10 @@ class SlotDecider:
         record = cancelled_record(kept.record, why)
         return Step(slot, Write(record.metadata.name, record, kept.revision))
 
-    # What is to be judged. ------------------------------------------------------------------
+    # Requests that are needed. ------------------------------------------------------------------
 
     def _is_ready(self, look: SlotView | ReservationView) -> bool:
-        """The check is Ready, or was told so and does not show it yet."""
+        """Whether the check is Ready, or Ready was reported and the row does not show it yet."""
         work, row = look.work, look.row
         if work is None or row is None or row.state == "Ready":
             return row is not None
@@ -267,8 +269,8 @@ class SlotDecider:
         config = self._observed.config_of(slot.check)
         open_ = kept if kept is not None and not kept.record.status.cancelled else None
         if self._is_ready(look):
-            # Whatever becomes of the configuration, it keeps what it has; what is deleted by hand
-            # is not made anew.
+            # A change of the configuration does not revoke Ready. A request deleted by hand is not
+            # made again.
             if open_ is None:
                 return None
             given = config or ProvisioningRequestConfigSpec()
@@ -291,7 +293,7 @@ class SlotDecider:
         if record.spec.id not in self._memory.asked and is_open(record):
             return Step(slot, fact=requested(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
-            return None  # It runs, and got the check only then.
+            return None  # It runs already; the check was added later.
         return self._tell(look, answer(record, config, admitted=False))
 
     def _ask(
@@ -300,7 +302,7 @@ class SlotDecider:
         before: StoredRecord | None,
         config: ProvisioningRequestConfigSpec,
     ) -> Step | None:
-        """``before``: the request that was taken back and whose place a new one takes."""
+        """``before``: the cancelled request that the new one replaces."""
         slot, work = look.slot, look.work
         flavors = self._observed.flavors
         try:
@@ -313,7 +315,7 @@ class SlotDecider:
             return self._tell(look, Answer("Ready", answers.NOT_NEEDED))
         wrong = parameters_error(parameters_of(config, work.metadata.annotations))
         if wrong:
-            # It would be so at every attempt.
+            # Every attempt would fail the same way.
             return self._tell(look, Answer("Rejected", wrong))
         record = self._making.record(slot, work, look.row, before, config, wanted, look.now)
         wrong = size_error(record)

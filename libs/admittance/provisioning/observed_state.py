@@ -1,6 +1,5 @@
-"""What the provisioning check knows: workloads that have its checks, their requests, and what the
-configuration says. Pure.
-"""
+"""What the provisioning check knows: its checks and their configuration, workloads that have these
+checks, their requests, and heartbeats of providers. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +22,14 @@ from admittance.workload.stored import StoredWorkload
 
 MISSING: Final = 3
 INSTANCES_MAX: Final = 1000
-"""Replicas of one class whose beginnings are told apart."""
+"""Most replicas of one class whose start times are remembered."""
 
 
 class ProviderHeartbeats:
-    """``every_seconds``: how often heartbeats are expected."""
+    """Which provisioning classes have a live provider. Times are monotonic seconds.
+
+    A class that ever sent a heartbeat is down when three in a row are missing; a class that never
+    sent one counts as served. ``every_seconds``: the interval of heartbeats."""
 
     def __init__(self, every_seconds: float) -> None:
         self._patience = MISSING * every_seconds
@@ -36,12 +38,13 @@ class ProviderHeartbeats:
         self._began: dict[str, dict[str, datetime]] = {}
 
     def expect(self, provisioning_class: str, now: float) -> None:
-        """It was known to send heartbeats before we listened: it gets the time of one."""
+        """The class sent heartbeats before this leader listened: its silence is counted from
+        now."""
         self._last.setdefault(provisioning_class, now)
 
     def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
-        """Notes a heartbeat. True: it was not there before, so that it may have lost something, or
-        may not have said what it had to say when it ended."""
+        """Notes a heartbeat. True: the provider is new or has restarted, so it may have lost
+        requests or not have sent its last answers."""
         back = self.trouble(provisioning_class, now) is not None
         back |= provisioning_class not in self._said
         began = self._began.setdefault(provisioning_class, {})
@@ -55,11 +58,12 @@ class ProviderHeartbeats:
         return back
 
     def slept(self, now: float) -> None:
-        """We heard nobody for a while: everybody gets the time of three heartbeats."""
+        """This process was disconnected or asleep: the silence of all classes is counted from
+        now."""
         self._last = dict.fromkeys(self._last, now)
 
     def trouble(self, provisioning_class: str, now: float) -> str | None:
-        """Why nobody provides that class; None: somebody does, or never said so."""
+        """Why the class is not served; None: it is served, or it never sent a heartbeat."""
         last = self._last.get(provisioning_class)
         if last is None:
             return None
@@ -71,15 +75,15 @@ class ProviderHeartbeats:
         return None
 
     def knows(self, provisioning_class: str) -> bool:
-        """It has sent one before."""
+        """Whether the class has ever sent a heartbeat."""
         return provisioning_class in self._last
 
     def classes(self) -> list[str]:
-        """All that ever sent one."""
+        """The classes that ever sent a heartbeat."""
         return list(self._last)
 
     def next_loss(self, now: float) -> float | None:
-        """When the next one will count as down if it stays silent."""
+        """When the next class counts as down if it stays silent."""
         times = (last + self._patience for last in self._last.values())
         return min((time for time in times if time > now), default=None)
 
@@ -90,14 +94,14 @@ KIND: Final = "ProvisioningRequestConfig"
 
 
 class Trouble(NamedTuple):
-    """Why a check cannot be evaluated: a reason of its Active condition, and a sentence."""
+    """Why a check cannot be evaluated: reason and message of its Active condition."""
 
     reason: str
     message: str
 
 
 class CheckConfigurations:
-    """``checks``: those of our controller. ``down``: why the providers of classes are away."""
+    """``checks``: those of this controller. ``down``: why a class is not served, by class."""
 
     def __init__(self) -> None:
         self.checks: dict[str, AdmissionCheck] = {}
@@ -106,7 +110,8 @@ class CheckConfigurations:
         self.down: dict[str, str] = {}
 
     def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
-        """What the check asks for; None: nobody can tell, see `trouble`."""
+        """The configuration that the check refers to; None: it is missing or not valid, see
+        `trouble`."""
         found = self.checks.get(check)
         reference = found.spec.parameters if found is not None else None
         if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
@@ -139,12 +144,12 @@ OPEN: Final = frozenset({State.REQUESTED, State.ACCEPTED})
 
 
 def is_open(record: Record) -> bool:
-    """Nobody has answered it for good, and nobody took it back."""
+    """Whether the request has no final answer and is not cancelled."""
     return record.status.state in OPEN and not record.status.cancelled
 
 
 def slot_of(record: Record) -> Slot:
-    """Whose request it is."""
+    """The slot of the request."""
     return Slot(record.metadata.namespace, record.spec.workload, record.spec.check)
 
 
@@ -163,31 +168,33 @@ class ObservedState(CheckConfigurations):
         super().__init__()
         self.works: dict[Name, StoredWorkload] = {}
         self.finished: dict[Name, str] = {}
-        """The uids of those that have."""
+        """The uids of finished workloads."""
         self.records: dict[Slot, StoredRecord] = {}
         self.taken: dict[Name, Slot] = {}
-        """Whose record stands at a name."""
+        """The slot of the record at each name."""
         self._of: dict[Name, dict[Slot, None]] = {}
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
         self._gone: dict[Name, int] = {}
-        """Where we deleted records, until the bucket tells: what it tells before is of the past."""
+        """Names whose record this leader deleted, with the revision, until the bucket confirms it.
+        Older entries are ignored."""
         self.lost: dict[Slot, list[Record]] = {}
-        """Records that somebody else deleted, or wrote another over, while they counted."""
+        """Records that were deleted or overwritten by another writer."""
         self.deadlines: list[tuple[datetime, Slot]] = []
-        """When open requests are late, soonest first; some of them out of date."""
+        """A heap of deadlines of requests; some entries are out of date."""
         self.heard = True
-        """What providers have said is known: who has not answered at the deadline is late."""
+        """All answers on the log have been read, so a request without an answer at its deadline is
+        late."""
 
     # What changes. --------------------------------------------------------------------------
 
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
-        """The workload is so now; None: it is gone."""
+        """The workload changed to this; None: it was deleted."""
         before = self.works.pop(name, None)
         self.finished.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
-        # Also with others' checks only: which are ours may be heard of later.
+        # Also workloads with other checks only: a check may become ours later.
         elif workload.status.admission_checks or name in self._of:
             if is_true(workload, Type.FINISHED):
                 self.finished[name] = workload.metadata.uid
@@ -197,14 +204,15 @@ class ObservedState(CheckConfigurations):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
-        # Also of checks that are no more.
+        # Also slots of deleted checks.
         for slot in self._of.get(name, ()):
             self.dirty[slot] = None
 
     def record(
         self, name: Name, record: Record | None, revision: int, *, ours: bool = False
     ) -> None:
-        """The record at that name is so now; None: it is gone. ``ours``: we wrote it."""
+        """The record at that name changed to this; None: it was deleted. ``ours``: this leader
+        wrote it."""
         slot = self.taken.get(name)
         gone = self._gone.get(name)
         if gone is not None:
@@ -235,7 +243,8 @@ class ObservedState(CheckConfigurations):
         self.dirty[new] = None
 
     def recovered(self, record: Record, revision: int) -> None:
-        """Somebody deleted the record before we led; ``revision``: of the marker."""
+        """The record was deleted by hand before this leader began; ``revision``: of the delete
+        marker."""
         slot = slot_of(record)
         self._loses(record, slot)
         self.marked(slot, record.metadata.name, revision)
@@ -244,7 +253,7 @@ class ObservedState(CheckConfigurations):
         self.lost.setdefault(slot, []).append(record)
 
     def found(self, slot: Slot, record: Record) -> None:
-        """What was to be done about a lost record is done."""
+        """The lost record has been dealt with."""
         self.lost[slot].remove(record)
         if not self.lost[slot]:
             del self.lost[slot]
@@ -259,7 +268,8 @@ class ObservedState(CheckConfigurations):
         self.dirty[slot] = None
 
     def check(self, name: str, check: AdmissionCheck | None) -> None:
-        """The AdmissionCheck is so now; None: it is gone, or somebody else judges it."""
+        """The AdmissionCheck changed to this; None: it was deleted. A check of another controller
+        is dropped, too."""
         if check is None or check.spec.controller_name != CONTROLLER:
             self.checks.pop(name, None)
         else:
@@ -267,7 +277,7 @@ class ObservedState(CheckConfigurations):
         self.touch([name])
 
     def config(self, name: str, config: ProvisioningRequestConfig | None) -> None:
-        """The ProvisioningRequestConfig is so now; None: it is gone."""
+        """The ProvisioningRequestConfig changed to this; None: it was deleted."""
         if config is None:
             self.configs.pop(name, None)
         else:
@@ -279,14 +289,14 @@ class ObservedState(CheckConfigurations):
         )
 
     def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
-        """The ResourceFlavor is so now: it counts for what is asked from now on."""
+        """The ResourceFlavor changed to this; it counts for new requests."""
         if flavor is None:
             self.flavors.pop(name, None)
         else:
             self.flavors[name] = flavor
 
     def touch(self, checks: Iterable[str]) -> None:
-        """Everything of these checks is to be looked at again."""
+        """Marks all slots of these checks as dirty."""
         names = set(checks)
         for (namespace, workload), one in self.works.items():
             for row in one.status.admission_checks:
@@ -297,13 +307,13 @@ class ObservedState(CheckConfigurations):
                 self.dirty[slot] = None
 
     def slots_of(self, name: Name) -> tuple[Slot, ...]:
-        """The slots of a workload that have a record, whatever their check is now."""
+        """The slots of a workload that have a record, also those of deleted checks."""
         return tuple(self._of.get(name, ()))
 
-    # What we write. -------------------------------------------------------------------------
+    # Own writes. -------------------------------------------------------------------------
 
     def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
-        """Our own write went through, at that revision: known before the bucket tells."""
+        """This leader's write succeeded at that revision; the bucket's update comes later."""
         if record is not None:
             self.record(name, record, revision, ours=True)
         else:
@@ -313,7 +323,7 @@ class ObservedState(CheckConfigurations):
             self.marked(slot, name[1], revision)
 
     def marked(self, slot: Slot, name: str, revision: int) -> None:
-        """There is no record of that name, but the marker of one, at that revision."""
+        """The key of that name has a delete marker with that revision."""
         work = slot.namespace, slot.workload
         if work in self.works:
             self._markers.setdefault(work, {})[name] = revision

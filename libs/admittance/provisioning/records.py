@@ -1,7 +1,8 @@
-"""A request as it is kept: what was asked, of whom, and what was answered so far. LIFECYCLE 5.3.
+"""A capacity request as it is stored: its content, its provisioning class and the answers so far.
+docs/spec/lifecycle.md#5.3.
 
-It is written before it is asked, so that whatever crashes in between is found and finished.
-"""
+The record is written before the request is sent, so a crash in between leaves a record from which
+the next leader sends it."""
 
 from __future__ import annotations
 
@@ -23,19 +24,19 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.events.subjects import CAPACITY, object_key
 
 DETAILS_MAX: Final = 64
-"""Details of a class that a provider may tell."""
+"""Most details in a provider's answer."""
 ASKED_MAX: Final = 800_000
-"""Bytes of a record before anything was answered. The door takes workloads of half a MiB, and
-limits are asked for as requests, too."""
+"""Most bytes of a record before any answer. Workloads may have half a MiB, and limits are copied
+into requests."""
 RECORD_MAX: Final = 1_000_000
-"""Bytes of a record with what was answered: the bus takes no message of much more."""
+"""Most bytes of a record with its answers: the bus refuses messages that are much larger."""
 NOTES_MAX: Final = 10
-"""Of one request; of more only the first are kept."""
+"""Notes of one request; further ones are dropped."""
 NOTE_MAX: Final = 500
 
 
 class State(StrEnum):
-    """Where a request stands."""
+    """The provider's progress with a request."""
 
     REQUESTED = "Requested"
     ACCEPTED = "Accepted"
@@ -46,8 +47,8 @@ class State(StrEnum):
 
 
 class RecordSpec(Kept, frozen=True, kw_only=True):
-    """What is asked, never changed. ``id``: `names.request_id`. ``deadline``: by when it has to be
-    answered; None: whenever."""
+    """The content of a request; it never changes. ``id``: see `request_id`. ``deadline``: the
+    request fails if it is not answered by then; None: no limit."""
 
     id: str
     workload: str
@@ -62,17 +63,16 @@ class RecordSpec(Kept, frozen=True, kw_only=True):
 
 
 class Note(Kept, frozen=True, kw_only=True):
-    """Something that was asked for, or that a provider said, and that did not count, or not in
-    full, and why."""
+    """A parameter or an answer that was ignored, fully or in part, and the reason."""
 
     time: datetime
     text: str
 
 
 class RecordStatus(Kept, frozen=True, kw_only=True):
-    """``seq``: the newest that the provider gave one of its answers; 0: it gives none.
-    ``cancelled``: why it was taken back; "": it was not. ``said``: the state that the check was
-    last told in, with the state of the request then. ``notes``: for people, oldest first."""
+    """``seq``: the highest ``seq`` of the provider's answers; 0: the provider sends none.
+    ``cancelled``: why the request was cancelled; "": it was not. ``said``: unused, kept for old
+    records. ``notes``: for users, oldest first."""
 
     state: State = State.REQUESTED
     message: str = ""
@@ -131,12 +131,12 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
     State.FAILED: frozenset(),
     State.CAPACITY_REVOKED: frozenset(),
 }
-"""Which answer may follow which. A provider that says Accepted after Provisioned is late."""
+"""The states that may follow a state. An Accepted after Provisioned is merely late."""
 
 
 class AppliedStatus(NamedTuple):
-    """What became of an answer: the record, and why it changed nothing ("": it did).
-    ``contradicts``: it is not merely late or said twice."""
+    """The record after an answer, and why the answer was ignored ("": it was not). ``contradicts``:
+    the answer is wrong, not merely late or repeated."""
 
     record: Record
     ignored: str = ""
@@ -144,7 +144,7 @@ class AppliedStatus(NamedTuple):
 
 
 def size_error(record: Record) -> str:
-    """Why nobody can be asked for that, a sentence; "": one can be."""
+    """Why the record is too large to send, a sentence; "": it is not."""
     size = len(msgspec.json.encode(record))
     if size <= ASKED_MAX:
         return ""
@@ -152,9 +152,9 @@ def size_error(record: Record) -> str:
 
 
 def with_note(record: Record, text: str, now: datetime) -> Record:
-    """The record with a note; the same one where that is noted, or there are too many."""
+    """The record with the note added; unchanged if the note exists or there are too many."""
     notes = record.status.notes
-    # Errors quote what no JSON can hold.
+    # Errors may quote text that is not valid Unicode.
     text = text[:NOTE_MAX].encode("utf-8", "backslashreplace").decode()
     if len(notes) >= NOTES_MAX or any(one.text == text for one in notes):
         return record
@@ -163,7 +163,7 @@ def with_note(record: Record, text: str, now: datetime) -> Record:
 
 
 def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) -> AppliedStatus:
-    """The record once the provider has said this."""
+    """The record after this answer of the provider."""
     status = record.status
     if fact.id != record.spec.id:
         return AppliedStatus(record, f"it is about {fact.id}")
@@ -173,7 +173,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
         return AppliedStatus(record, f"its seq {fact.seq} is not above {status.seq}")
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
-        # Merely late, where it says that it works on it.
+        # A late Accepted contradicts nothing.
         late = state is State.ACCEPTED
         return AppliedStatus(record, f"the request is {status.state} already", not late)
     if state is status.state and state is not State.ACCEPTED:
@@ -200,7 +200,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     )
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
-        # That there is no capacity is true all the same.
+        # The failure itself is valid.
         taken = with_note(taken, f"a retryAfter of {delay} s is no delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
@@ -212,7 +212,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
 
 def _may_follow(status: RecordStatus, state: State) -> bool:
     if status.state is State.FAILED and state is State.CAPACITY_REVOKED:
-        # A failure of what was provisioned means nothing to who runs on it.
+        # A job that runs on provisioned capacity ignored the failure; a revocation must reach it.
         return any(one.type == State.PROVISIONED for one in status.conditions)
     return state in _AFTER[status.state]
 
@@ -234,7 +234,7 @@ ANNOTATION: Final = "provreq.kueue.x-k8s.io/"
 
 
 def request_id(uid: str, check: str, cycle: int, attempt: int) -> str:
-    """What makes a request the same one, however often it is said."""
+    """The id of a request; it is the same in every repetition."""
     return f"{uid}/{check}/{cycle}/{attempt}"
 
 
@@ -247,8 +247,9 @@ def request_name(
     limit: int = NAME_MAX,
     force_hash: bool = False,
 ) -> str:
-    """``<workload>-<check>-<attempt>``. Too long, it is cut before the attempt, and gets a hash of
-    the workload's uid and the check. ``force_hash``: the plain name belongs to somebody else."""
+    """``<workload>-<check>-<attempt>``. A name that is too long is cut before the attempt, and gets
+    a hash of the workload's uid and the check. ``force_hash``: another request has the plain
+    name."""
     plain = f"{workload}-{check}-{attempt}"
     if not force_hash and len(plain) <= limit:
         return plain
@@ -263,7 +264,7 @@ def template_name(request: str, pod_set: str) -> str:
 
 
 DELAYS: Final = range(2**31)
-"""Seconds that a check can be told to wait."""
+"""Valid delays of a Retry, in seconds."""
 
 
 def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
@@ -274,5 +275,5 @@ def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
 
 
 def is_last(attempt: int, strategy: ProvisioningRetryStrategy) -> bool:
-    """Its failure is the end: no attempt follows."""
+    """Whether this attempt's failure rejects the workload: no attempt follows."""
     return attempt > strategy.backoff_limit_count

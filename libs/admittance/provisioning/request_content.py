@@ -1,6 +1,5 @@
-"""What is asked of a provider for one reservation: which pod sets, merged how, with which templates
-and parameters. LIFECYCLE 5.1.
-"""
+"""The content of a request for one reservation: pod sets (merged by policy), templates and
+parameters. docs/spec/lifecycle.md#5.1."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from admittance.provisioning.records import ANNOTATION, Record
 
 
 class Unanswerable(ValueError):
-    """The reservation does not tell what to ask for; a sentence."""
+    """The reservation is incomplete, so no request can be made; the message says why."""
 
 
 def parameters_of(
     config: ProvisioningRequestConfigSpec, annotations: Mapping[str, str]
 ) -> dict[str, str]:
-    """The config's parameters and those of the workload's annotations, which win."""
+    """The config's parameters, overridden by those in the workload's annotations."""
     own = {
         key.removeprefix(ANNOTATION): value
         for key, value in annotations.items()
@@ -37,8 +36,8 @@ def parameters_of(
 
 
 def parameters_error(parameters: Mapping[str, str]) -> str:
-    """Why no request can have these parameters, a sentence; "": it can. Those of a config are
-    looked at when it is applied; annotations only here."""
+    """Why these parameters exceed the limits, a sentence; "": they do not. The config's parameters
+    were checked when it was applied; annotations are checked only here."""
     if len(parameters) > PARAMETERS_MAX:
         return f"{len(parameters)} parameters, {PARAMETERS_MAX} are allowed"
     for key, value in parameters.items():
@@ -50,8 +49,8 @@ def parameters_error(parameters: Mapping[str, str]) -> str:
 
 
 def uses_managed_resource(pod_set: PodSet, managed: Collection[str]) -> bool:
-    """Some container of its pods names a managed resource, in requests or limits; ``managed``
-    empty: any pod counts."""
+    """Whether a container of the pod set has a managed resource in requests or limits. True if
+    ``managed`` is empty."""
     if not managed:
         return True
     spec = pod_set.template.spec
@@ -64,10 +63,9 @@ def uses_managed_resource(pod_set: PodSet, managed: Collection[str]) -> bool:
 def assigned_pod_sets(
     pod_sets: Sequence[PodSet], admission: Admission | None, managed: Collection[str]
 ) -> list[tuple[PodSet, PodSetAssignment]]:
-    """The pod sets that capacity is asked for, with what they were assigned.
+    """The pod sets to request capacity for, with their assignments.
 
-    Raises Unanswerable when one of them was assigned nothing at all.
-    """
+    Raises Unanswerable if one of them has no assignment."""
     assigned = {one.name: one for one in admission.pod_set_assignments} if admission else {}
     found: list[tuple[PodSet, PodSetAssignment]] = []
     for pod_set in pod_sets:
@@ -87,7 +85,7 @@ def pod_sets_to_provision(
     config: ProvisioningRequestConfigSpec,
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> tuple[PodSetToProvision, ...]:
-    """What to ask for; empty: nothing is needed. Raises Unanswerable."""
+    """The pod sets of the request; empty: no capacity is needed. Raises Unanswerable."""
     same = _SAME.get(config.pod_set_merge_policy or "")
     groups: list[tuple[PodTemplate, PodSetToProvision]] = []
     for pod_set, place in assigned_pod_sets(pod_sets, admission, config.managed_resources):
@@ -119,8 +117,8 @@ def completed_template(
     place: PodSetAssignment,
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> PodTemplate:
-    """The template with the labels and tolerations of its flavors, and with limits for the
-    requests that it leaves out."""
+    """The template with the labels and tolerations of its flavors added. Missing resource requests
+    are filled from the limits."""
     spec = template.spec
     selector, tolerations = dict(spec.node_selector), list(spec.tolerations)
     for name in dict.fromkeys(place.flavors.values()):
@@ -155,8 +153,8 @@ def _identical(one: PodTemplate, other: PodTemplate) -> bool:
 
 
 def _schedules_alike(one: PodTemplate, other: PodTemplate) -> bool:
-    """Equal requests of their containers, in number and order, and equal in all that decides on
-    which node a pod may be."""
+    """Whether containers have equal requests, in the same number and order, and all fields that
+    restrict the node are equal."""
     return _scheduling(one.spec) == _scheduling(other.spec)
 
 
@@ -189,7 +187,7 @@ def _about(record: Record) -> dict[str, Any]:
 
 
 def requested(record: Record) -> ProvisioningRequested:
-    """It is asked for."""
+    """The fact that requests capacity for the record."""
     spec = record.spec
     return ProvisioningRequested(
         **_about(record),
@@ -203,7 +201,7 @@ def requested(record: Record) -> ProvisioningRequested:
 
 
 def cancelled(record: Record) -> ProvisioningCancelled:
-    """It is taken back, for the reason that the record tells."""
+    """The fact that cancels the request, with the record's reason."""
     spec = record.spec
     return ProvisioningCancelled(
         **_about(record),

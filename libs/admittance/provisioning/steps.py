@@ -1,4 +1,5 @@
-"""What is to be done about a request, as values: written first, then asked, then told."""
+"""Steps for one request, as values. Order: write the record, send to the provider, report to the
+check."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from admittance.provisioning.records import Record
 
 
 class Slot(NamedTuple):
-    """One check of one workload: there is one request at a time for it."""
+    """One check of one workload. It has at most one request at a time."""
 
     namespace: str
     workload: str
@@ -19,15 +20,15 @@ class Slot(NamedTuple):
 
 
 class ReservationRef(NamedTuple):
-    """The reservation that an answer is about."""
+    """The reservation that a verdict is about: the workload's uid and admission cycle."""
 
     uid: str
     cycle: int
 
 
 class Write(NamedTuple):
-    """Keep the record at its key, where ``expected`` is the revision there (0: nothing is); None:
-    there is to be no record any more."""
+    """Store the record at its key if the revision there is ``expected`` (0: no record). ``record``
+    None: delete it."""
 
     name: str
     record: Record | None
@@ -35,15 +36,15 @@ class Write(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """A verdict to the workload."""
+    """Report a verdict of the check."""
 
     about: ReservationRef
     answer: Answer
 
 
 class Step(NamedTuple):
-    """One step of one slot: to be done in this order, and answered by `Capacity.done` or `failed`.
-    ``fact`` is for the provider."""
+    """One step of one slot, performed in the order of its fields. The performer answers with
+    `done`, `failed` or `cannot` of `ProvisioningCore`. ``fact`` goes to the provider."""
 
     slot: Slot
     write: Write | None = None
@@ -52,8 +53,8 @@ class Step(NamedTuple):
 
 
 class SentVerdict(NamedTuple):
-    """What a check was told, and the row that showed something else then: a row that is made anew
-    is told anew. ``last`` False: something else may have been told since."""
+    """The last verdict reported, with the check's row as it was then. A row that has changed since
+    gets the verdict again. ``last`` False: another verdict may have been reported since."""
 
     tell: Tell
     state: str
@@ -62,7 +63,7 @@ class SentVerdict(NamedTuple):
 
 
 class LastRequest(NamedTuple):
-    """The last request of a slot that was there and is gone: its id is used up."""
+    """The last request of a slot whose record is deleted: its id must not be used again."""
 
     uid: str
     cycle: int
@@ -70,8 +71,8 @@ class LastRequest(NamedTuple):
 
 
 class BlockedStep(NamedTuple):
-    """What could not be done, or not even be decided (None), and why. ``told``: that is said where
-    people look; ``note`` says it."""
+    """The step that cannot be performed (None: the decision raised), and why. ``told``: the reason
+    is noted on the request by the step ``note``."""
 
     step: Step | None
     why: str
@@ -80,9 +81,9 @@ class BlockedStep(NamedTuple):
 
 
 class Memory:
-    """``flying``: steps under way, one for a slot. ``asked``: ids that were said to providers since
-    we lead; ``freed``: those that were taken back. ``aside``: what cannot be done, by
-    slot."""
+    """What this leader has done so far. ``flying``: the step in flight of each slot. ``asked``: ids
+    of the requests sent to providers; ``freed``: ids of the requests cancelled there. ``aside``:
+    blocked slots."""
 
     def __init__(self) -> None:
         self.flying: dict[Slot, Step] = {}
@@ -93,11 +94,11 @@ class Memory:
         self.aside: dict[Slot, BlockedStep] = {}
 
     def ended(self, slot: Slot, record: Record) -> None:
-        """The record is gone."""
+        """The slot's record was deleted."""
         spec = record.spec
         self.past[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
 
     def forget(self, record: Record) -> None:
-        """Nobody will ask about its id any more."""
+        """The request's id is not needed any more."""
         self.asked.discard(record.spec.id)
         self.freed.discard(record.spec.id)

@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_aws [CLASS]``: this service alone."""
+"""``python -m admittance.provider_aws [CLASS]``: runs this service alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_kubernetes``: this service alone."""
+"""``python -m admittance.provider_kubernetes``: runs this service alone."""
 
 from __future__ import annotations
 

@@ -36,15 +36,15 @@ PATTERNS: Final = (
 )
 
 SPACES_MAX: Final = 20
-"""Namespaces that are looked through one by one."""
+"""With more namespaces than this the log is read for all namespaces at once."""
 
 log = structlog.get_logger()
 
 
 class BucketWatch:
-    """``changed`` is called after each batch, ``objects_changed`` after each object that checks and
-    configurations consist of. ``needed``: there are checks of ours, or requests, so that workloads
-    are of interest; ``loaded``: all that there was at the start is in the observed."""
+    """``changed`` is called after each batch, ``objects_changed`` after each check, configuration
+    or flavor. ``needed``: there are checks of this controller, or requests, so workloads are
+    followed; ``loaded``: the observed state has everything that the bucket had at the start."""
 
     def __init__(
         self,
@@ -58,20 +58,21 @@ class BucketWatch:
         self._changed = changed
         self._objects_changed = objects_changed
         self._strange: dict[Name, int] = {}
-        """Where somebody else deleted a record before we led, with the revisions of the markers."""
+        """Records deleted by hand before this leader began, with the revisions of the delete
+        markers."""
         self.ready = False
         self.needed = asyncio.Event()
         self.loaded = asyncio.Event()
 
     async def objects(self) -> None:
-        """Follows all but workloads, until cancelled."""
+        """Follows all objects but workloads, until cancelled."""
         reader = BucketReader(self._bus, PATTERNS)
         try:
             async for entries in reader.batches():
                 for entry in entries:
                     self._read(entry)
                 if reader.loaded.is_set():
-                    # Where nobody asks for capacity, workloads are not even read.
+                    # Without checks and requests, workloads are not read at all.
                     self.ready = True
                     if self._observed.checks or self._observed.records or self._strange:
                         self.needed.set()
@@ -98,8 +99,8 @@ class BucketWatch:
             await reader.close()
 
     async def _recover(self, strange: Mapping[Name, int]) -> None:
-        """Finds on the log what was asked for where records were deleted by hand, and notes where
-        nothing of it is to be freed. Raises Unavailable."""
+        """Rebuilds, from the log, requests whose records were deleted by hand, and marks the other
+        deletions as settled. Raises Unavailable."""
         recovering = DeletedRequestRecovery(strange)
         spaces = {token(namespace) for namespace, _ in strange}
         filters = [
@@ -125,19 +126,20 @@ class BucketWatch:
             log.info("recovered", id=record.spec.id, workload=record.spec.workload)
         left = strange.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
         settled = [taken_back(name, strange[name]) for name in sorted(left)]
-        # Who is refused was late: there is a record again.
+        # A refusal means that there is a record again.
         await self._bus.publish_all(settled)
 
     async def again(self, step: Step) -> None:
-        """Reads what is at the key of a step that was refused: somebody else wrote it, or it has a
-        marker that we did not know of. Raises Unavailable or Refused."""
+        """Reads the key of a refused write again: another writer changed it, or it has an unknown
+        delete marker. Raises Unavailable or Refused."""
         assert step.write is not None, "it was refused"
         name = step.slot.namespace, step.write.name
         found = await bucket.get(self._bus, key_of(step.slot, step.write))
         revision = found.revision if found is not None else 0
         record = _record_of(found) if found is not None else None
         if record is None and found is not None and HEADER_TAKEN_BACK not in found.headers:
-            # Perhaps ours: written when we did not hear of it, and deleted before we did.
+            # This leader's record may have been written without an acknowledgement and deleted by
+            # hand.
             await self._recover({name: revision})
         self._observed.record(name, record, revision)
         if record is None:
@@ -155,13 +157,13 @@ class BucketWatch:
             else:
                 self._read_object(kind, names[0], entry)
         except Exception as error:
-            # Whatever it is: everything else goes on.
+            # A broken object must not stop the others.
             _tell(entry, reason_of(error))
 
     def _read_record(self, name: Name, entry: Entry) -> None:
         record = _record_of(entry)
         if self.loaded.is_set():
-            pass  # What is deleted from now on is seen to be lost.
+            pass  # From now on `ObservedState.lost` has deleted records.
         elif record is None and HEADER_TAKEN_BACK not in entry.headers:
             self._strange[name] = entry.revision
         else:
@@ -181,8 +183,8 @@ class BucketWatch:
 
 
 def _record_of(entry: Entry) -> Record | None:
-    """The record there; None: there is none, or something else was put there by hand, which is as
-    if somebody had deleted it."""
+    """The record of the entry; None: there is none. An entry that is no record counts as deleted by
+    hand."""
     if entry.value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Steps as messages: what is written, what providers are asked, what checks are told."""
+"""Messages of a step: the record, the fact for the provider, the verdict of the check."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from admittance.runtime.bus.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
 HEADER_TAKEN_BACK: Final = "Admit-Taken-Back"
-"""Of the marker of a deletion that is ours: its provider was told, or had nothing to be told."""
+"""Header of delete markers that this service wrote: the provider does not need a cancellation any
+more."""
 
 
 def key_of(slot: Slot, write: Write) -> str:
-    """Where the record is kept."""
+    """The key of the record."""
     return object_key(CAPACITY, slot.namespace, write.name)
 
 
 def written(slot: Slot, write: Write) -> Outgoing:
-    """The put, or the deletion."""
+    """The message that puts or deletes the record."""
     if write.record is None:
         return taken_back((slot.namespace, write.name), write.expected)
     return bucket.put_message(key_of(slot, write), encode(write.record), expected=write.expected)
 
 
 def taken_back(name: tuple[str, str], expected: int) -> Outgoing:
-    """The deletion of the record of that namespace and name, with the mark that it is ours."""
+    """The message that deletes the record of that namespace and name, marked as this service's
+    own."""
     return bucket.delete_message(
         object_key(CAPACITY, *name),
         expected=expected,
@@ -43,8 +45,8 @@ def taken_back(name: tuple[str, str], expected: int) -> Outgoing:
 
 
 def stated(fact: ProvisioningFact, time: int) -> Outgoing:
-    """What a provider is asked. ``time``: how often it was asked the same, since it had to be.
-    Raises ValueError where that is nothing for the bus."""
+    """The message for the provider. ``time``: how often the request was sent again. Raises
+    ValueError if the id does not fit into a header."""
     what = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
         raise ValueError(f"the id {shown(fact.id)} fits into no header")
@@ -57,7 +59,7 @@ def stated(fact: ProvisioningFact, time: int) -> Outgoing:
 
 
 def reference_of(step: Step) -> Reference:
-    """Which request of the check the verdict is about."""
+    """The reference of the check's request that the verdict answers."""
     assert step.tell is not None, "there is something to tell"
     return Reference(
         namespace=step.slot.namespace,
@@ -69,7 +71,7 @@ def reference_of(step: Step) -> Reference:
 
 
 def verdict_of(answer: Answer) -> Verdict:
-    """The answer in the words of a check."""
+    """The answer as a `Verdict`."""
     match answer.state:
         case "Ready":
             return Ready(answer.message, pod_set_updates=answer.updates)

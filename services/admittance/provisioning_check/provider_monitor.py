@@ -1,6 +1,5 @@
-"""Hears the heartbeats of providers, tells whether checks can be evaluated, and asks a provider
-that has come back what became of its requests.
-"""
+"""Follows heartbeats of providers, sets checks active or inactive, and queries a provider that is
+back for the state of its requests."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_within
 
 BEAT_MAX: Final = 64 * 1024
-"""Bytes of a heartbeat that are read."""
+"""Larger heartbeats are ignored."""
 CLASSES_MAX: Final = 10_000
-"""Classes that are told apart; heartbeats of more are nobody's."""
+"""Most classes followed; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
 AT_ONCE: Final = 32
-"""Questions to one provider that wait for their answers side by side."""
+"""Concurrent queries to one provider."""
 OVERSLEPT_SECONDS: Final = 5.0
-"""Woken later than that, we were not there to hear anybody."""
+"""A wake-up this late means that the process was suspended and missed heartbeats."""
 PREFIX: Final = len(ALIVE_PROVISIONING)
 
 log = structlog.get_logger()
@@ -47,12 +46,12 @@ _reply = Reader(ProviderReply)
 
 
 class AnswerHandler(Protocol):
-    """Where answers to our questions go."""
+    """Receives the answers to queries."""
 
     async def take(self, said: Sequence[ProvisioningStatus], /) -> object: ...
 
     async def unread(self, workload: Name, provisioning_class: str, why: str, /) -> None:
-        """Nobody can read the answer."""
+        """The answer cannot be decoded."""
         ...
 
     def unheard(self, slot: Slot, request_id: str, /) -> None:
@@ -61,8 +60,8 @@ class AnswerHandler(Protocol):
 
 
 class ProviderMonitor:
-    """``changed`` is called when checks can be evaluated that could not, or the other way.
-    ``hearer`` gets what providers answer to our questions."""
+    """``changed`` is called when a check becomes active or inactive. ``hearer`` gets the answers of
+    providers to queries."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class ProviderMonitor:
         self._hearer = hearer
 
     def look(self) -> None:
-        """Checks or configurations changed."""
+        """Checks or configurations changed: evaluate them again."""
         self._wake.set()
 
     async def run(self, loaded: asyncio.Event) -> None:
@@ -124,7 +123,7 @@ class ProviderMonitor:
             name = plain(subject[PREFIX:].decode())
             known = self._providing.knows(name)
             if len(data) > BEAT_MAX or not (data or known):
-                return  # A stray message begins no silence, which would close queues.
+                return  # An empty message from an unknown class must not start its silence.
             beat = _beat(data) if data else ProviderAlive()
         except (Unreadable, UnicodeError, BadToken):
             return
@@ -135,7 +134,7 @@ class ProviderMonitor:
         self._wake.set()
 
     def _tell(self) -> None:
-        """What of all that has changed what can be evaluated."""
+        """Reports checks that became active or inactive, and queries providers that are back."""
         observed, now = self._core.observed, clock.monotonic()
         for name in self._providing.classes():
             why = self._providing.trouble(name, now)
@@ -168,12 +167,12 @@ class ProviderMonitor:
         self._asking.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            # What it was asked lies in its durable all the same.
+            # The requests are in the provider's durable anyway.
             log.error("not_asked", task=task.get_name(), error=str(error), exc_info=error)
 
     async def _ask(self, provisioning_class: str, records: list[Record]) -> None:
-        """Asks one that has come back what became of its requests, many of them side by side; what
-        it says is taken in the order of the requests."""
+        """Queries a provider that is back for the state of its requests, `AT_ONCE` at a time.
+        Answers are applied in the order of the requests."""
         subject = f"admit.api.provider.{token(provisioning_class)}"
         for start in range(0, len(records), AT_ONCE):
             part = records[start : start + AT_ONCE]
@@ -186,8 +185,7 @@ class ProviderMonitor:
             ended, unread = False, 0
             for record, answer in zip(part, answers, strict=True):
                 if isinstance(answer, Unavailable | Refused):
-                    # It answers no questions: what it was asked lies in its durable, and it will
-                    # say.
+                    # It does not answer queries: it will answer the requests in its durable.
                     ended = True
                     continue
                 if isinstance(answer, BaseException):
@@ -215,7 +213,7 @@ class ProviderMonitor:
 
 
 def reply_of(data: bytes) -> ProviderReply:
-    """What a provider answers to a question. Raises Undecodable."""
+    """The provider's reply to a query. Raises Undecodable."""
     try:
         return _reply(data)
     except Unreadable as error:
@@ -223,7 +221,7 @@ def reply_of(data: bytes) -> ProviderReply:
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
-    """The reply as the status that it repeats; None: it has none to tell. Raises Undecodable."""
+    """The status that the reply repeats; None: it has none. Raises Undecodable."""
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):
         return None

@@ -1,4 +1,5 @@
-"""The provisioning check on the bus: one instance is active, the others stand by."""
+"""The provisioning check: reads the bucket and the answers of providers, performs the steps that
+follow, reports verdicts. One instance is active, the others stand by."""
 
 from __future__ import annotations
 
@@ -36,13 +37,15 @@ FILTERS: Final = [
     f"admit.provisioning.{word}.>" for word in sorted(PROVISIONING_FACTS.keys() - ASKED)
 ]
 AGAIN_SECONDS: Final = 0.2
-"""After a step that did not succeed."""
+"""Pause after a failed step."""
 
 log = structlog.get_logger()
 
 
 class Reconciler:
-    """Keeps the requests equal to what reservations ask for."""
+    """Keeps one capacity request for each reservation that needs one.
+
+    An answer of a provider is acknowledged when everything that follows from it is on the log."""
 
     def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
         self._bus = bus
@@ -67,12 +70,12 @@ class Reconciler:
 
     @property
     def ready(self) -> bool:
-        """What there is has been read."""
+        """Whether the bucket has been read."""
         return self._reading.ready and not self._stop.is_set()
 
     @property
     def lag(self) -> int:
-        """Answers of providers that were not read yet."""
+        """Answers of providers that have not been read yet."""
         return self._puller.pending
 
     async def run(self) -> None:
@@ -86,20 +89,20 @@ class Reconciler:
             tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
-        """Ends what was begun; requests stay as they are."""
+        """Stops all work; requests stay as they are."""
         self._stop.set()
         await self._puller.close()
 
     # Checks. ------------------------------------------------------------------------
 
     async def _serve_checks(self) -> None:
-        # Before that, nobody names the controller, and there is nothing to hear.
+        # Without a check of this controller there is nothing to serve.
         await self._reading.needed.wait()
         await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
     async def _judge(self, request: Request) -> Later:
-        """A check is asked: what follows is found in the bucket, by `Capacity`, now or after a
-        restart."""
+        """A check is requested. The verdict follows from the bucket through `ProvisioningCore`, now
+        or after a restart."""
         log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
         return Later()
 
@@ -108,7 +111,7 @@ class Reconciler:
     async def _act(self) -> None:
         await self._reading.loaded.wait()
         while True:
-            # Cleared first: what changes while steps are under way is seen by the next look.
+            # Cleared first, so that changes during the steps cause another round.
             self._changed.clear()
             self.core.due(clock.now())
             failed = False
@@ -124,7 +127,7 @@ class Reconciler:
             await set_before(self._changed, self.core.wake())
 
     async def _settled(self) -> None:
-        """Waits until nothing is left to be done of what is known so far."""
+        """Waits until every step that follows from the known state is performed."""
         while self.core.is_busy:
             self._changed.set()
             async with self._quiet:
@@ -132,7 +135,7 @@ class Reconciler:
                     async with asyncio.timeout(AGAIN_SECONDS):
                         await self._quiet.wait()
 
-    # What providers say. ------------------------------------------------------------
+    # Answers of providers. ------------------------------------------------------------
 
     async def _hear(self) -> None:
         await self._reading.loaded.wait()
@@ -157,29 +160,29 @@ class Reconciler:
             self._are_all_heard()
 
     async def _note(self, bad: Sequence[Bad]) -> None:
-        """Notes what nobody can read beside the request that it may be about, too: there people
-        look, and as far as that succeeds; all of it is a dead letter."""
+        """Notes each unusable answer on the request that its subject names, where users look. All
+        of them also become dead letters."""
         for one in bad:
             with suppress(BadToken):
                 of = address_of(one.delivery.subject)
                 await self.unread((of.namespace, of.name), of.detail, one.reason)
 
     async def unread(self, workload: Name, provisioning_class: str, why: str) -> None:
-        """Notes that nobody can read what the class said of that workload."""
+        """Notes on the workload's request that an answer of the class could not be decoded."""
         step = self.core.unread(workload, provisioning_class, why, clock.now())
         if step is not None:
             await self._performing.perform([step])
 
     def _are_all_heard(self) -> None:
-        """Answers that were given in time, while nobody led, count although the deadline has passed
-        since."""
+        """Enables deadlines once all answers on the log are read: an answer published in time
+        counts even if no leader was active then."""
         if not self.core.observed.heard and self._puller.idle:
             self.core.observed.heard = True
             self._changed.set()
 
     async def take(self, said: Sequence[ProvisioningStatus]) -> list[str]:
-        """What answers lead to, in their order, side by side where they are about different
-        requests: for each why nobody can use it, or ""."""
+        """Applies answers in order, concurrently for different requests. Returns for each why it
+        cannot be used, or ""."""
         whys = [""] * len(said)
         unread: set[int] = set()
         left = list(range(len(said)))
@@ -190,7 +193,7 @@ class Reconciler:
                 try:
                     step, why = self.core.heard(said[i], clock.now())
                 except Exception as error:
-                    # Whatever is wrong with it: the answers of others are heard.
+                    # A broken answer must not block the others.
                     step, why = None, f"it leads to nothing: {error}"
                     unread.add(i)
                     log.error("left_aside", id=said[i].id, workload=said[i].name, exc_info=error)
@@ -201,7 +204,7 @@ class Reconciler:
                 if step is not None:
                     steps[i] = step
             failed = await self._performing.perform(list(steps.values()))
-            # Those records have moved: once more, as they are now.
+            # Their records changed meanwhile: apply these answers again.
             again = [i for number, i in enumerate(steps) if number in failed]
             left = sorted([*later, *again])
             self._changed.set()
@@ -219,14 +222,14 @@ class Reconciler:
         return whys
 
     def unheard(self, slot: Slot, request_id: str) -> None:
-        """The provider has lost that request: it is asked once more."""
+        """The provider does not know the request: it is sent once more."""
         self._performing.again(request_id)
         self.core.unheard(slot, request_id)
         self._changed.set()
 
 
 def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
-    """What a provider says; or why nobody can use it."""
+    """The provider's answer; or why it cannot be used."""
     try:
         fact = decode(delivery.subject, delivery.data)
     except Undecodable as error:
@@ -238,7 +241,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then sees to it that capacity is there; until stop is set."""
+    """Runs the provisioning check while this instance leads, until stop is set."""
 
     def begin(epoch: int) -> Reconciler:
         return Reconciler(bus, settings, epoch)

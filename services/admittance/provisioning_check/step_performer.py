@@ -1,6 +1,5 @@
-"""Does steps on the bus. The order is the safety of it: the record is written first, then the
-provider is asked or told, then the check is told.
-"""
+"""Performs steps on the bus. The order is what makes crashes safe: write the record, publish to the
+provider, report to the check."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ log = structlog.get_logger()
 
 
 class StepPerformer:
-    """Verdicts go through ``controller``; ``reading`` looks at what was refused."""
+    """Verdicts go through ``controller``; ``reading`` reads records again after a refused write."""
 
     def __init__(
         self,
@@ -37,15 +36,16 @@ class StepPerformer:
         self._controller = controller
         self._reading = reading
         self._times: dict[str, int] = {}
-        """How often requests had to be said again since their provider did not know them."""
+        """How often each request was sent again because its provider did not know it."""
 
     def again(self, request_id: str) -> None:
-        """That request will be said once more: it is no repetition that the bus may leave out."""
+        """The request will be sent once more, with a new message id so that the bus does not drop
+        it."""
         self._times[request_id] = self._times.get(request_id, 0) + 1
 
     async def perform(self, steps: Sequence[Step]) -> set[int]:
-        """Does the steps, each in its order, all of them side by side: which of them failed, and
-        are to be done once more. What nobody can ever do is left aside."""
+        """Performs the steps concurrently. Returns the numbers of those that failed and must be
+        decided again. A step that can never succeed is reported to the core as `cannot`."""
         left: dict[int, Step] = dict(enumerate(steps))
         doing = StepBatch(left, dict.fromkeys(left, 0))
         await self._write(doing)
@@ -99,7 +99,7 @@ class StepPerformer:
         for (i, step), outcome in zip(todo.items(), outcomes, strict=True):
             if isinstance(outcome, Refused):
                 log.error("verdict_refused", workload=step.slot.workload, error=str(outcome))
-            # A bare RuntimeError: the checks are not served yet.
+            # A plain RuntimeError means that the checks are not served yet.
             if type(outcome) is RuntimeError or isinstance(outcome, Unavailable):
                 doing.fails(i)
             elif isinstance(outcome, Exception):
@@ -110,12 +110,12 @@ class StepPerformer:
     async def _publish(
         self, doing: StepBatch, made: Callable[[Step], Outgoing | None]
     ) -> list[tuple[int, Step, int | Refused | Unavailable]]:
-        """Publishes what is made of each step, if anything is: what became of it."""
+        """Publishes the message made of each step, if there is one. Returns the outcomes."""
         messages: dict[int, Outgoing] = {}
         for i, step in list(doing.left.items()):
             try:
                 message = made(step)
-            except Exception as error:  # Nothing that the bus takes.
+            except Exception as error:  # No message can be made of it.
                 doing.ends(i, error)
                 continue
             if message is not None:
@@ -136,7 +136,7 @@ class StepPerformer:
 
 
 class StepBatch:
-    """Steps that are under way. ``left``: those that nothing has become of yet."""
+    """Steps that are being performed. ``left``: steps that have not failed yet."""
 
     def __init__(self, left: dict[int, Step], revisions: dict[int, int]) -> None:
         self.left = left
@@ -145,14 +145,14 @@ class StepBatch:
         self.cannot: dict[int, Exception] = {}
 
     def fails(self, number: int) -> None:
-        """Perhaps it goes better the next time."""
+        """The step failed and may succeed later."""
         del self.left[number]
         self.failed.add(number)
 
     def ends(self, number: int, error: Exception) -> None:
-        """Perhaps it goes better the next time, or never: as the error says."""
+        """The step failed; the error decides whether it may succeed later."""
         if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
-            self.fails(number)  # Such as a full log, in which somebody will make room.
+            self.fails(number)  # For instance a full log, which may get room again.
             return
         if isinstance(error, AdmittanceError) and not isinstance(error, TooBig):
             raise error
@@ -161,6 +161,6 @@ class StepBatch:
 
 
 def tell_left_aside(slot: Slot, error: Exception) -> None:
-    """Logs what is wrong with one slot, while all others go on."""
+    """Logs the error of one slot; all others continue."""
     told = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
     log.error("left_aside", **told, error=str(error), exc_info=error)

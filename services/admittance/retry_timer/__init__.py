@@ -1,8 +1,9 @@
-"""Owns all time of workloads on the bus: says when to look at one again.
+"""Keeps a schedule on the bus for every time that a workload waits for.
 
-Decides: which schedules have to stand, from the workloads as they are stored
-(`admittance.workload.due`), and what is to be set or cancelled for that.
-Hears: workloads and AdmissionChecks, from the bucket; the schedules that really stand.
-Says: schedules on the stream of timers. The bus makes ``timer.due`` of each in its time.
-Owns: that stream. What a due time means for a workload, the workload-controller decides.
-"""
+Decides: which schedules are needed, from the stored workloads (`admittance.workload.due`), and
+which to set or cancel.
+
+Consumes: workloads and AdmissionChecks, from the bucket; the existing schedules. Publishes:
+schedules on the stream of timers; the bus publishes ``timer.due`` for each when it is due. Owns:
+that stream. The workload-controller decides what a due time means for a workload. Leadership: one
+active instance."""

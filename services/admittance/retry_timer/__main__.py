@@ -1,4 +1,4 @@
-"""``python -m admittance.retry_timer``: this service alone."""
+"""``python -m admittance.retry_timer``: runs this service alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Watch, compare, order: the retry-timer on the bus.
+"""Reads the bucket, compares it with the stream of timers, sets and cancels schedules.
 
-One instance is active; the others stand by. A stale one is harmless: what it sets wrongly says only
-that somebody looks at a workload for nothing, and the next comparison finds it.
-"""
+One instance is active; the others stand by. A stale leader is harmless: a wrong schedule only makes
+the workload-controller look at a workload without effect, and the next comparison corrects it."""
 
 from __future__ import annotations
 
@@ -42,24 +41,25 @@ from admittance.workload.transition_context import CheckRules, check_rules
 SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
 SHARE: Final = 30
-"""A comparison that took long is not made sooner than so many times as long after it."""
+"""The pause after a comparison is at least this many times its duration."""
 AGAIN_SECONDS: Final = 1.0
-"""After the stream could not be read."""
+"""Pause after the stream could not be read."""
 LATER_SECONDS: Final = 5.0
-"""After nobody said that what is due has been dealt with."""
+"""Pause when due timers may not have been processed yet."""
 ANSWER_SECONDS: Final = 35.0
 CANCELS: Final = 200
-"""In flight at once."""
+"""Concurrent cancellations."""
 TOLD: Final = 20
-"""Slots that are named in one line of the log."""
+"""Most slots named in one log line."""
 
 log = structlog.get_logger()
 _settled = Reader(SettledReply)
 
 
 class Reconciler:
-    """Keeps the schedules equal to what the workloads wait for. ``mended`` and ``repeated`` count
-    what a comparison mended, and what came due without an effect."""
+    """Keeps the schedules equal to the times that workloads wait for. ``mended`` counts schedules
+    corrected by comparisons, ``repeated`` schedules that came due without effect and were set
+    again."""
 
     def __init__(self, bus: Bus, settings: Settings, core: Timers) -> None:
         self._bus = bus
@@ -82,7 +82,7 @@ class Reconciler:
             tasks.create_task(self._order(), name="ordering")
 
     async def close(self) -> None:
-        """Answers no more; the schedules stay."""
+        """Stops answering requests; the schedules stay."""
         self.ready = False
         looking, self._looking = self._looking, None
         if looking is not None:
@@ -126,7 +126,7 @@ class Reconciler:
                 else:
                     self.core.rule(plain(tail), _rules(entry), now)
             except BROKEN as error:
-                # Written by another hand; the workload-controller counts it as none, too.
+                # Not written by Admittance; the workload-controller ignores it, too.
                 tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 if kind == "workload":
                     with suppress(ValueError):
@@ -136,7 +136,7 @@ class Reconciler:
 
     async def _order(self) -> None:
         while True:
-            # Cleared first: what changes while orders are out is seen by the next look.
+            # Cleared first, so that changes during the orders cause another round.
             self._changed.clear()
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
@@ -203,7 +203,8 @@ class Reconciler:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
-            # Give or take a fifth: several deployments on one machine keep apart.
+            # 20 % jitter, so that several deployments on one machine do not compare at the same
+            # time.
             pause = max(self._settings.compare_seconds, SHARE * took)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
@@ -246,7 +247,8 @@ class Reconciler:
         self._changed.set()
 
     async def _all_due_is_dealt_with(self) -> bool:
-        """Every fact of a timer on the log had its effect: who is overdue now is not only late."""
+        """Whether the workload-controller has processed every ``timer.due`` on the log, so an
+        overdue slot is not merely delayed."""
         try:
             newest = await history.last(self._bus, f"{TIMER_DUE}>")
             if newest is None:
@@ -278,7 +280,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then keeps the schedules; until stop is set."""
+    """Runs the retry-timer while this instance leads, until stop is set."""
     limits = limits_of(
         settings.configuration,
         drain=settings.drain_seconds,

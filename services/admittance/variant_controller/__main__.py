@@ -1,4 +1,4 @@
-"""``python -m admittance.variant_controller``: this service alone."""
+"""``python -m admittance.variant_controller``: runs this service alone."""
 
 from __future__ import annotations
 

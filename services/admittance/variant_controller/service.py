@@ -1,8 +1,7 @@
-"""Watch, decide, state: the variant-controller on the bus.
+"""Reads the bucket and publishes the facts that families need.
 
-One instance is active; the others stand by. A stale one is harmless: what it states is a wish, and
-the workload-controller asks the same policy before it grants one.
-"""
+One instance is active; the others stand by. A stale leader is harmless: its facts are requests, and
+the workload-controller applies the same policy before it grants one."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ from admittance.workload.reading import names_of, read, read_manifest
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
-"""In the bytes of every parent and variant: without it a workload is regular."""
+"""Part of the bytes of every parent and variant; a workload without it is regular."""
 SECRET_PAUSE_SECONDS: Final = 0.5
 KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
 TOLD: Final[dict[type[Fact], str]] = {
@@ -61,8 +60,8 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """Keeps families as policy wants them, under the ``epoch`` that it leads by. ``stated`` counts
-    the facts that the bus has acknowledged."""
+    """Keeps families as policy requires. ``epoch``: of its leadership. ``stated`` counts the facts
+    that the bus has acknowledged."""
 
     def __init__(self, bus: Bus, settings: Settings, core: Families, epoch: int) -> None:
         self._bus = bus
@@ -85,7 +84,7 @@ class Reconciler:
             tasks.create_task(self._order(), name="ordering")
 
     async def close(self) -> None:
-        """Answers no more."""
+        """Stops answering requests."""
         self.ready = False
         serving, self._serving = self._serving, None
         if serving is not None:
@@ -128,7 +127,7 @@ class Reconciler:
                 else:
                     self._object(kind, tail, _decoded(entry), now)
             except BROKEN as error:
-                # Written by another hand; the workload-controller counts it as none, too.
+                # Not written by Admittance; the workload-controller ignores it, too.
                 tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 with suppress(ValueError):
                     if kind == "workload":
@@ -151,11 +150,11 @@ class Reconciler:
     # Orders. ------------------------------------------------------------------------
 
     async def _order(self) -> None:
-        # Before everything was read, a variant may look like nobody's.
+        # Until the whole bucket is read, a variant may seem to have no parent.
         await self._loaded.wait()
         secret = await self._secret()
         while True:
-            # Cleared first: what changes while orders are out is seen by the next look.
+            # Cleared first, so that changes during publishing cause another round.
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
                 await self._state(acts, secret)
@@ -229,8 +228,8 @@ class Reconciler:
                 trace=trace_id(trace),
                 **({"without_effect": act.tries} if act.tries else {}),
             )
-        # Of this statement alone: while the connection is away it may be sent more than once. What
-        # is said again because it had no effect is a statement of its own, and never swallowed.
+        # A new id for each fact: the bus drops copies sent while the connection was down, but not a
+        # fact that is published again because it had no effect.
         self._serial += 1
         said = message_id(secret, SERVICE, self._epoch, self._serial)
         headers = {HEADER_MSG_ID: said, HEADER_SCHEMA: SCHEMA_VERSION}
@@ -247,7 +246,7 @@ GATE: Final = "ConcurrentAdmission"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then keeps the families; until stop is set."""
+    """Runs the variant-controller while this instance leads, until stop is set."""
     enabled = (GATES | settings.configuration.feature_gates)[GATE]
 
     def begin(epoch: int) -> Reconciler:
