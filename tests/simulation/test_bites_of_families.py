@@ -74,7 +74,7 @@ def deleted(rng: Random) -> Scenario:
         ),
         pytest.param(
             required_acts,
-            "_whose",
+            "_own_and_strangers",
             lambda family: (list(family.kin.values()), []),
             deleted,
             "is an orphan",

@@ -124,7 +124,7 @@ def _keeps(memory: Memory, slot: Slot, kept: StoredRecord, record: Record) -> St
 
 
 class BlockedSlots:
-    """Slots whose next step failed for good. They are skipped until another step follows for them.
+    """Slots with a step that failed for good. They are skipped until a different step follows.
 
     ``troubled``: see `ProvisioningCore`."""
 
@@ -189,7 +189,7 @@ class ProvisioningCore:
     """All requests and the steps that bring them to the desired state.
 
     ``patience``: the provider's time limit if the parameters set none; None: no limit. ``troubled``
-    is called with a slot whose decision raised: the slot is skipped, the others continue. None: the
+    is called if deciding a slot raised: the slot is skipped, the others continue. None: the
     exception propagates."""
 
     def __init__(

@@ -99,7 +99,7 @@ class RecordBuilder:
             return before.record.metadata.generation + 1
         if past is not None:
             return past.generation + 1 if (past.uid, past.cycle) == (uid, cycle) else 1
-        # There may have been one before our time, and nobody knows which: no id of it is used
+        # An unknown earlier request may exist: none of its ids is used
         # again.
         return self._observed.expected(slot, name) or 1
 
@@ -129,8 +129,8 @@ def _seconds(number: int) -> timedelta:
 
 
 class DeletedRequestRecovery:
-    """Rebuilds, from the log, requests whose records were deleted by hand while no leader was
-    active.
+    """Rebuilds requests from the log after their records were deleted by hand without an active
+    leader.
 
     A request that was sent and never cancelled may hold capacity. The log has all of a request but
     its answers; a provider repeats them when the request is sent again. ``names``: namespace and

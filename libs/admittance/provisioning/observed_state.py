@@ -22,7 +22,7 @@ from admittance.workload.stored import StoredWorkload
 
 MISSING: Final = 3
 INSTANCES_MAX: Final = 1000
-"""Most replicas of one class whose start times are remembered."""
+"""Most start times of replicas remembered for one class."""
 
 
 class ProviderHeartbeats:
@@ -176,7 +176,8 @@ class ObservedState(CheckConfigurations):
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
         self._gone: dict[Name, int] = {}
-        """Names whose record this leader deleted, with the revision, until the bucket confirms it.
+        """Names of records that this leader deleted, with the revision, until the bucket confirms
+        it.
         Older entries are ignored."""
         self.lost: dict[Slot, list[Record]] = {}
         """Records that were deleted or overwritten by another writer."""

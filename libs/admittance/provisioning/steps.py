@@ -63,7 +63,7 @@ class SentVerdict(NamedTuple):
 
 
 class LastRequest(NamedTuple):
-    """The last request of a slot whose record is deleted: its id must not be used again."""
+    """The last request of a slot without a record: its id must not be used again."""
 
     uid: str
     cycle: int

@@ -1,9 +1,8 @@
-"""What is to be set and cancelled, so that the schedules on the bus follow the workloads. Pure.
+"""The schedules to set and cancel so that the bus follows the workloads. Pure.
 
-The state is the truth and a schedule a copy of it: whatever is lost, doubled or late on the stream
-of timers is found by comparing (`Timers.found`) and mended. Nothing here costs more than what has
-changed, but for that comparison.
-"""
+The stored workloads are the truth; schedules are derived. A lost, doubled or late schedule is found
+by comparison (`Timers.found`) and corrected. Except for that comparison, work is proportional to
+change."""
 
 from __future__ import annotations
 
@@ -29,17 +28,17 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
 
 SETTLE: Final = timedelta(seconds=1)
-"""What has time waits so long for what comes next: most waits are over before they are on the bus,
-such as an evicted job's for its stop."""
+"""A change that is not urgent is delayed this long: most waits end before their schedule would be
+set, for instance an evicted job's wait for its stop."""
 SOON: Final = timedelta(seconds=5)
-"""What is due before that is ordered at once."""
+"""A schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""Nobody judges a schedule so shortly before its time: by the server's clock it may have fired."""
+"""A schedule this close to its time is not compared: by the server's clock it may have fired."""
 
 
 class Corrections(NamedTuple):
-    """Where the stream was not as we thought. ``missing``: nothing stood; ``wrong``: another time,
-    or a namesake's; ``orphaned``: something stood that nobody waits for."""
+    """Differences between the stream and what was known of it. ``missing``: no schedule; ``wrong``:
+    another time or uid; ``orphaned``: a schedule that no workload waits for."""
 
     missing: tuple[Slot, ...] = ()
     wrong: tuple[Slot, ...] = ()
@@ -50,8 +49,8 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """What is known of a slot. ``sure``: ``stands`` is what the bus has, unless somebody meddled.
-    ``flying``: an order is out, and not answered."""
+    """What is known of a slot. ``sure``: ``stands`` is what the bus has, unless another process
+    changed it. ``flying``: an order is not answered yet."""
 
     __slots__ = ("flying", "stands", "sure", "want")
 
@@ -67,7 +66,7 @@ class _SlotState:
 
 
 class Timers:
-    """The schedules as they should be, as they are, and what leads from here to there.
+    """The wanted schedules, the actual schedules, and the orders that make them equal.
 
     ``now`` is the wall clock everywhere, aware. No order is given before the stream was read once.
     """
@@ -75,7 +74,7 @@ class Timers:
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
         self.begun = False
-        """The stream was read: orders are given."""
+        """The stream was read once, so orders may be given."""
         self._places: dict[Slot, _SlotState] = {}
         self._urgent: dict[Slot, None] = {}
         self._ripening: dict[Slot, datetime] = {}
@@ -88,13 +87,13 @@ class Timers:
     def apply(
         self, key: str, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> None:
-        """What the bucket has at a workload's key from now on; None: nothing.
+        """The workload at that key changed to this; None: it was deleted.
 
-        Raises ValueError for the key of something else."""
+        Raises ValueError if it is not a workload's key."""
         self._want(self.wanted.apply(name_of(key), workload, revision, now), now)
 
     def rule(self, check: str, rules: CheckRules | None, now: datetime) -> None:
-        """What an AdmissionCheck says from now on; None: it is gone."""
+        """The AdmissionCheck's rules changed to this; None: it was deleted."""
         self._want(self.wanted.rule(check, rules, now), now)
 
     def _want(self, changed: Iterable[Changed], now: datetime) -> None:
@@ -107,9 +106,10 @@ class Timers:
     # Orders. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = 1000) -> list[Order]:
-        """What is to be done now, the most urgent first; each to be answered by `done` or `failed`.
+        """The orders to perform now, the most urgent first. The caller answers each with `done` or
+        `failed`.
 
-        One order of a slot at a time, so it does not matter in which order they take effect."""
+        A slot has at most one order at a time, so orders may take effect in any sequence."""
         found: list[Order] = []
         while self.begun and len(found) < limit:
             ready = self._ready(now, limit - len(found))
@@ -128,14 +128,14 @@ class Timers:
         return found
 
     def wake(self) -> datetime | None:
-        """When there may be orders, if nothing else changes; None: never."""
+        """When time alone causes the next order; None: never."""
         if not self.begun or not self._ripening:
             return None
         return next(iter(self._ripening.values()))
 
     @property
     def pending(self) -> int:
-        """Slots that do not stand as they should, as far as is known."""
+        """Slots with a schedule that differs, or may differ, from the wanted one."""
         return len(self._urgent) + len(self._ripening) + len(self._flying)
 
     def done(self, order: Order, now: datetime) -> None:
@@ -146,7 +146,7 @@ class Timers:
         self._weigh(order.slot, place, now)
 
     def failed(self, order: Order, now: datetime) -> None:
-        """Refused, or nobody knows what became of it: it is given once more."""
+        """The order was refused or its outcome is unknown: it is given again."""
         place = self._landed(order.slot)
         place.sure = False
         self._weigh(order.slot, place, now)
@@ -161,13 +161,14 @@ class Timers:
     # Overdue ones. ------------------------------------------------------------------
 
     def overdue(self) -> datetime | None:
-        """When to see whether a time that came was heard of; None: none is expected."""
+        """When to check whether the next due time had an effect; None: no time is expected."""
         return self._overdue.next()
 
     def again(self, now: datetime) -> list[Slot]:
-        """Slots whose time came a while ago, without a change of their workloads: the fact is lost,
-        or changed nothing. They are set anew, ever less often. To be asked when everything that is
-        due has been dealt with, or facts pile up before one who is only late."""
+        """Slots that came due a while ago without a change of their workload: the fact was lost or
+        changed nothing. They are set again, with growing pauses. Call it only when all due facts
+        have been processed; otherwise facts pile up for a workload-controller that is merely
+        behind."""
         found = []
         for slot in self._overdue.take(now):
             place = self._places.get(slot)
@@ -181,13 +182,13 @@ class Timers:
     # Comparison. --------------------------------------------------------------------
 
     def looking(self) -> None:
-        """The stream is about to be read. What is ordered from now on, or is on its way, is not
-        judged by what will be found."""
+        """The stream is about to be read. Slots with an order in flight, or one given from now on,
+        are left out of the comparison."""
         self._touched = set(self._flying)
 
     def found(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:
-        """What stands on the stream; what of it is otherwise than we thought, which is mended by
-        the next orders. ``now``: after it was read. The first time, everything is news."""
+        """The schedules on the stream. Returns the differences, which the next orders correct.
+        ``now``: after the stream was read. The first comparison is against the wanted schedules."""
         touched = self._touched if self._touched is not None else set(self._flying)
         self._touched = None
         first, self.begun = not self.begun, True
@@ -205,7 +206,7 @@ class Timers:
             elif real == thought:
                 continue
             elif real is None and _due(thought, now + SKEW):
-                # Its time has come: `again` sees to it that this had an effect.
+                # Its time has come; `again` checks that it had an effect.
                 continue
             if real is not None and place.want is None and _due(real, now + SKEW):
                 continue
@@ -223,8 +224,7 @@ class Timers:
     # Steps. -------------------------------------------------------------------------
 
     def _weigh(self, slot: Slot, place: _SlotState, now: datetime) -> None:
-        """Puts the slot where it belongs: to what is to be ordered, to what is as it should be, or
-        out of sight."""
+        """Lists the slot as urgent or ripening if it needs an order; drops it if it is empty."""
         if place.flying:
             return
         if place.right:
@@ -245,7 +245,7 @@ class Timers:
     def _ready(self, now: datetime, limit: int) -> list[Slot]:
         ready = list(islice(self._urgent, limit))
         for slot, when in islice(self._ripening.items(), limit - len(ready)):
-            # Further away than that it is only when the clock was set back.
+            # A later time is possible only if the clock was set back.
             if now < when <= now + SETTLE:
                 break
             ready.append(slot)
@@ -270,5 +270,5 @@ def _due(stands: ActualSchedule | None, by: datetime) -> bool:
 
 
 def _goes_by_itself(place: _SlotState, now: datetime) -> bool:
-    """Nobody waits for it, and its time has come: it fires, which changes nothing, and is gone."""
+    """No workload waits for the schedule and it is due: it fires without effect and disappears."""
     return place.want is None and place.sure and _due(place.stands, now)

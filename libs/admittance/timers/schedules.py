@@ -1,8 +1,8 @@
-"""From stored workloads to the times that they wait for, kept up to date change by change. Pure.
+"""Slots, schedules and orders; and the schedules that stored workloads need, updated change by
+change. Pure.
 
-Of a workload only its times are kept, and of one whose times hang on what AdmissionChecks say, the
-workload itself, so that a check that says otherwise moves them.
-"""
+Only the times of a workload are kept. If they depend on AdmissionChecks, the whole workload is
+kept, so that a changed check updates its times."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from admittance.workload.transition_context import CheckRules
 
 
 class Name(NamedTuple):
-    """A workload's, plain."""
+    """The name of a workload, not escaped."""
 
     namespace: str
     name: str
 
 
 def name_of(key: str) -> Name:
-    """The workload behind a key of the bucket. Raises BadToken, or ValueError for another key."""
+    """The workload's name, from its key in the bucket. Raises BadToken, or ValueError for other
+    keys."""
     kind, namespace, name = key.split(".")
     if kind != "workload":
         raise ValueError(f"{key} is no workload's key")
@@ -36,7 +37,7 @@ def name_of(key: str) -> Name:
 
 
 class Slot(NamedTuple):
-    """A place for one schedule: the bus keeps one for each kind and workload."""
+    """The place of one schedule: the bus keeps one for each kind of wait and workload."""
 
     kind: str
     namespace: str
@@ -44,7 +45,7 @@ class Slot(NamedTuple):
 
 
 class WantedSchedule(NamedTuple):
-    """The schedule that a slot should have. ``revision``: of the workload as it asks for it."""
+    """The schedule that a slot should have. ``revision``: of the workload that needs it."""
 
     at: datetime
     uid: str
@@ -52,26 +53,26 @@ class WantedSchedule(NamedTuple):
 
     @property
     def stands(self) -> ActualSchedule:
-        """How it looks on the bus."""
+        """The schedule as the bus shows it."""
         return ActualSchedule(self.at, self.uid)
 
 
 class ActualSchedule(NamedTuple):
-    """The schedule that a slot has. ``at`` None: it says no time that can be read."""
+    """The schedule that a slot has on the bus. ``at`` None: its time cannot be read."""
 
     at: datetime | None
     uid: str
 
 
 class SetTimer(NamedTuple):
-    """To be put where it belongs, in place of what stands there."""
+    """Sets or replaces the schedule of the slot."""
 
     slot: Slot
     want: WantedSchedule
 
 
 class Cancel(NamedTuple):
-    """To be taken away."""
+    """Removes the schedule of the slot."""
 
     slot: Slot
 
@@ -80,7 +81,7 @@ Order: TypeAlias = SetTimer | Cancel
 
 
 def due(order: SetTimer) -> bytes:
-    """The fact that the workload-controller hears when the time has come."""
+    """The encoded fact that the bus publishes at the schedule's time."""
     slot, want = order
     fact = facts.TimerDue(
         namespace=slot.namespace,
@@ -98,7 +99,7 @@ _NOTHING: Final[Mapping[str, WantedSchedule]] = {}
 
 
 class _RecordingContext:
-    """Answers for the rules, and notes which checks were asked for."""
+    """The context of `due_times` that records which checks are read."""
 
     def __init__(self, limits: Limits, rules: dict[str, CheckRules]) -> None:
         self.limits = limits
@@ -117,8 +118,8 @@ class _CheckedWorkload(NamedTuple):
 
 
 class WantedSchedules:
-    """``unreadable``: workloads with a time that nobody can reckon with, and why. Written by hand,
-    or by a newer version: they wait for nothing here."""
+    """``unreadable``: workloads with an invalid time, and why. They were written by hand or by a
+    newer version, and get no schedules."""
 
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}
@@ -131,7 +132,8 @@ class WantedSchedules:
     def apply(
         self, name: Name, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> Iterator[Changed]:
-        """The workload is now so (None: there is none): the slots whose time it moves."""
+        """The workload changed to this (None: it was deleted). Yields the slots with a changed
+        schedule."""
         self._forget(name)
         times = _NOTHING
         if workload is not None:
@@ -146,7 +148,7 @@ class WantedSchedules:
         if times:
             self._times[name] = times
         elif not before:
-            # As most writes about workloads: nothing is waited for.
+            # Most changes of workloads concern no time.
             return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
@@ -154,7 +156,7 @@ class WantedSchedules:
                 yield Slot(kind, *name), new
 
     def rule(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
-        """The AdmissionCheck says so from now on (None: it is gone)."""
+        """The AdmissionCheck's rules changed to this (None: it was deleted)."""
         before = self._rules.get(check)
         if rules == before:
             return
@@ -184,8 +186,8 @@ class WantedSchedules:
                 for kind, at in due_times(workload, now, asked).items()
             }
         except (OverflowError, TypeError) as error:
-            # Beyond the end of all calendars, or with and without a zone. One object that is so
-            # must not take the time from all others.
+            # A time beyond the calendar, or times with and without a zone. One broken workload must
+            # not block the others.
             self.unreadable[name] = str(error)
             return _NOTHING
 
@@ -204,13 +206,13 @@ def _aware(at: datetime) -> datetime:
 
 
 PATIENCE: Final = timedelta(seconds=5)
-"""After a time has come, until somebody looks; doubled each time that nothing followed."""
+"""Wait after a due time before its effect is checked; doubled each time that it had none."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 SPARE: Final = 1000
 
 
 class _Expected(NamedTuple):
-    """``look`` None: taken, and not expected anew."""
+    """``look`` None: checked, and not set again yet."""
 
     at: datetime
     look: datetime | None
@@ -218,15 +220,15 @@ class _Expected(NamedTuple):
 
 
 class OverdueSlots:
-    """Slots whose time is awaited. What is no longer awaited is dropped from the heap in passing,
-    or when it is most of it."""
+    """Slots with a schedule that should have an effect when due. Outdated heap entries are dropped
+    when they are popped, or when they are most of the heap."""
 
     def __init__(self) -> None:
         self._expected: dict[Slot, _Expected] = {}
         self._heap: list[tuple[datetime, Slot]] = []
 
     def expect(self, slot: Slot, at: datetime, now: datetime) -> None:
-        """A schedule for that time stands there."""
+        """The slot has a schedule for that time."""
         before = self._expected.get(slot)
         if before is not None and before.at == at and before.look is not None:
             return
@@ -239,11 +241,11 @@ class OverdueSlots:
             heapify(self._heap)
 
     def forget(self, slot: Slot) -> None:
-        """Its workload waits for nothing there, or for another time."""
+        """The slot has no schedule any more, or one for another time."""
         self._expected.pop(slot, None)
 
     def next(self) -> datetime | None:
-        """When to look; None: nothing is awaited."""
+        """The time of the next check; None: nothing is expected."""
         while self._heap:
             look, slot = self._heap[0]
             expected = self._expected.get(slot)
@@ -253,7 +255,7 @@ class OverdueSlots:
         return None
 
     def take(self, now: datetime) -> Iterator[Slot]:
-        """Those to look at; they are awaited again once something is set there."""
+        """The slots to check now. Each is expected again after its schedule is set again."""
         while (look := self.next()) is not None and look <= now:
             _, slot = heappop(self._heap)
             expected = self._expected[slot]

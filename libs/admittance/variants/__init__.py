@@ -1,1 +1,1 @@
-"""What families lack, so that they become what policy asks for. Pure."""
+"""The acts that bring families to the state that the concurrent admission policy requires. Pure."""

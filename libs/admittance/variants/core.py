@@ -1,10 +1,9 @@
-"""What is to be stated, so that all families become what policy wants of them. Pure.
+"""The facts to publish so that all families match the policy. Pure.
 
-Every act is derived from what is stored, so nothing needs to be remembered over a restart: who
-takes over says what is still lacking. Only so that nothing is said again while it is on its way, it
-is noted what was said of a family, as long as it is wanted. A step costs what changed: the families
-whose workloads moved, whose queue says something else, or whose time has come.
-"""
+Every act is derived from the stored objects, so nothing has to survive a restart: a new leader
+publishes what is still missing. `SentActs` remembers published acts only to avoid repeating them
+while they take effect. Work is proportional to change: only families owner workloads or queue
+changed, or owner time has come, are computed again."""
 
 from __future__ import annotations
 
@@ -22,25 +21,26 @@ from admittance.variants.required_acts import Act, required_acts
 from admittance.workload.stored import PARENT, StoredWorkload, head
 
 PATIENCE: Final = timedelta(seconds=5)
-"""After an act was stated and had no effect, until it is stated again; doubled each time."""
+"""Wait before an act without effect is published again; doubled each time."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 BEHIND_MAX: Final = timedelta(seconds=30)
-"""The writer may be so far behind with what was stated, and further as long as it goes on: said
-again meanwhile it is even further."""
+"""An act that the workload-controller has not reached on the log yet is not repeated for this long,
+or longer while it makes progress: repeating it would add to its backlog."""
 COALESCE: Final = timedelta(milliseconds=100)
-"""Between two nudges of one parent, while its variants move."""
+"""Shortest time between two aggregations of one parent."""
 GATHER: Final = timedelta(milliseconds=100)
-"""Before a nudge: most of what moves variants moves their parent, which then tells by itself."""
+"""Delay before an aggregation: most changes of variants also change the parent, which then updates
+its rows itself."""
 AGAIN: Final = timedelta(seconds=1)
-"""After an act could not be stated."""
+"""Wait after an act could not be published."""
 STUCK: Final = 2
-"""An act that was stated so often before has no effect, it seems."""
+"""An act published again this often counts as having no effect."""
 
 
 class _One(NamedTuple):
-    """``due``: when it is said again, if it is still wanted then. ``sequence``: its place on the
-    log; 0: nobody knows. ``until``: from when on it is said again also where the writer has not
-    come there, and stands still."""
+    """A published act. ``due``: when to publish it again if it is still required. ``sequence``: its
+    position on the log; 0: unknown. ``until``: from then on it is published again even if the
+    workload-controller has not reached it and makes no progress."""
 
     mark: object
     revision: int
@@ -54,7 +54,10 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """``coalesce``, ``gather``: see `COALESCE` and `GATHER`."""
+    """Acts that were published and have had no effect yet, so that none is repeated too early.
+
+    An act is forgotten when it is no longer required. A new leader starts empty: publishing an act
+    twice changes nothing. ``coalesce``, ``gather``: see `COALESCE` and `GATHER`."""
 
     def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
         self._coalesce = coalesce
@@ -68,8 +71,8 @@ class SentActs:
     def sift(
         self, family: Name, acts: Iterable[Act], now: datetime
     ) -> tuple[list[Act], datetime | None]:
-        """Those of all acts that are wanted of the family that are to be stated now, and when to
-        ask for the others; None: there are none. What was said and is not wanted is forgotten."""
+        """The acts to publish now, of all that the family requires, and when to ask for the others;
+        None: there are no others. Published acts that are not required any more are forgotten."""
         before = self._said.get(family, {})
         said: dict[_Key, _One] = {}
         found: list[Act] = []
@@ -87,7 +90,7 @@ class SentActs:
                 wait: datetime | None = last.due
             else:
                 wait = self._nudge_after(family, act, now)
-            # Further away than that it is only when the clock was set back.
+            # A later time is possible only if the clock was set back.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
                 if last is not None:
                     said[key] = last
@@ -109,33 +112,34 @@ class SentActs:
         return found, min(looks, default=None)
 
     def through(self, sequence: int, now: datetime) -> None:
-        """The writer of workloads has come so far with the log."""
+        """The workload-controller has processed the log up to this sequence."""
         if sequence > self._through:
             self._through = sequence
             self._moves = now
 
     def has(self, family: Name, fact: Fact) -> bool:
-        """It was said of that family, and is still wanted."""
+        """Whether the act was published for the family and is still required."""
         return _key(fact) in self._said.get(family, {})
 
     def stated(self, family: Name, fact: Fact, sequence: int) -> None:
-        """It is on the log, there: until the writer is through with that it is not said again."""
+        """The act is on the log at ``sequence``; it is not repeated before the workload-controller
+        has processed it."""
         said = self._said[family]
         said[_key(fact)] = said[_key(fact)]._replace(sequence=sequence)
 
     def failed(self, family: Name, fact: Fact, now: datetime) -> datetime:
-        """It was not stated, or nobody knows: when it is given again."""
+        """Publishing failed or its outcome is unknown. Returns when to try again."""
         said = self._said[family]
         said[_key(fact)] = said[_key(fact)]._replace(due=now + AGAIN)
         return now + AGAIN
 
     def forget(self, family: Name) -> None:
-        """There is no such family any more."""
+        """The family is gone."""
         for kept in (self._said, self._nudged, self._unlike):
             kept.pop(family, None)
 
     def __len__(self) -> int:
-        """Acts whose effect is not seen yet, and parents that are to be nudged later."""
+        """Acts without effect yet, and parents with a delayed aggregation."""
         waiting = sum(
             not any(kind is facts.Aggregated for kind, _ in self._said.get(family, ()))
             for family in self._unlike
@@ -144,11 +148,11 @@ class SentActs:
 
     @property
     def stuck(self) -> int:
-        """Acts that were stated again and again, and had no effect."""
+        """Acts published repeatedly without effect."""
         return sum(one.tries >= STUCK for said in self._said.values() for one in said.values())
 
     def _patient(self, last: _One, now: datetime) -> _One:
-        """Due later, where the writer has not come to it."""
+        """The act, due later if the workload-controller has not reached it on the log."""
         if now < last.due or self._through >= last.sequence:
             return last
         if now < last.until:
@@ -169,15 +173,14 @@ def _key(fact: Fact) -> _Key:
 
 
 CROWD: Final = 1000
-"""Acts that are stated together."""
+"""Most acts published together."""
 
 
 class Families:
-    """All families, and what is to be said of them. ``now`` is the wall clock everywhere, aware.
+    """All families and the acts that they require. ``now`` is the wall clock everywhere, aware.
 
-    ``enabled``: the gate ConcurrentAdmission. Orders are to be asked for once everything that is
-    stored was applied: until then a variant may look like nobody's.
-    """
+    ``enabled``: the feature gate ConcurrentAdmission. Call `acts` only after all stored objects
+    were applied: before that a variant may seem to have no parent."""
 
     def __init__(
         self,
@@ -188,68 +191,68 @@ class Families:
     ) -> None:
         self._queues = Queues(enabled=enabled)
         self._families: dict[Name, Family] = {}
-        self._whose: dict[Name, Name | None] = {}
+        self._family_of: dict[Name, Name | None] = {}
         self._said = SentActs(coalesce, gather)
         self._names = NameClaims()
         self._times = LookTimes()
         self._dirty: dict[Name, None] = {}
         self._open: dict[Name, str] = {}
         self.unreadable: dict[Name, str] = {}
-        """Families of which nobody can be made, and why: written by hand, or by a newer version."""
+        """Families that cannot be computed, and why: written by hand, or by a newer version."""
 
     # What changes. ------------------------------------------------------------------
 
     def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
-        """What the bucket has at a workload's key from now on; None: nothing.
+        """The workload at that key changed to this; None: it was deleted.
 
-        Raises ValueError for the key of something else."""
+        Raises ValueError if it is not a workload's key."""
         name = name_of(key)
         self._moved(name, stored, family_of(stored) if stored is not None else None, revision)
         if stored is not None:
             self._said.through(stored.status.log.fact, now)
         else:
-            self._whose.pop(name, None)
+            self._family_of.pop(name, None)
 
     def regular(self, key: str) -> None:
-        """At that key is a workload that is of no family. Most are, and need not be decoded.
+        """The workload at that key belongs to no family. Most do not, and need not be decoded.
 
-        Raises ValueError for the key of something else."""
+        Raises ValueError if it is not a workload's key."""
         name = name_of(key)
-        if name not in self._whose or self._whose[name] is not None:
+        if name not in self._family_of or self._family_of[name] is not None:
             self._moved(name, None, None, 0)
 
     def _moved(
-        self, name: Name, stored: StoredWorkload | None, whose: Name | None, revision: int
+        self, name: Name, stored: StoredWorkload | None, owner: Name | None, revision: int
     ) -> None:
-        before = self._whose.get(name)
+        before = self._family_of.get(name)
         if before is not None:
             self._forget(name, before)
-        self._whose[name] = whose
-        if stored is not None and whose is not None:
-            self._keep(name, whose, stored, revision)
-        for family in (before, whose, *self._names.who(name)):
+        self._family_of[name] = owner
+        if stored is not None and owner is not None:
+            self._keep(name, owner, stored, revision)
+        for family in (before, owner, *self._names.claimants(name)):
             if family is not None:
                 self._dirty[family] = None
-        if before is not None and before != whose:
+        if before is not None and before != owner:
             self._drop(before)
 
     def apply_object(self, kind: str, namespace: str, name: str, found: Any, _: datetime) -> None:
-        """A ClusterQueue or LocalQueue is now so; None: there is none. Other kinds say nothing of
-        families."""
+        """A ClusterQueue or LocalQueue changed to this; None: it was deleted. Other kinds are
+        ignored."""
         self._dirty.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
 
-    def _keep(self, name: Name, whose: Name, stored: StoredWorkload, revision: int) -> None:
-        family = self._families.setdefault(whose, Family(whose))
+    def _keep(self, name: Name, owner: Name, stored: StoredWorkload, revision: int) -> None:
+        family = self._families.setdefault(owner, Family(owner))
         if head(stored).role == PARENT:
             family.parent = parent_of(stored, revision)
-            self._queues.join(whose, family.parent.state.queue)
+            self._queues.join(owner, family.parent.state.queue)
         else:
             family.kin[name.name] = variant_of(stored, revision)
 
-    def _forget(self, name: Name, whose: Name) -> None:
-        family = self._families[whose]
+    def _forget(self, name: Name, owner: Name) -> None:
+        family = self._families[owner]
         if family.kin.pop(name.name, None) is None and family.parent is not None:
-            self._queues.leave(whose, family.parent.state.queue)
+            self._queues.leave(owner, family.parent.state.queue)
             family.parent = None
 
     def _drop(self, name: Name) -> None:
@@ -262,15 +265,15 @@ class Families:
         for kept in (self._families, self._open, self._dirty, self.unreadable):
             kept.pop(name, None)
 
-    # Orders. ------------------------------------------------------------------------
+    # Acts. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = CROWD) -> list[Fact]:
-        """The facts to be stated now, in their order."""
+        """The facts to publish now, in order."""
         return [act.fact for act in self.acts(now, limit)]
 
     def acts(self, now: datetime, limit: int = CROWD) -> list[Act]:
-        """The same, with why. They count as stated, unless `failed` says otherwise. At least those
-        of one family, if there are any; whole families in any case."""
+        """The same, with their reasons. They count as published unless `failed` is called. Acts of
+        one family are never split; at least one family is included, even beyond ``limit``."""
         self._dirty.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []
         while self._dirty and len(found) < limit:
@@ -282,44 +285,45 @@ class Families:
         return found
 
     def stated(self, fact: Fact, sequence: int) -> None:
-        """It is on the log, there: until the writer is through with that it is not said again."""
+        """The act is on the log at ``sequence``; it is not repeated before the workload-controller
+        has processed it."""
         family = self.family_of(fact)
         if family is not None and self._said.has(family, fact):
             self._said.stated(family, fact, sequence)
 
     def failed(self, fact: Fact, now: datetime) -> None:
-        """It was not stated, or nobody knows: it is given again a little later, if still wanted."""
+        """Publishing failed or its outcome is unknown: the act is tried again later if it is still
+        required."""
         family = self.family_of(fact)
         if family is not None and self._said.has(family, fact):
             self._times.sooner(family, self._said.failed(family, fact, now))
 
     def family_of(self, fact: Fact) -> Name | None:
-        """The family that an order is about; None: it is there no more."""
+        """The family that a fact is about; None: it is gone."""
         about = Name(fact.namespace, fact.name)
-        for family in self._names.who(about):
+        for family in self._names.claimants(about):
             if self._said.has(family, fact):
                 return family
-        return self._whose.get(about)
+        return self._family_of.get(about)
 
     def wake(self) -> datetime | None:
-        """When there may be orders again, after all of them were given, if nothing else changes;
-        None: never."""
+        """When time alone may cause new acts; None: never."""
         return self._times.next()
 
     @property
     def pending(self) -> int:
-        """Families to be looked at, and acts whose effect is not seen yet."""
+        """Families to compute again, and acts without effect yet."""
         return len(self._dirty) + len(self._said)
 
     @property
     def stuck(self) -> int:
-        """Acts that were stated again and again, and had no effect."""
+        """Acts published repeatedly without effect."""
         return self._said.stuck
 
     def gates_open(self) -> dict[str, int]:
-        """How many families have somebody who may preempt, by ClusterQueue."""
+        """The number of families with a variant that may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
-        # All at once: whoever scrapes asks from a thread of its own.
+        # Copied at once: metrics are read from another thread.
         for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
         return found
@@ -343,7 +347,7 @@ class Families:
         try:
             result = required_acts(family, around, partial(self._taken, name.namespace), now)
         except (*BROKEN, TypeError) as error:
-            # One object that is so must not keep all others from what they lack.
+            # One broken object must not block the other families.
             self.unreadable[name] = str(error)
             return []
         self.unreadable.pop(name, None)
@@ -358,4 +362,4 @@ class Families:
         return found
 
     def _taken(self, namespace: str, name: str) -> bool:
-        return Name(namespace, name) in self._whose
+        return Name(namespace, name) in self._family_of

@@ -1,4 +1,4 @@
-"""What the queues say of families, and whose families they are. Pure."""
+"""Indexes of families: by queue, by time to look, by names of variants. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from admittance.variants.members import Name
 
 
 class QueueContext(NamedTuple):
-    """The ClusterQueue of a family, and what it says. ``queue`` "": it, or the LocalQueue, is
-    missing: nobody knows what it would say. ``rules`` None: workloads are regular there."""
+    """The ClusterQueue of a family and its policy. ``queue`` "": it or the LocalQueue is missing.
+    ``rules`` None: it has no concurrent admission policy, so workloads are regular there."""
 
     queue: str = ""
     rules: FamilyRules | None = None
@@ -24,7 +24,8 @@ NO_QUEUE = QueueContext()
 
 
 class Queues:
-    """``enabled``: the gate ConcurrentAdmission; off, no queue has families."""
+    """Families by queue, and the policy of each ClusterQueue. ``enabled``: the feature gate
+    ConcurrentAdmission; when off, no queue has a policy."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -34,16 +35,16 @@ class Queues:
         self._families: dict[Name, set[Name]] = {}
 
     def around(self, namespace: str, local: str) -> QueueContext:
-        """Of a family that was submitted to that LocalQueue."""
+        """The context of families submitted to that LocalQueue."""
         queue = self._behind.get(Name(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
     def join(self, family: Name, local: str) -> None:
-        """The family is of that LocalQueue from now on."""
+        """The family was submitted to that LocalQueue."""
         self._families.setdefault(Name(family.namespace, local), set()).add(family)
 
     def leave(self, family: Name, local: str) -> None:
-        """It is not any more."""
+        """The family is not in that LocalQueue any more."""
         where = Name(family.namespace, local)
         families = self._families.get(where, set())
         families.discard(family)
@@ -51,7 +52,8 @@ class Queues:
             self._families.pop(where, None)
 
     def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[Name]:
-        """The object is now so (None: there is none): the families that this may concern."""
+        """The object changed to this (None: it was deleted). Returns the families that this may
+        affect."""
         match kind:
             case "ClusterQueue":
                 return self._cluster_queue(name, found)
@@ -65,7 +67,7 @@ class Queues:
         if found is not None:
             self._rules[name] = rules_of(found.spec) if self._enabled else None
         if known == (name in self._rules) and before == self._rules.get(name):
-            # As most edits: of quota, or of checks.
+            # Most edits change only quota or checks.
             return []
         locals_ = sorted(self._before.get(name, ()))
         return [family for local in locals_ for family in sorted(self._families.get(local, ()))]
@@ -85,31 +87,31 @@ SPARE: Final = 1000
 
 
 class LookTimes:
-    """One time for each family. What holds no longer is dropped from the heap in passing, or when
-    it is most of it."""
+    """When to compute each family again. Outdated heap entries are dropped when they are popped, or
+    when they are most of the heap."""
 
     def __init__(self) -> None:
         self._at: dict[Name, datetime] = {}
         self._heap: list[tuple[datetime, Name]] = []
 
     def set(self, family: Name, at: datetime | None) -> None:
-        """To be looked at then, and not before; None: at no time."""
+        """Sets the family's time; None: removes it."""
         if at is None:
             self._at.pop(family, None)
         elif self._at.get(family) != at:
             self._at[family] = at
             heappush(self._heap, (at, family))
             if len(self._heap) > 2 * len(self._at) + SPARE:
-                self._heap = sorted((when, who) for who, when in self._at.items())
+                self._heap = sorted((when, family) for family, when in self._at.items())
 
     def sooner(self, family: Name, at: datetime) -> None:
-        """To be looked at then at the latest."""
+        """Sets the family's time unless it has an earlier one."""
         set_for = self._at.get(family)
         if set_for is None or at < set_for:
             self.set(family, at)
 
     def next(self) -> datetime | None:
-        """The first of them; None: there is none."""
+        """The earliest time; None: there is none."""
         while self._heap:
             at, family = self._heap[0]
             if self._at.get(family) == at:
@@ -118,7 +120,7 @@ class LookTimes:
         return None
 
     def due(self, now: datetime) -> Iterator[Name]:
-        """Families whose time has come; they have none any more."""
+        """Removes and returns the families that are due."""
         while (at := self.next()) is not None and at <= now:
             _, family = heappop(self._heap)
             del self._at[family]
@@ -129,28 +131,28 @@ class LookTimes:
 
 
 class NameClaims:
-    """Which family would take which names."""
+    """The names that each family would give to missing variants."""
 
     def __init__(self) -> None:
         self._of: dict[Name, tuple[Name, ...]] = {}
-        self._who: dict[Name, set[Name]] = {}
+        self._claimants: dict[Name, set[Name]] = {}
 
     def set(self, family: Name, names: tuple[Name, ...]) -> None:
-        """These, and no others."""
-        # A long name is the same whether somebody else has it or not.
+        """Sets the family's names."""
+        # A long name is hashed in any case, so the plain and the hashed name may be equal.
         names = tuple(dict.fromkeys(names))
         for name in self._of.pop(family, ()):
-            self._who[name].discard(family)
-            if not self._who[name]:
-                del self._who[name]
+            self._claimants[name].discard(family)
+            if not self._claimants[name]:
+                del self._claimants[name]
         if names:
             self._of[family] = names
         for name in names:
-            self._who.setdefault(name, set()).add(family)
+            self._claimants.setdefault(name, set()).add(family)
 
-    def who(self, name: Name) -> list[Name]:
-        """The families that would take it."""
-        return sorted(self._who.get(name, ()))
+    def claimants(self, name: Name) -> list[Name]:
+        """The families that would use the name."""
+        return sorted(self._claimants.get(name, ()))
 
     def __len__(self) -> int:
-        return len(self._who)
+        return len(self._claimants)

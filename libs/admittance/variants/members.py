@@ -1,6 +1,6 @@
-"""What is kept of each workload: of a parent its spec and what policy asks for, of a variant the
-latter, of any other its name only. Names and uids that several of a family tell are kept once.
-Pure."""
+"""What is kept in memory of each workload: for a parent its spec and the policy's input, for a
+variant the policy's input, for other workloads only the name. Strings that members of a family
+share are interned. Pure."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Name(NamedTuple):
-    """A workload's, plain. A family has its parent's."""
+    """The name of a workload, not escaped. A family has the name of its parent."""
 
     namespace: str
     name: str
 
 
 class Row(NamedTuple):
-    """What a parent tells of a variant, or would: whether two are the same is all that matters, and
-    there are many. ``mark``: of everything in it but ``why``."""
+    """A parent's status row of a variant, stored or required, compact because there are many. Rows
+    are only compared. ``mark``: a hash of all fields but ``why``."""
 
     name: str
     mark: int
@@ -47,9 +47,9 @@ class Row(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """``stored``: without its status. ``rows``: what it tells of its variants. ``reason``: why it
-    has no quota; "": it has, or nobody has said. ``over``: it has finished, or is being deleted:
-    what becomes of its variants then is not for us to say."""
+    """``stored``: without its status. ``rows``: its status rows. ``reason``: why it has no quota;
+    "": it has quota, or no reason is known. ``over``: it has finished or is being deleted; the
+    workload-controller then ends its variants."""
 
     state: ParentState
     stored: StoredWorkload
@@ -61,9 +61,9 @@ class Parent(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A variant. ``place``: among its siblings, as it is stored. ``mark``: see `Row`.
-    ``booked_in``: the ClusterQueue whose quota it holds; "": none. ``going``: it is
-    being deleted. ``competes``: it may be tried, or holds something."""
+    """``place``: its stored position among its siblings. ``mark``: see `Row`. ``booked_in``: it
+    holds quota of that ClusterQueue; "": none. ``going``: it is being deleted. ``competes``: the
+    scheduler may try it, or it holds quota."""
 
     state: VariantState
     uid: str
@@ -79,7 +79,7 @@ class Variant(NamedTuple):
 
 
 class Family:
-    """A parent, and whoever names one of that name as theirs. ``parent`` None: there is none."""
+    """A parent and the variants that name it. ``parent`` None: it does not exist."""
 
     __slots__ = ("kin", "name", "parent")
 
@@ -90,7 +90,8 @@ class Family:
 
 
 def name_of(key: str) -> Name:
-    """The workload behind a key of the bucket. Raises BadToken, or ValueError for another key."""
+    """The workload's name, from its key in the bucket. Raises BadToken, or ValueError for other
+    keys."""
     kind, namespace, name = key.split(".")
     if kind != "workload":
         raise ValueError(f"{key} is no workload's key")
@@ -98,7 +99,7 @@ def name_of(key: str) -> Name:
 
 
 def family_of(workload: StoredWorkload) -> Name | None:
-    """The family that it belongs to; None: it is a regular workload."""
+    """The family that the workload belongs to; None: it is a regular workload."""
     match head(workload).role:
         case role if role == PARENT:
             return Name(intern(workload.metadata.namespace), intern(workload.metadata.name))
@@ -134,11 +135,11 @@ def variant_of(stored: StoredWorkload, revision: int) -> Variant:
     admission = stored.status.admission
     place, row = summary_of(stored)
     state = variant_state(stored)
-    # Decoded anew each time, and there are many of them in which the same stands.
+    # Interned, because many variants repeat the same strings.
     name, tag = intern(state.name), intern(state.tag)
-    whose, uid = intern(state.parent), intern(state.parent_uid)
+    parent, uid = intern(state.parent), intern(state.parent_uid)
     return Variant(
-        state=state._replace(name=name, tag=tag, parent=whose, parent_uid=uid),
+        state=state._replace(name=name, tag=tag, parent=parent, parent_uid=uid),
         uid=stored.metadata.uid,
         revision=revision,
         priority=spec.priority or 0,

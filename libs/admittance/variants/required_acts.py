@@ -1,9 +1,8 @@
-"""What is to be said of one family, so that it becomes what policy wants. Pure: a function of what
-is stored, and of the time.
+"""The acts that one family requires to match the policy: a pure function of stored objects and
+time.
 
-The order is: what is too much goes, losers are turned off, priorities, what is lacking comes (the
-best first), who may try is turned on, one gate opens, the parent tells.
-"""
+Order: delete surplus variants, deactivate, set priorities, submit missing variants (the best
+first), activate, open one preemption gate, update the parent's rows."""
 
 from __future__ import annotations
 
@@ -29,13 +28,13 @@ from admittance.variants.members import Family, Parent, Row, Variant
 from admittance.workload.families.shaping import manifest_of, name_of, planned_variants
 
 NO_FLAVOR = "NoMatchingFlavor"
-"""Why a parent that may have no flavor on offer waits."""
+"""Why a parent waits that may use none of the offered flavors."""
 
 
 class Act(NamedTuple):
-    """A fact to state, and why. ``mark``: what it aims at; while that is the same, so is the act.
-    ``revision``: of the workload that it is about, 0 of one that there is not. ``tries``: how often
-    it was stated before, without an effect."""
+    """A fact to publish, and why. ``mark``: its goal; acts with equal marks are the same act.
+    ``revision``: of the workload that it is about; 0: it does not exist yet. ``tries``: how often
+    it was published before without effect."""
 
     fact: Fact
     why: str
@@ -45,8 +44,9 @@ class Act(NamedTuple):
 
 
 class FamilyActs(NamedTuple):
-    """``look``: when time alone may change the acts; None: never. ``gate_open``: somebody of the
-    family may preempt. ``names``: that it would take; it matters who has them."""
+    """``look``: when time alone may change the acts; None: never. ``gate_open``: a variant of the
+    family may preempt. ``names``: names that missing variants would get; a change of workloads with
+    these names affects the acts."""
 
     acts: list[Act]
     look: datetime | None = None
@@ -57,18 +57,17 @@ class FamilyActs(NamedTuple):
 def required_acts(
     family: Family, around: QueueContext, taken: Callable[[str], bool], now: datetime
 ) -> FamilyActs:
-    """What is to be said now. ``taken``: whether a workload of that name exists in the namespace.
+    """The acts required now. ``taken``: whether a workload of that name exists in the namespace.
 
-    Where the queue is missing, nobody knows what it would say, and only what hangs on the parent is
-    done. Where it has no families any more, an admitted variant stays as long as it is that.
-    """
+    If the queue is missing, only acts that depend on the parent alone are returned. If the queue
+    has no policy any more, an admitted variant stays while it is admitted."""
     parent = family.parent
-    own, strangers = _whose(family)
+    own, strangers = _own_and_strangers(family)
     acts = [_deleted(family, one, "namesake" if parent else "orphan") for one in strangers]
     if parent is None or parent.over:
         return FamilyActs(acts)
     rules = around.rules
-    # As the writer has it: all that have not finished, also those that are going.
+    # Like the workload-controller: all unfinished variants, also those being deleted.
     states = [one.state for one in own if not one.finished]
     wants = desired_variants(parent.state, states, rules, now)
     extra = _too_many(parent, own, around)
@@ -101,25 +100,26 @@ def required_acts(
     return FamilyActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
 
 
-def _whose(family: Family) -> tuple[list[Variant], list[Variant]]:
-    """The parent's variants, and those of nobody, or of a namesake that is gone."""
+def _own_and_strangers(family: Family) -> tuple[list[Variant], list[Variant]]:
+    """The parent's own variants, and variants without a parent or of a deleted parent of the same
+    name."""
     parent = family.parent
     own, strangers = [], []
     for one in sorted(family.kin.values(), key=lambda one: (one.place, one.state.name)):
         if parent is not None and one.state.parent_uid == parent.state.uid:
             own.append(one)
         elif not one.going or one.finished:
-            # Of one that has finished no stop is awaited that would end it.
+            # A finished variant is not waiting for a stop that would delete it.
             strangers.append(one)
     return own, strangers
 
 
 def _too_many(parent: Parent, own: Iterable[Variant], around: QueueContext) -> dict[str, str]:
-    """Variants that the parent is not to have, by name, and why."""
+    """The surplus variants by name, and why."""
     admitted = parent.state.admitted
     rules = around.rules
     if not around.queue or (rules is None and not admitted):
-        # Without a policy the parent becomes a regular workload, which ends its variants.
+        # Without a policy the parent becomes a regular workload; that deletes its variants.
         return {}
     if rules is None:
         return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}
@@ -129,7 +129,8 @@ def _too_many(parent: Parent, own: Iterable[Variant], around: QueueContext) -> d
     for one in sorted(own, key=partial(_worth, parent), reverse=True):
         name, tag = one.state.name, one.state.tag
         if tag not in offered:
-            # It runs in a queue that is not the family's any more: what that offers says nothing.
+            # A variant that runs in the family's former queue is not judged by the new queue's
+            # flavors.
             elsewhere = name == admitted and one.booked_in not in ("", around.queue)
             if not elsewhere:
                 found[name] = "notOffered"
@@ -139,7 +140,7 @@ def _too_many(parent: Parent, own: Iterable[Variant], around: QueueContext) -> d
 
 
 def _worth(parent: Parent, one: Variant) -> tuple[bool, bool, bool, int]:
-    """Who stays of two variants that are the same: the last in this order."""
+    """Sort key of duplicate variants: the last one stays."""
     name, state = one.state.name, parent.state
     used = name in (state.admitted, state.migrating_to)
     return not one.going, used, bool(one.booked_in), -len(name)
@@ -187,7 +188,7 @@ def _submitted(
     born: Mapping[str, str],
     now: datetime,
 ) -> Iterator[Act]:
-    """``born``: tag to the name of each that is lacking, the best first."""
+    """``born``: the name of each missing variant by tag, the best first."""
     if not born:
         return
     stored, state = parent.stored, parent.state
@@ -213,11 +214,10 @@ def _ungated(
     rules: FamilyRules,
     now: datetime,
 ) -> tuple[list[Act], datetime | None]:
-    """Whose gate opens, and when to look again."""
+    """The act that opens a preemption gate, and when to look again."""
     state = parent.state
     if not state.active or state.waits or state.stopping:
-        # Nobody of the family is tried; and what goes for one whose family starts anew went in
-        # vain.
+        # No variant is tried now; preempting for a family that restarts would be in vain.
         return [], None
     places = {tag.name: tag.place for tag in rules.tags}
     running = {
@@ -241,7 +241,7 @@ def _ungated(
 def _aggregated(
     parent: Parent, own: Iterable[Variant], wants: Mapping[str, DesiredState], *, hopeless: bool
 ) -> Iterator[Act]:
-    # In the order in which `admittance.workload.families.parent_status.rows_of` has them.
+    # In the order of `admittance.workload.families.parent_status.rows_of`.
     rows = tuple(
         Row(name, one.mark, str(wants[name].why) if name in wants else "")
         for one in sorted(own, key=lambda one: (one.place, one.state.name))
@@ -252,6 +252,6 @@ def _aggregated(
         return
     state = parent.state
     fact = facts.Aggregated(namespace=state.namespace, name=state.name, uid=state.uid)
-    # Not the parent's revision: it moves for many reasons, and rows that the writer makes otherwise
-    # than we do would be asked for without end.
+    # Not the parent's revision: it changes for many reasons, and if the workload-controller
+    # computed other rows than these, the act would be repeated without end.
     yield Act(fact, "variants", (rows, parent.rows))

@@ -99,8 +99,8 @@ class BucketWatch:
             await reader.close()
 
     async def _recover(self, strange: Mapping[Name, int]) -> None:
-        """Rebuilds, from the log, requests whose records were deleted by hand, and marks the other
-        deletions as settled. Raises Unavailable."""
+        """Rebuilds requests from the log after their records were deleted by hand, and marks the
+        other deletions as settled. Raises Unavailable."""
         recovering = DeletedRequestRecovery(strange)
         spaces = {token(namespace) for namespace, _ in strange}
         filters = [
