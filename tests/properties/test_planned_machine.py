@@ -253,7 +253,7 @@ class Planned(RuleBasedStateMachine):
         was = self._is_admitted(decision.name)
         self.life.apply(decision)
         if before and self._is_admitted(decision.name) and not was:
-            # So nobody has to go for it any more.
+            # So it needs no preemption any more.
             planners = {name for name in NAMES if self._outstanding(name)}
             free = min(self._free(name, planners) for name in QUEUES)
             assert free >= 0, f"{decision.name} was admitted while {before} hold quota for it"

@@ -283,7 +283,7 @@ def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
     assert why["unblockedBy"]
     text = admit.ok("explain", "workload", "huge").out
     assert "spot" in text
-    assert "It goes on with" in text
+    assert "Unblocked by" in text
     for name in ("huge", "huge-too"):
         admit.ok("delete", "wl", name)
     assert admit("get", "wl", "huge").status == 1

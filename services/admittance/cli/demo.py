@@ -338,7 +338,7 @@ class Demo:
         if told.what in CAPACITY:
             short = told.message.partition(", until ")[0]
             told = told._replace(what=CAPACITY[told.what], reason="", message=short)
-        name = told.whose.rpartition("/")[2]
+        name = told.subject.rpartition("/")[2]
         if not self.tally.expects(name):
             return  # Variants: what becomes of them shows in their parent.
         since = clock.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""``admit describe``: one object as a story for people."""
+"""``admit describe``: one object with its status and latest events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LAST_EVENTS: Final = 12
 
 
 async def describe(call: Call, typed: str, name: str | None) -> None:
-    """Prints the story of one object. Raises AnswerIsNo when it is not there."""
+    """Prints one object with its status and latest events. Raises AnswerIsNo."""
     kind, wanted = kinds.target(typed, name)
     if wanted is None:
         raise BadInput(f"which {kind.singular}? the name is missing")
@@ -60,7 +60,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
         if kind is kinds.WORKLOAD:
             family = await _family(bus, found)
             events = await _events(bus, found)
-            asked = await capacity_requests.of_kin(bus, found, family)
+            asked = await capacity_requests.of_family(bus, found, family)
             silent = await capacity_requests.silent_classes(bus, asked)
             because = await _because(bus, found, clock.now())
             _tell_workload(found, events, clock.now(), family, because, asked, silent)
@@ -76,7 +76,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
 
 
 async def _family(bus: Link, found: Found) -> Family | None:
-    """The family of a parent, or of a variant whose parent is there."""
+    """The family of a parent, or of a variant if its parent exists."""
     workload = found.workload()
     if is_parent(workload):
         return await family_of(bus, found)
@@ -87,8 +87,8 @@ async def _family(bus: Link, found: Found) -> Family | None:
 
 
 async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
-    """Reason and message of its phase. Of one that waits the scheduler knows more than is stored of
-    it: that its queue is inactive, and why."""
+    """Reason and message of its phase. For a pending workload the scheduler knows more than its
+    status says: that its queue is inactive, and why."""
     workload = found.workload()
     if phase(workload, now) is Phase.PENDING:
         reply = await explained(bus, found.namespace, found.name)
@@ -145,8 +145,8 @@ def _tell_workload(
         ]
     )
     if family is not None and is_parent(workload):
-        _section("Lanes, the best first", lanes.lane_table(family, now))
-        _section("Checks of the lanes", lanes.check_table(family, now))
+        _section("Variants, best first", lanes.lane_table(family, now))
+        _section("Checks of the variants", lanes.check_table(family, now))
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
     for record in asked:
@@ -196,7 +196,7 @@ def _limit(seconds: int | None) -> str:
 
 
 async def _tell_cohort(bus: Link, name: str) -> None:
-    """A cohort also exists where only queues name it; then there is a tree and no object."""
+    """Prints a cohort. A cohort that only queues name has a tree and no object."""
     tree = await cohorts.known_tree(bus, name)
     try:
         found = await get.find(bus, kinds.COHORT, name)
@@ -257,11 +257,11 @@ def _tell_object(
 
 
 def _tell_families(plain: Mapping[str, Any]) -> None:
-    """What a ClusterQueue does with families."""
+    """Prints the policy of a ClusterQueue for families of variants."""
     try:
         manifest = decode_object(plain).manifest
     except ManifestError:
-        return  # Of a newer version, or written by hand: the spec below says it.
+        return  # Of a newer version, or written by hand: the spec is printed below.
     rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
     if rules is not None:
         output.say(f"\nFamilies of variants\n  {policy_words.policy(rules)}")
@@ -285,7 +285,7 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """``Title:  value`` lines; what is empty is left out."""
+    """Prints ``Title:  value`` lines; empty values are left out."""
     shown = [(title, value) for title, value in pairs if value]
     width = max(len(title) for title, _ in shown) + 1
     for title, value in shown:

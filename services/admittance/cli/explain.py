@@ -30,7 +30,7 @@ from admittance.workload.stored import StoredWorkload, head
 
 
 async def explain(call: Call, name: str) -> None:
-    """Prints the scheduler's answer, and the checks, which the stored workload tells."""
+    """Prints the scheduler's answer and the admission checks of the stored workload."""
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
         workload = found.workload()
@@ -63,24 +63,24 @@ async def explain(call: Call, name: str) -> None:
             if call.output is Output.WIDE:
                 output.cut_nothing()
             _tell(found, reply, value["phase"], family)
-            _list("It waits for capacity of", waits)
+            _list("Waits for capacity", waits)
 
 
 async def _capacity(
     bus: Link, found: Found, family: Family | None, now: datetime
 ) -> tuple[str, ...]:
-    """The requests for capacity that it waits for, a sentence each."""
+    """One sentence for each capacity request that the workload waits for."""
     if family is None and not found.workload().status.admission_checks:
         return ()
-    from admittance.cli.show.capacity_requests import of_kin, waits_for
+    from admittance.cli.show.capacity_requests import of_family, waits_for
 
-    return tuple(waits_for(await of_kin(bus, found, family), now))
+    return tuple(waits_for(await of_family(bus, found, family), now))
 
 
 def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
-    """reply, corrected where the workload does not compete at all: no quota would help then.
+    """Returns reply, corrected for a workload that does not compete for quota at all.
 
-    What its flavors say stays: whether it would fit.
+    The verdicts of its flavors stay: they say whether it would fit.
     """
     where = phase(workload, now)
     reason, message = tables.reason_of(workload, now)
@@ -93,7 +93,7 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
         case Phase.PENDING if reason == "OnHold":
             remedies = (f"`admit release workload {name}`",)
         case Phase.QUOTA_RESERVED if reason and reply.reason == where:
-            # The scheduler knows that it holds quota; what it waits for is written in its status.
+            # The scheduler only knows that it holds quota; its status says what it waits for.
             return replace(reply, reason=reason)
         case _:
             return reply
@@ -129,7 +129,7 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(line)
     variants = {one.found.name: one for one in family.variants} if family is not None else {}
     _details(found.workload(), reply, now, variants=[one.workload for one in variants.values()])
-    # Once it has finished there is nobody to ask, and nothing to explain.
+    # The scheduler has forgotten a finished workload: there is nothing to explain.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         from admittance.cli.events import lanes
 
@@ -139,7 +139,7 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
 
 
 def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
-    """What one variant waits for, beneath its own title."""
+    """Prints what one variant waits for, under its own title."""
     output.say(f"\n{number}. {output.clean(variant(verdict))}")
     if verdict.admitted or not verdict.active:
         return
@@ -156,15 +156,15 @@ def _details(
     indent: int = 0,
     variants: Sequence[StoredWorkload] = (),
 ) -> None:
-    """Flavors, victims, checks, holders, and what lets it go on. ``workload`` None: it is not in
-    the bucket yet. ``variants``: of a parent."""
+    """Prints flavors, victims, checks, quota holders, and what would unblock the workload.
+    ``workload``: None if it is not in the bucket yet. ``variants``: of a parent."""
     table, listed = partial(_table, indent=indent), partial(_list, indent=indent)
     table("Flavors", flavor_table(reply.flavors))
     if reply.preempted_by is not None:
-        listed("It was preempted", tuple(preempted(reply.preempted_by, now)))
-    table("It waits for the end of", going_table(reply.waits_for, now))
+        listed("Preempted", tuple(preempted(reply.preempted_by, now)))
+    table("Waits for these workloads to stop", going_table(reply.waits_for, now))
     if reply.outlook is not None and not reply.waits_for:
-        table("Would have to go for it", going_table(reply.outlook.victims, now))
+        table("Would be preempted", going_table(reply.outlook.victims, now))
     listed("Preemption does not help", barriers(reply.flavors))
     if workload is not None:
         table("Checks", check_rows.check_table(workload, now))
@@ -174,7 +174,7 @@ def _details(
         table("Quota is held by", holder_table(reply.held_by))
     else:
         listed("Quota is held by", reply.holders)
-    listed("It goes on with", reply.unblocked_by)
+    listed("Unblocked by", reply.unblocked_by)
 
 
 def _table(title: str, table: Table, *, indent: int = 0) -> None:
@@ -191,7 +191,7 @@ def _list(title: str, lines: tuple[str, ...], *, indent: int = 0) -> None:
 
 
 async def explained(bus: Link, namespace: str, name: str) -> ExplainReply | None:
-    """The scheduler's answer, or None when it gives none: for whoever can do without."""
+    """Returns the scheduler's answer, or None if it does not answer."""
     try:
         reply = await bus.ask("explain", Explain(name=name), ExplainReply, namespace=namespace)
     except AnswerIsNo:
@@ -203,7 +203,7 @@ OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
 
 
 def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
-    """Queue, position, and who is in front, a line each."""
+    """One line each: queue, position, and the workloads ahead."""
     if reply.local_queue:
         parts = [f"cohort {reply.cohort}"] if reply.cohort else []
         parts += [reply.strategy] if reply.strategy else []
@@ -227,7 +227,7 @@ def because_of(phase: str, reason: str, message: str) -> str:
 
 
 def variant(one: VariantVerdict) -> str:
-    """One variant of a parent in one line: whether it tries, and how far it is."""
+    """One line about a variant: whether it is active, and its phase."""
     from admittance.cli.show import policy_words
 
     said = one.explained
@@ -235,7 +235,7 @@ def variant(one: VariantVerdict) -> str:
     sentence = policy_words.SENTENCES.get(one.why, "")
     because = ", ".join(part for part in (one.why, sentence) if part)
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
-    # Of one that is turned off its phase and its reason say the same once more.
+    # For a deactivated variant, phase and reason would repeat this.
     if said.phase and (one.active or said.phase not in OFF):
         reason = because_of(said.phase, said.reason, said.message)
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
@@ -247,14 +247,14 @@ def variant(one: VariantVerdict) -> str:
 
 
 def _ahead(one: Ahead) -> str:
-    held = ", others make room for it" if one.holds_place else ""
+    held = ", preempting" if one.holds_place else ""
     parked = f", parked: {one.reason}" if one.reason else ""
     number = f"number {one.position}, " if one.position else ""
     return f"{one.namespace}/{one.name} ({number}priority {one.priority}{held}{parked})"
 
 
 def outlook(one: Outlook) -> str:
-    """What the next cycle would say, in one line."""
+    """One line: the result that the next scheduling cycle would give."""
     flavors = "; ".join(
         f"{pod_set} on {', '.join(f'{flavor} ({resource})' for resource, flavor in got.items())}"
         for pod_set, got in one.flavors.items()
@@ -271,7 +271,7 @@ def outlook(one: Outlook) -> str:
             others = "1 workload has" if count == 1 else f"{count} workloads have"
             return f"it fits once {others} gone: {where}"
         case "NoCandidates":
-            return f"it does not fit, and nobody can be preempted for it ({one.reason})"
+            return f"it does not fit, and no workload can be preempted for it ({one.reason})"
         case "NoFit":
             return f"it does not fit ({one.reason})"
         case _:
@@ -279,7 +279,7 @@ def outlook(one: Outlook) -> str:
 
 
 def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
-    """What each flavor says to each pod set: a row for each resource, the numbers of now."""
+    """Current numbers of each flavor for each pod set: one row per resource."""
     columns = (
         Column("POD SET"),
         Column("FLAVOR"),
@@ -334,13 +334,13 @@ def _message(verdict: FlavorVerdict) -> str:
 
 
 def going_table(going: Sequence[Going], now: datetime) -> Table:
-    """Who has to go, and under which rule."""
+    """Workloads to be preempted, and the rule that selects each."""
     columns = (
         Column("WORKLOAD"),
         Column("CLUSTERQUEUE"),
         Column("PRIORITY", right=True),
         Column("RULE"),
-        Column("TOLD"),
+        Column("REQUESTED"),
     )
     rows = [
         (
@@ -356,7 +356,7 @@ def going_table(going: Sequence[Going], now: datetime) -> Table:
 
 
 def holder_table(holders: Sequence[Holder]) -> Table:
-    """Who holds what is short."""
+    """Workloads that hold the scarce quota."""
     columns = (
         Column("WORKLOAD"),
         Column("CLUSTERQUEUE"),
@@ -374,7 +374,7 @@ def holder_table(holders: Sequence[Holder]) -> Table:
             f"{_amount(one.resource, one.amount)} {one.resource}",
             str(one.priority),
             "yes" if one.borrowed else "no",
-            "on its way out" if one.leaving else one.spared_by or "candidate",
+            "stopping" if one.leaving else one.spared_by or "candidate",
         )
         for one in holders
     ]
@@ -382,7 +382,7 @@ def holder_table(holders: Sequence[Holder]) -> Table:
 
 
 def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
-    """Why preemption does not help, flavor by flavor."""
+    """Why preemption does not help, for each flavor."""
     found = [
         f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
         for one in verdicts
@@ -392,7 +392,7 @@ def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
 
 
 def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
-    """By whom it was preempted, under which rule, and with which numbers."""
+    """The preempting workload, the rule, and the numbers of the decision."""
     when = f", {age(by.at, now)} ago ({stamp(by.at)})" if by.at is not None else ""
     yield f"by workload {by.by}{when}, rule {by.rule}"
     if by.grounds is not None:
@@ -400,7 +400,7 @@ def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
 
 
 def grounds(why: Grounds) -> Iterator[str]:
-    """The numbers of a preemption, a line each."""
+    """The numbers of a preemption, one line each."""
     yield (
         f"priority {why.by_priority} in clusterqueue {why.by_cluster_queue} against priority "
         f"{why.priority} in clusterqueue {why.cluster_queue}"

@@ -129,8 +129,8 @@ async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(
     lines = {one["what"]: one for one in json.loads(out)["checks"]}
     controller = lines["check controller ctl"]
     assert controller["state"] == "note"
-    assert "1 not acknowledged; 1 were handed out again" in controller["found"]
-    assert "c: it sent no heartbeat so far" in controller["found"]
+    assert "1 not acknowledged; 1 redelivered" in controller["found"]
+    assert "c: no heartbeat yet" in controller["found"]
     assert not any(what.startswith("consumer check-") for what in lines)
     newest = lines["newest of workload-controller"]["found"]
     assert newest == (

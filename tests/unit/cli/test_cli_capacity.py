@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from admittance.api.meta import ObjectMeta
 from admittance.cli import get
 from admittance.cli.doctor.controllers import class_finding
-from admittance.cli.events.story import Answers, told, why
+from admittance.cli.events.story import CapacityAnswers, told, why
 from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds
@@ -87,7 +87,7 @@ def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixt
 def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_deadline() -> None:
     record = a_record()
     told = dict(capacity_requests.facts_of(record, NOON, {"rack"}))
-    assert "is there one?" in told["Provider"]
+    assert "is one running?" in told["Provider"]
     assert not dict(capacity_requests.facts_of(record, NOON))["Provider"]
     ended = dict(capacity_requests.facts_of(a_record(cancelled="Preempted"), NOON))
     assert (ended["State"], ended["Deadline"]) == ("Cancelled (Preempted)", "")
@@ -96,7 +96,7 @@ def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_
 def test_who_waits_is_told_for_whom() -> None:
     (line,) = capacity_requests.waits_for([a_record(message="booting")], NOON)
     assert line.startswith(
-        "the provider of rack, asked 1m30s ago (attempt 2 of check spot), which "
+        "rack: asked 1m30s ago (attempt 2 of check spot), the provider has not answered"
     )
     assert line.endswith(": booting")
     assert not list(capacity_requests.waits_for([a_record(state=State.PROVISIONED)], NOON))
@@ -123,12 +123,12 @@ COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_
         ),
         pytest.param(
             facts.ProvisioningFailed(**COMMON, message="no such zone", retryable=False),
-            "no such zone (for good)",
+            "no such zone (not retryable)",
             id="a failure for good",
         ),
         pytest.param(
             facts.ProvisioningFailed(**COMMON, message="none", retry_after=30),
-            "none (again in 30 s)",
+            "none (retry in 30 s)",
             id="a failure for a time",
         ),
         pytest.param(facts.Provisioned(**COMMON, message="here"), "here", id="what is there"),
@@ -150,21 +150,23 @@ THERE = facts.Provisioned(**COMMON)
     [
         pytest.param([ASKED, THERE], ["", ""], id="what counts"),
         pytest.param([THERE], [""], id="what was asked is not known"),
-        pytest.param([ASKED, FAILED, THERE], ["", "", "it had failed"], id="a contradiction"),
+        pytest.param(
+            [ASKED, FAILED, THERE], ["", "", "the request had failed"], id="a contradiction"
+        ),
         pytest.param(
             [ASKED, THERE, FAILED, facts.CapacityRevoked(**COMMON)],
             ["", "", "", ""],
             id="a failure of what was there, and a revocation",
         ),
-        pytest.param([ASKED, ENDED, THERE], ["", "", "it was taken back"], id="too late"),
+        pytest.param([ASKED, ENDED, THERE], ["", "", "the request was cancelled"], id="too late"),
         pytest.param(
             [ASKED, facts.Provisioned(**OTHERS)],
-            ["", "it is about no request of this workload"],
+            ["", "this workload has no such request"],
             id="foreign",
         ),
         pytest.param(
             [ASKED, facts.Provisioned(**{**COMMON, "provisioning_class": "x"})],
-            ["", "it was asked of rack"],
+            ["", "the request went to rack"],
             id="another class",
         ),
     ],
@@ -172,25 +174,27 @@ THERE = facts.Provisioned(**COMMON)
 def test_the_history_tells_which_answers_do_not_count(
     story: list[facts.ProvisioningFact], remarks: list[str]
 ) -> None:
-    answers = Answers()
+    answers = CapacityAnswers()
     assert [answers.remark(one) for one in story] == remarks
 
 
 def test_the_remark_stands_beside_what_was_said() -> None:
-    answers = Answers()
+    answers = CapacityAnswers()
     answers.remark(ASKED)
     fact = facts.Provisioned(**OTHERS, message="here")
     data = msgspec.Raw(encode(fact))
     entry = LogEntry(sequence=7, time=NOON, subject=subject_of(fact), data=data)
     line = told(entry, answers=answers).line()
-    assert line.endswith("rack: here (does not count: it is about no request of this workload)")
+    assert line.endswith("rack: here (does not count: this workload has no such request)")
 
 
 @pytest.mark.parametrize(
     ("durable", "configs", "records", "answers", "fine", "told"),
     [
         pytest.param({}, ["c"], [], True, True, "no request open", id="all is well"),
-        pytest.param({}, ["c"], [], False, True, "nobody answers", id="nobody, and nobody asks"),
+        pytest.param(
+            {}, ["c"], [], False, True, "no provider answers", id="no provider, and no request"
+        ),
         pytest.param(
             {}, ["c"], [a_record()], False, False, "the oldest 1m30s old", id="nobody provides it"
         ),

@@ -15,13 +15,13 @@ from admittance.events.requests import FamiliesReply
         pytest.param(
             FamiliesReply(families=1200, pending=3, gates_open={"a": 1, "b": 2}),
             True,
-            "1,200 families, 3 things of them not yet as they should be, 3 may preempt",
+            "1,200 families, 3 changes pending, 3 variants may preempt",
             id="how many there are, and what is to be done",
         ),
         pytest.param(
             FamiliesReply(families=1, pending=1, stuck=1),
             False,
-            "without an effect",
+            "had no effect",
             id="what nobody does is wrong",
         ),
     ],

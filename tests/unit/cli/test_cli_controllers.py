@@ -26,12 +26,12 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
         pytest.param(
             {"num_pending": 0}, a_check("True", "Active"), True, "budget: active", id="all is well"
         ),
-        pytest.param({"num_pending": 0}, a_check(), True, "no heartbeat so far", id="a silent one"),
+        pytest.param({"num_pending": 0}, a_check(), True, "no heartbeat yet", id="a silent one"),
         pytest.param(
             {"num_pending": 3, "num_ack_pending": 5, "num_redelivered": 5},
             a_check(),
             False,
-            "5 were handed out again: it does not acknowledge in time",
+            "5 redelivered: it does not acknowledge in time",
             id="one that never acknowledges",
         ),
         pytest.param(
@@ -44,7 +44,7 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
             "budget: ControllerLost (gone)",
             id="one that is lost",
         ),
-        pytest.param(None, a_check(), False, "it has no durable", id="one without a durable"),
+        pytest.param(None, a_check(), False, "no durable consumer", id="one without a durable"),
         pytest.param(
             {},
             a_check("True", "Active", "Different programs go by …"),

@@ -140,9 +140,9 @@ def test_a_lane_for_each_variant_tells_how_far_it_is_and_why() -> None:
     assert column(table, "SINCE") == ["3m", "0s", "5m"]
     assert column(table, "RESERVED") == ["-", "-", "cq: main on spot"]
     assert column(table, "WHY") == [
-        "upgrade: it would be better than the admitted one",
+        "upgrade: it is better than the admitted variant",
         "User: a user stopped it",
-        "admitted: the job has this place",
+        "admitted: the job runs as this variant",
     ]
     assert column(table, "MESSAGE")[0] == "WaitingForQuota: no room in reservation"
 
@@ -198,7 +198,7 @@ def test_the_checks_of_every_lane_are_told_for_the_parent_has_none() -> None:
 def test_a_variant_that_its_queue_has_no_more_is_about_to_go() -> None:
     family = a_family(a_parent(), QUEUE)._replace(rules=the_rules(a_queue("spot")))
     whys = column(lanes.lane_table(family, NOON), "WHY")
-    assert whys[0] == "the queue has no variant reservation any more: it is about to be deleted"
+    assert whys[0] == "the queue has no variant reservation any more: the variant will be deleted"
     assert whys[2].startswith("race")
 
 
@@ -234,7 +234,7 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
                 gate="Open",
                 explained=ExplainReply(phase="Pending", reason="WaitingForQuota", message="short"),
             ),
-            "a (w-variant-a) is active (race, nothing of the family is admitted, everybody tries), "
+            "a (w-variant-a) is active (race, no variant is admitted yet, all variants try), "
             "Pending (WaitingForQuota: short); its preemption gate is open",
             id="one that tries",
         ),
@@ -248,7 +248,7 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
                     phase="Deactivated", reason="Deactivated", message="It does not compete"
                 ),
             ),
-            "a (w-variant-a) is inactive (createDelay, its time has not come yet)",
+            "a (w-variant-a) is inactive (createDelay, its create delay has not passed yet)",
             id="one that does not",
         ),
         pytest.param(
@@ -260,7 +260,7 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
                 gate="Open",
                 explained=ExplainReply(phase="Running", reason="Admitted"),
             ),
-            "a (w-variant-a) is active (admitted, the job has this place), Running",
+            "a (w-variant-a) is active (admitted, the job runs as this variant), Running",
             id="the one that is admitted",
         ),
         pytest.param(
@@ -271,7 +271,7 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
                 set_aside="a better one goes first",
                 explained=ExplainReply(phase="Pending"),
             ),
-            "a (w-variant-a) is active (race, nothing of the family is admitted, everybody tries), "
+            "a (w-variant-a) is active (race, no variant is admitted yet, all variants try), "
             "Pending; not tried now: a better one goes first",
             id="one that has to let another one go first",
         ),
@@ -383,7 +383,8 @@ def test_the_end_of_a_chance_is_told_too() -> None:
     )
     later = NOON + timedelta(hours=2)
     assert column(lanes.lane_table(family, later), "WHY")[0] == (
-        "deleteDelay: its time is over (since 2026-01-01T13:00:00Z); it is about to be turned off"
+        "deleteDelay: its delete delay has passed (since 2026-01-01T13:00:00Z); "
+        "it is about to be turned off"
     )
 
 
@@ -398,14 +399,14 @@ def test_a_variant_names_its_parent_and_its_place() -> None:
     told = dict(lanes.facts_of_variant(family.variants[0].workload, family, NOON))
     assert told["Variant"] == "reservation of workload train"
     assert told["Place"] == "1 of 3, 1 is the best"
-    assert told["Why"] == "upgrade: it would be better than the admitted one"
+    assert told["Why"] == "upgrade: it is better than the admitted variant"
     assert "admit describe workload train" in told["Job"]
 
 
 def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
     told = dict(lanes.facts_of_variant(family.variants[0].workload, None, NOON))
-    assert told["Parent"] == "train, which is not there: the variant is about to go"
+    assert told["Parent"] == "train, which does not exist: the variant will be deleted"
 
 
 # Policy. ------------------------------------------------------------------------------------
@@ -421,12 +422,13 @@ def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
         ),
         pytest.param(
             a_queue("a", "b"),
-            "UpgradeOnly: 2 variants are tried, and the job moves up when a better one can be had",
+            "UpgradeOnly: 2 variants are tried, and the job moves up when a better one is admitted",
             id="where the job moves up",
         ),
         pytest.param(
             a_queue("a", "b", minFlavor="a"),
-            "UpgradeOnly: 2 variants are tried, and the job moves up when a better one can be had, "
+            "UpgradeOnly: 2 variants are tried, and the job moves up when a better one is "
+            "admitted, "
             "to nothing below a",
             id="but not to everything",
         ),

@@ -49,7 +49,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
         ),
         pytest.param(
             facts.Planned(**DECIDED, pending_preemption=plan("a", "b", issued=True)),
-            ("planned", "", "told to go for it now: team-b/a, team-b/b"),
+            ("planned", "", "preempts now: team-b/a, team-b/b"),
             id="a plan tells who is told to go",
         ),
         pytest.param(
@@ -57,13 +57,13 @@ def entry(subject: str, data: bytes) -> LogEntry:
             (
                 "planned",
                 "",
-                "to go for it then: team-b/a, team-b/b, team-b/c, team-b/d, team-b/e and 2 more",
+                "will preempt: team-b/a, team-b/b, team-b/c, team-b/d, team-b/e and 2 more",
             ),
             id="a plan of many names the first",
         ),
         pytest.param(
             facts.Planned(**DECIDED, pending_preemption=plan()),
-            ("planned", "", "nobody has to go for it any more"),
+            ("planned", "", "needs no preemption any more"),
             id="a plan without anybody says so",
         ),
         pytest.param(
@@ -112,7 +112,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
                 message="spent",
                 requeue_after_seconds=60,
             ),
-            ("check reported", "budget", "Retry (again in 60 s): spent"),
+            ("check reported", "budget", "Retry (retry in 60 s): spent"),
             id="a verdict tells state and delay",
         ),
     ],
@@ -120,7 +120,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
 def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None:
     found = told(entry(subject_of(fact), encode(fact)))
     assert (found.what, found.reason, found.message) == want
-    assert found.whose == "team-a/train.7"
+    assert found.subject == "team-a/train.7"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None
 def test_what_is_no_fact_of_a_workload_is_told_by_its_subject(
     subject: str, data: bytes, whose: str
 ) -> None:
-    assert told(entry(subject, data)).whose == whose
+    assert told(entry(subject, data)).subject == whose
 
 
 def test_a_line_has_time_what_whose_and_why() -> None:
@@ -185,7 +185,7 @@ LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revisi
             (
                 "deactivated",
                 "DeactivatedVariant",
-                "spot: lowerThanAdmitted, a better one is admitted",
+                "spot: lowerThanAdmitted, a better variant is admitted",
             ),
             id="one that is turned off by policy, with the reason",
         ),

@@ -38,7 +38,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
     assert list(explain.place(reply, NOON)) == [
         "queue main of clusterqueue cq (cohort research, StrictFIFO), priority 5",
         "position 2 of 7, waiting for 5m, parked until something changes",
-        "behind ns/a (number 1, priority 9, others make room for it)",
+        "behind ns/a (number 1, priority 9, preempting)",
         "next cycle: it does not fit (ExceedsMaxQuota)",
     ]
 
@@ -68,7 +68,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
         ),
         pytest.param(
             Outlook(outcome="NoCandidates", reason="WaitingForQuota"),
-            "it does not fit, and nobody can be preempted for it (WaitingForQuota)",
+            "it does not fit, and no workload can be preempted for it (WaitingForQuota)",
             id="nobody can be preempted",
         ),
         pytest.param(
@@ -121,7 +121,7 @@ def test_holders_are_shown_with_what_protects_them() -> None:
     )  # fmt: skip
     assert lines(explain.holder_table(holders)) == [
         "ns/a x spot 1500m cpu 2 yes PriorityNotLower",
-        "ns/b y spot 1 cpu 0 no on its way out",
+        "ns/b y spot 1 cpu 0 no stopping",
         "ns/c y spot 1 cpu 0 no candidate",
     ]
 

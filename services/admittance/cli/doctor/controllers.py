@@ -1,4 +1,4 @@
-"""What `admit doctor` tells of check controllers: who is alive, and who leaves requests lying."""
+"""The lines of `admit doctor` about check controllers and capacity providers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from admittance.runtime.bus.durables import check_durables, provider_durables
 from admittance.runtime.errors import Refused, Unavailable
 
 CHECK_REQUESTS_UNREAD_MAX = 1_000
-"""Requests not read by then: nobody seems to."""
+"""More unread requests mean that the controller does not run."""
 
 
 class ControllerFinding(NamedTuple):
-    """How one controller stands. ``fine`` False: worth a look."""
+    """State of one controller. ``fine``: False if it needs attention."""
 
     controller: str
     fine: bool
@@ -33,7 +33,7 @@ class ControllerFinding(NamedTuple):
 
 
 async def check_controllers(bus: Link) -> list[ControllerFinding]:
-    """Every controller that an AdmissionCheck names, or that has a durable."""
+    """Every controller that an AdmissionCheck names or that has a durable consumer."""
     try:
         durables = await check_durables.there(bus.bus)
     except (Refused, Unavailable):
@@ -54,11 +54,11 @@ async def check_controllers(bus: Link) -> list[ControllerFinding]:
 def controller_finding(
     controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
 ) -> ControllerFinding:
-    """How the controller of that name stands, from its durable as the server tells of it."""
+    """State of one controller, from the info of its durable consumer and the AdmissionChecks."""
     parts: list[str] = []
     fine = True
     if durable is None:
-        parts.append("it has no durable: requests do not reach it")
+        parts.append("no durable consumer: requests do not reach it")
         fine = False
     else:
         unread = durable.get("num_pending", 0)
@@ -66,7 +66,7 @@ def controller_finding(
         again = durable.get("num_redelivered", 0)
         parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
         if again:
-            parts.append(f"{again:,} were handed out again: it does not acknowledge in time")
+            parts.append(f"{again:,} redelivered: it does not acknowledge in time")
         fine = not again and unread <= CHECK_REQUESTS_UNREAD_MAX
     named = list(checks)
     if not named:
@@ -78,7 +78,7 @@ def controller_finding(
             None,
         )
         if active is None:
-            parts.append(f"{check.metadata.name}: it sent no heartbeat so far")
+            parts.append(f"{check.metadata.name}: no heartbeat yet")
         elif active.status == "True":
             told = "" if active.message.startswith("The admission check") else active.message
             parts.append(f"{check.metadata.name}: active" + (f" ({told})" if told else ""))
@@ -90,12 +90,12 @@ def controller_finding(
 
 
 CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
-"""Requests not read by then: nobody seems to."""
+"""More unread requests mean that the provider does not run."""
 OPEN: Final = (State.REQUESTED, State.ACCEPTED)
 
 
 class ClassFinding(NamedTuple):
-    """How one class stands. ``fine`` False: worth a look."""
+    """State of one provisioning class. ``fine``: False if it needs attention."""
 
     provisioning_class: str
     fine: bool
@@ -103,8 +103,7 @@ class ClassFinding(NamedTuple):
 
 
 async def capacity_classes(bus: Link) -> list[ClassFinding]:
-    """Every class that a ProvisioningRequestConfig names, that was asked for something, or that has
-    a durable."""
+    """Every class that has a ProvisioningRequestConfig, a request or a durable consumer."""
     try:
         durables = await provider_durables.there(bus.bus)
     except (Refused, Unavailable):
@@ -147,8 +146,8 @@ def class_finding(
     answers: bool,
     now: datetime,
 ) -> ClassFinding:
-    """How the class stands, from its durable as the server tells of it, the configurations that
-    name it, what was asked of it, and whether anybody answers for it."""
+    """State of one class, from the info of its durable consumer, the configurations that name it,
+    its requests, and whether a provider answers."""
     parts = []
     open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
     fine = True
@@ -159,7 +158,7 @@ def class_finding(
         parts.append("no request open")
     unread = 0
     if durable is None:
-        parts.append("it has no durable: requests do not reach its provider")
+        parts.append("no durable consumer: requests do not reach its provider")
         fine = False
     else:
         unread = durable.get("num_pending", 0)
@@ -167,8 +166,8 @@ def class_finding(
         parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
         fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
     if not answers:
-        # One that speaks the protocol without answering questions may be there all the same.
-        parts.append("nobody answers for it: is there a provider?")
+        # A provider may speak the protocol without answering queries.
+        parts.append("no provider answers: is one running?")
         fine = fine and not open_ and not unread
     if not configs:
         parts.append("no ProvisioningRequestConfig names it any more")

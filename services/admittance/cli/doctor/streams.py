@@ -1,4 +1,4 @@
-"""What `admit doctor` says of streams that do not take writes."""
+"""The lines of `admit doctor` about writes to streams, timers and families of variants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from admittance.runtime.nats_server.probing import PROBES, SECONDS, refusals
 
 UNACKNOWLEDGED: Final = (
     "the server answers, but it does not acknowledge writes. Look at its log for `no space left on "
-    "device`, make space, then restart nats-server: it takes nothing more by itself "
+    "device`, make space, then restart nats-server: it does not recover by itself "
     "(docs/operations.md, A full disk)"
 )
 
 
 class Finding(NamedTuple):
-    """One line: of a stream, or of all."""
+    """One line, about one stream or all."""
 
     fine: bool
     what: str
@@ -29,10 +29,10 @@ class Finding(NamedTuple):
 
 
 async def writes_found(bus: Bus, *, seconds: float = SECONDS) -> list[Finding]:
-    """A line for each stream that does not take a probe; one line when all do."""
+    """One line for each stream that refuses a probe write; one line if all take it."""
     refused = await refusals(bus, seconds=seconds)
     if not refused:
-        return [Finding(True, "writes", f"all {len(PROBES)} streams take them")]
+        return [Finding(True, "writes", f"all {len(PROBES)} streams take writes")]
     return [
         Finding(
             False,
@@ -46,16 +46,15 @@ async def writes_found(bus: Bus, *, seconds: float = SECONDS) -> list[Finding]:
 
 
 LATE_MAX: Final = 1_000
-"""Facts of timers that the log has not taken yet: they fire in crowds of thousands, and are copied
-within a second."""
+"""Timer facts not yet on the log. Thousands fire at once and are copied within a second."""
 OLD_SECONDS: Final = 600.0
-"""Without a comparison for so long, what was lost may stay lost."""
+"""If schedules were not compared for this long, lost ones may stay lost."""
 
 _timers = msgspec.json.Decoder(TimersReply)
 
 
 async def timers_found(bus: Bus) -> list[tuple[bool, str]]:
-    """Sentences, and whether all is well; none where the streams are missing, which others say."""
+    """Sentences, and whether each is fine. Empty if the streams are missing."""
     lines: list[tuple[bool, str]] = []
     try:
         found = await bus.api(
@@ -72,7 +71,7 @@ async def timers_found(bus: Bus) -> list[tuple[bool, str]]:
     try:
         data = await bus.request("admit.api.timers", msgspec.json.encode(Timers()))
     except Unavailable:
-        # That nobody answers is said where services are.
+        # The line of the service says that it does not answer.
         return lines
     lines.append(_kept(_timers.decode(data)))
     return lines
@@ -86,8 +85,8 @@ def _kept(reply: TimersReply) -> tuple[bool, str]:
     age = None if reply.compared is None else (clock.now() - reply.compared).total_seconds()
     compared = "never compared" if age is None else f"compared {age:.0f} s ago"
     sentence = (
-        f"{reply.wanted:,} times are waited for, {reply.pending:,} schedules not yet so, "
-        f"{reply.mended:,} mended, {reply.again:,} set anew after they came due, {compared}"
+        f"{reply.wanted:,} wanted, {reply.pending:,} not set yet, {reply.mended:,} repaired, "
+        f"{reply.again:,} set again after they came due, {compared}"
     )
     return age is not None and age <= OLD_SECONDS, sentence
 
@@ -96,14 +95,14 @@ _families: Final = msgspec.json.Decoder(FamiliesReply)
 
 
 class FamiliesFinding(NamedTuple):
-    """A sentence, and whether all is well."""
+    """A sentence, and whether it is fine."""
 
     fine: bool
     sentence: str
 
 
 async def families_found(bus: Bus) -> FamiliesFinding | None:
-    """None: nobody answers, which is said where services are."""
+    """None if the variant-controller does not answer: the line of the service says so."""
     try:
         data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
     except Unavailable:
@@ -112,14 +111,14 @@ async def families_found(bus: Bus) -> FamiliesFinding | None:
 
 
 def found(reply: FamiliesReply) -> FamiliesFinding:
-    """What the one that leads says, as a sentence."""
+    """The answer of the leader as a sentence."""
     gates = sum(reply.gates_open.values())
     sentence = (
-        f"{reply.families:,} families, {reply.pending:,} things of them not yet as they should be, "
-        f"{gates:,} may preempt"
+        f"{reply.families:,} families, {reply.pending:,} changes pending, "
+        f"{gates:,} variants may preempt"
     )
     if reply.stuck:
         sentence += (
-            f"; {reply.stuck:,} were asked for again and again without an effect: see its log"
+            f"; {reply.stuck:,} changes had no effect although requested repeatedly: see its log"
         )
     return FamiliesFinding(not reply.stuck, sentence)

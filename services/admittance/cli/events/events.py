@@ -1,4 +1,4 @@
-"""``admit events``: the story from the log, and on as it happens."""
+"""``admit events``: the facts of the log in words, and new ones as they come."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.events.story import Answers, Told, is_nudge, told
+from admittance.cli.events.story import CapacityAnswers, Told, is_nudge, told
 from admittance.cli.show.families import is_parent, rules_for, tags_of
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds, output
@@ -24,11 +24,11 @@ from admittance.workload.stored import head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
-"""Facts come in bursts: one question for all that come within this time."""
+"""Facts come in bursts: one request fetches all that arrive within this time."""
 ROUNDED: Final = timedelta(milliseconds=1)
-"""Two readings of the time of one message differ by less."""
+"""Two timestamps of the same message differ by less than this."""
 AGAIN_SECONDS: Final = 5.0
-"""Asked this often also without a ring, which a broken connection may have swallowed."""
+"""The log is also read this often, in case a broken connection lost a notification."""
 
 
 async def events(
@@ -39,15 +39,18 @@ async def events(
     since: datetime | None,
     all_namespaces: bool,
 ) -> None:
-    """Prints what happened, oldest first, a line each; with follow until it is interrupted. Raises
-    the answer that there is no such workload, where none ever was."""
+    """Prints events, oldest first, one line each; with follow until interrupted.
+
+    Raises AnswerIsNo if the workload never existed."""
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
-        answers = Answers()
-        kin = Kin(bus, call.namespace, workload) if workload and not all_namespaces else None
-        async for entry in _entries(bus, namespace, workload, since, kin, follow=follow):
-            _show(call, entry, kin.tags if kin is not None else {}, answers)
+        answers = CapacityAnswers()
+        variants = (
+            VariantNames(bus, call.namespace, workload) if workload and not all_namespaces else None
+        )
+        async for entry in _entries(bus, namespace, workload, since, variants, follow=follow):
+            _show(call, entry, variants.tags if variants is not None else {}, answers)
             shown += 1
     if shown:
         return
@@ -59,34 +62,34 @@ async def events(
 
 
 async def recent(bus: Link, found: Found, count: int) -> list[Told]:
-    """The last so many events of one workload, oldest first; of a parent with its variants'. Those
-    of one that had the name before are left out."""
-    kin = Kin(bus, found.namespace, found.name)
+    """The last ``count`` events of one workload, oldest first; for a parent including its variants.
+    Events of an earlier workload of the same name are left out."""
+    variants = VariantNames(bus, found.namespace, found.name)
     meta = found.workload().metadata
-    said = _entries(bus, found.namespace, found.name, None, kin, follow=False)
+    said = _entries(bus, found.namespace, found.name, None, variants, follow=False)
     entries = [entry async for entry in said if not is_nudge(entry)]
-    answers = Answers()
+    answers = CapacityAnswers()
     own = [entry for entry in entries if is_of(entry, meta)]
-    return [told(entry, kin.tags, answers) for entry in own][-count:]
+    return [told(entry, variants.tags, answers) for entry in own][-count:]
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
-    """The entry is about the workload with that metadata, or about a variant made since it is
-    there, and not about a namesake that was there before."""
+    """Whether the entry is about the workload with that metadata or one of its variants, and not
+    about an earlier workload of the same name."""
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         fact = None
     if fact is not None and fact.uid and fact.name == meta.name:
         return fact.uid == meta.uid
-    # Whoever submits may say no uid: a workload is created when the log takes that.
+    # A submission may have no uid: the workload is created when the log takes the submission.
     created = meta.creation_timestamp
     return created is None or entry.time >= created - ROUNDED
 
 
-class Kin:
-    """The names of a parent's variants, which are part of its story. ``tags``: which of them each
-    is; empty where the workload is no parent."""
+class VariantNames:
+    """The names of a parent's variants, whose events are part of its story. ``tags``: variant by
+    workload name; empty if the workload is not a parent."""
 
     def __init__(self, bus: Link, namespace: str, workload: str) -> None:
         self._bus = bus
@@ -95,7 +98,7 @@ class Kin:
         self.tags: dict[str, str] = {}
 
     async def names(self) -> tuple[str, ...]:
-        """As many as are known now; those that have gone since the last look stay."""
+        """The names known now, including variants deleted since the last call."""
         key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
         entry = await self._bus.get(key)
         if entry is not None and entry.value is not None:
@@ -114,26 +117,26 @@ async def _entries(
     namespace: str | None,
     workload: str | None,
     since: datetime | None,
-    kin: Kin | None,
+    variants: VariantNames | None,
     *,
     follow: bool,
 ) -> AsyncIterator[LogEntry]:
     after = 0
-    ring = asyncio.Event()
-    heard: set[str | None] = set()
+    news = asyncio.Event()
+    subscribed: set[str | None] = set()
     while True:
-        also = await kin.names() if kin is not None else ()
+        also = await variants.names() if variants is not None else ()
         if follow:
-            for name in {workload, *also} - heard:
-                await _ring_on_facts(bus, namespace, name, ring)
-            heard |= {workload, *also}
+            for name in {workload, *also} - subscribed:
+                await _notify_of_facts(bus, namespace, name, news)
+            subscribed |= {workload, *also}
         query = Events(workload=workload or "", also=also, after=after, since=since, limit=PAGE)
         try:
             reply = await bus.ask("events", query, EventsReply, namespace=namespace)
         except AnswerIsNo as error:
             if not follow or not after:
                 raise
-            # Whoever follows wants to go on following; the log keeps what is missed meanwhile.
+            # Keep following: the log keeps the events missed meanwhile.
             output.warn(str(error))
             await asyncio.sleep(AGAIN_SECONDS)
             continue
@@ -148,31 +151,31 @@ async def _entries(
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_SECONDS):
-                await ring.wait()
+                await news.wait()
         await asyncio.sleep(GATHER_SECONDS)
-        ring.clear()
+        news.clear()
 
 
-async def _ring_on_facts(
-    bus: Link, namespace: str | None, workload: str | None, ring: asyncio.Event
+async def _notify_of_facts(
+    bus: Link, namespace: str | None, workload: str | None, news: asyncio.Event
 ) -> None:
-    """Sets ring whenever something happens. The fact itself is read from the log afterwards: it
-    has the sequence there, and nothing is lost or doubled between what was and what comes."""
+    """Sets ``news`` whenever a fact of the workload is published. The fact itself is read from the
+    log: its sequence there makes sure that no fact is lost or printed twice."""
     where = "*" if namespace is None else token(namespace)
-    whose = "*" if workload is None else token(workload)
+    name = "*" if workload is None else token(workload)
 
     async def on_message(_message: Any) -> None:
-        ring.set()
+        news.set()
 
     for subject in (
-        f"admit.workload.*.{where}.{whose}",
-        f"admit.check.*.*.{where}.{whose}",
-        f"admit.provisioning.*.*.{where}.{whose}",
+        f"admit.workload.*.{where}.{name}",
+        f"admit.check.*.*.{where}.{name}",
+        f"admit.provisioning.*.*.{where}.{name}",
     ):
         await bus.bus.nc.subscribe(subject, cb=on_message)
 
 
-def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Answers) -> None:
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: CapacityAnswers) -> None:
     match call.output:
         case Output.JSON:
             output.show_json_line(entry)
@@ -201,7 +204,7 @@ def _show_rich(line: Told, *, numbered: bool) -> None:
             (f"{line.sequence:>8}  " if numbered else "", "dim"),
             (f"{stamp(line.time)}  ", "dim"),
             (f"{line.what:<16}  ", _COLOURS.get(line.what, "")),
-            (f"{line.whose}  ", "bold"),
+            (f"{line.subject}  ", "bold"),
             output.clean(why),
         )
     )

@@ -1,4 +1,4 @@
-"""A lane for each variant of a family: how far it is, and what it waits for."""
+"""The table of a family's variants: the phase of each, and what it waits for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIGRATION = "FlavorMigration"
 
 
 def lane_table(family: Family, now: datetime) -> Table:
-    """Each variant: whether it tries, why, and how far it is."""
+    """Each variant: whether it is active and why, and its phase."""
     columns = (
         Column("VARIANT"),
         Column("ACTIVE"),
@@ -56,18 +56,18 @@ def lane_table(family: Family, now: datetime) -> Table:
 
 
 def why(family: Family, one: Member, wish: DesiredState | None, now: datetime) -> str:
-    """Why it is active, or not; "-" once there is nothing to try any more."""
+    """Why the variant is active or inactive; "-" once the job has finished."""
     if is_true(one.workload, Type.FINISHED):
         return tables.NOTHING
     active = head(one.workload).active
     if wish is None:
-        return f"the queue has no variant {one.tag} any more: it is about to be deleted"
+        return f"the queue has no variant {one.tag} any more: the variant will be deleted"
     tag = family.rules.tag(one.tag) if family.rules is not None else None
     return policy_words.because(wish, active, tag, family.state, now)
 
 
 def reserved(workload: StoredWorkload) -> str:
-    """What it holds, or has been promised."""
+    """The admission of the variant, or the one promised to it."""
     if workload.status.admission is not None:
         return placed(workload.status.admission)
     if workload.status.promised is not None:
@@ -76,7 +76,7 @@ def reserved(workload: StoredWorkload) -> str:
 
 
 def gate(workload: StoredWorkload, now: datetime) -> str:
-    """Whether it may preempt."""
+    """State of its preemption gate."""
     row = next((r for r in workload.status.preemption_gates if r.name == FAMILY_GATE), None)
     if row is not None and row.position == "Open":
         return f"open for {age(row.last_transition_time, now)}"
@@ -87,7 +87,7 @@ def gate(workload: StoredWorkload, now: datetime) -> str:
 
 
 def since(workload: StoredWorkload, now: datetime) -> datetime | None:
-    """When its phase began; None: nobody knows."""
+    """When its phase began; None if unknown."""
     kind = {
         Phase.RUNNING: Type.PODS_READY,
         Phase.ADMITTED: Type.ADMITTED,
@@ -101,8 +101,7 @@ def since(workload: StoredWorkload, now: datetime) -> datetime | None:
 
 
 def check_table(family: Family, now: datetime) -> Table:
-    """The checks of every variant: a parent has none of its own. Nobody is asked about one that is
-    turned off."""
+    """The checks of all active variants; a parent has no checks of its own."""
     rows: list[tuple[str, ...]] = []
     columns: tuple[Column, ...] = ()
     for one in family.variants:
@@ -115,7 +114,7 @@ def check_table(family: Family, now: datetime) -> Table:
 
 
 def facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
-    """What a parent tells beside its lanes."""
+    """Facts about the parent that the table of variants does not show."""
     status, state = family.parent.status, family.state
     count = len(family.variants)
     if family.rules is not None:
@@ -155,14 +154,14 @@ def _named(tags: dict[str, str], name: str) -> str:
 
 
 def migrations(parent: StoredWorkload) -> int:
-    """How often the job has moved to a better place."""
+    """How often the job has migrated to a better variant."""
     stats = parent.status.scheduling_stats
     counted = stats.evictions if stats is not None else ()
     return sum(one.count for one in counted if MIGRATION in (one.reason, one.underlying_cause))
 
 
 def next_change(family: Family, now: datetime) -> str:
-    """What the clock alone changes next, and when; "" while it changes nothing."""
+    """The next change that only needs time to pass, and when; "" if there is none."""
     states = [variant_state(one.workload) for one in family.variants]
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:
@@ -183,12 +182,12 @@ def next_change(family: Family, now: datetime) -> str:
 def facts_of_variant(
     variant: StoredWorkload, family: Family | None, now: datetime
 ) -> Iterator[tuple[str, str]]:
-    """What a variant tells of its family. ``family`` None: its parent is gone."""
+    """Facts that a variant shows about its family. ``family``: None if the parent is deleted."""
     parent, _ = owner_of(variant)
     tag = head(variant).variant
     yield "Variant", f"{tag} of workload {parent}" if parent else tag
     if family is None:
-        yield "Parent", f"{parent or 'none'}, which is not there: the variant is about to go"
+        yield "Parent", f"{parent or 'none'}, which does not exist: the variant will be deleted"
         return
     own = next((one for one in family.variants if one.found.name == variant.metadata.name), None)
     if own is not None:
@@ -204,7 +203,7 @@ def facts_of_variant(
 def kin(
     workload: StoredWorkload, family: Family | None, now: datetime
 ) -> Iterator[tuple[str, str]]:
-    """What any workload tells of its family; nothing where it is regular."""
+    """Facts about the family of a workload; empty for a regular workload."""
     if is_parent(workload) and family is not None:
         yield from facts(family, now)
     elif is_variant(workload):

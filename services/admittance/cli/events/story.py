@@ -1,4 +1,4 @@
-"""The log as a story: one line for each fact, in words."""
+"""Facts of the log in words, one line for each."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from admittance.events.requests import LogEntry
 from admittance.events.shapes import Admission, HandedOn, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED
 
-FAILED = "it had failed"
-TAKEN_BACK = "it was taken back"
-NOBODYS = "it is about no request of this workload"
+FAILED = "the request had failed"
+CANCELLED = "the request was cancelled"
+UNKNOWN_REQUEST = "this workload has no such request"
 
 
-class Answers:
-    """Follows a story in its order. What came before it was read is not known, and not guessed."""
+class CapacityAnswers:
+    """Follows capacity requests and the answers of providers through a story.
+
+    Facts before the first one read are unknown, and not guessed."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str], dict[str, str]] = {}
         self._over: dict[str, str] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why the next fact of the story does not count; "" where it does, or nobody knows."""
+        """Why the next fact of the story does not count; "" if it counts or that is unknown."""
         if not isinstance(fact, ProvisioningFact):
             return ""
         asked = self._asked.setdefault((fact.namespace, fact.name), {})
@@ -50,7 +52,7 @@ class Answers:
             case ProvisioningRequested():
                 asked.setdefault(fact.id, fact.provisioning_class)
             case ProvisioningCancelled():
-                self._over[fact.id] = TAKEN_BACK
+                self._over[fact.id] = CANCELLED
             case ProvisioningStatus():
                 why = self._uncounted(fact, asked)
                 if not why and isinstance(fact, ProvisioningFailed):
@@ -62,11 +64,11 @@ class Answers:
         of = asked.get(fact.id)
         if of is None:
             uids = {one.partition("/")[0] for one in asked}
-            return NOBODYS if uids and fact.id.partition("/")[0] not in uids else ""
+            return UNKNOWN_REQUEST if uids and fact.id.partition("/")[0] not in uids else ""
         if of != fact.provisioning_class:
-            return f"it was asked of {of}"
+            return f"the request went to {of}"
         over = self._over.get(fact.id, "")
-        # A failure of what was there ends nothing that runs: it can be revoked all the same.
+        # A failure after capacity was provisioned does not end the job: it can still be revoked.
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 
@@ -77,7 +79,7 @@ DELETED: Final = "DeletedVariant"
 ACTIVATED: Final = "ActivatedVariant"
 DEACTIVATED: Final = "DeactivatedVariant"
 UNGATED: Final = "PreemptionUngatedVariant"
-"""Reasons of what becomes of variants: LIFECYCLE 8."""
+"""Reasons shown for facts about variants: docs/spec/lifecycle.md#8."""
 
 
 CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
@@ -89,38 +91,38 @@ CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
         "failed": "capacity failed",
     }
 )
-"""What becomes of requests for it, in a word."""
+"""Short words for facts about capacity requests."""
 
 
 class Told(NamedTuple):
-    """One fact in words. ``whose`` is ``namespace/name`` of a workload, or what it is about."""
+    """One fact in words. ``subject``: ``namespace/name`` of a workload, or another object."""
 
     sequence: int
     time: datetime
     what: str
-    whose: str
+    subject: str
     reason: str = ""
     message: str = ""
 
     def line(self, *, numbered: bool = False) -> str:
-        """``time  what  whose  reason: message``; numbered: its place on the log before them."""
+        """``time  what  subject  reason: message``; numbered: the log sequence comes first."""
         why = ": ".join(part for part in (self.reason, self.message) if part)
         number = f"{self.sequence:>8}  " if numbered else ""
-        return f"{number}{stamp(self.time)}  {self.what:<16}  {self.whose}  {why}".rstrip()
+        return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 
 
 def is_nudge(entry: LogEntry) -> bool:
-    """It moves nobody and tells nothing: what a parent shows of its variants is brought up to
-    date."""
+    """Whether the entry only refreshes the summary of variants in their parent."""
     return entry.subject.startswith("admit.workload.aggregated.")
 
 
 def told(
-    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: Answers | None = None
+    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: CapacityAnswers | None = None
 ) -> Told:
-    """The entry in words. One that is no fact of a workload is told by its subject alone. ``tags``:
-    names of workloads that are known to be variants, and which each is. ``answers``: of providers,
-    where all entries of a story are told one after the other."""
+    """The entry in words. An entry about another object is described by its subject alone.
+
+    ``tags``: variant by workload name, for workloads known to be variants. ``answers``: passed
+    when all entries of a story are described in order."""
     parts = entry.subject.split(".")
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
@@ -134,13 +136,13 @@ def told(
     uncounted = answers.remark(fact) if answers is not None else ""
     if uncounted:
         message = f"{message} (does not count: {uncounted})".lstrip()
-    whose = f"{fact.namespace}/{fact.name}"
-    return Told(entry.sequence, entry.time, what.replace("_", " "), whose, reason, message)
+    subject = f"{fact.namespace}/{fact.name}"
+    return Told(entry.sequence, entry.time, what.replace("_", " "), subject, reason, message)
 
 
 def of_variant(fact: Fact, tag: str) -> tuple[str, str] | None:
-    """Reason and message of what only variants meet; None: it is like that of any workload.
-    ``tag``: which variant the workload is known to be; "": nobody knows."""
+    """Reason and message of a fact that only variants have; None for any other fact.
+    ``tag``: the variant that the workload is; "" if unknown."""
     match fact:
         case facts.Submitted() if _role(fact) == "variant":
             manifest = _plain(bytes(fact.workload))
@@ -171,7 +173,7 @@ def _role(fact: facts.Submitted) -> str:
 
 
 def why(fact: Fact) -> tuple[str, str]:
-    """Reason and message of a fact, made from what it carries where it has none."""
+    """Reason and message of a fact; built from its other fields if it has none."""
     match fact:
         case facts.Submitted():
             return "", _submitted(fact)
@@ -196,7 +198,7 @@ def why(fact: Fact) -> tuple[str, str]:
         case facts.CheckReported(check=check, state=state, message=message):
             delay = fact.requeue_after_seconds
             asked = f"{delay} s" if isinstance(delay, int) else delay
-            later = f" (again in {asked})" if delay else ""
+            later = f" (retry in {asked})" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case provisioning.ProvisioningFact():
             return provisioned(fact)
@@ -207,7 +209,7 @@ def why(fact: Fact) -> tuple[str, str]:
 
 
 def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
-    """The class, and what was asked of its provider, or what it said."""
+    """The provisioning class, and the request to its provider or the answer."""
     match fact:
         case provisioning.ProvisioningRequested(check=check, attempt=attempt):
             pods = ", ".join(f"{one.count} pods of {one.name}" for one in fact.pod_sets)
@@ -216,9 +218,9 @@ def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
         case provisioning.ProvisioningCancelled(reason=reason):
             message = f"attempt {fact.attempt} of check {fact.check}: {reason}"
         case provisioning.ProvisioningFailed(retryable=False, message=said):
-            message = f"{said} (for good)"
+            message = f"{said} (not retryable)"
         case provisioning.ProvisioningFailed(retry_after=int() as seconds, message=said):
-            message = f"{said} (again in {seconds} s)"
+            message = f"{said} (retry in {seconds} s)"
         case _:
             message = str(getattr(fact, "message", ""))
     return fact.provisioning_class, message
@@ -234,7 +236,7 @@ def placed(admission: Admission) -> str:
 
 
 def numbers(fact: facts.Assigned) -> str:
-    """What an admission took of what there was, and how long it had waited for it."""
+    """The quota that an admission took, and how long the workload had waited."""
     parts = [_took(one) for one in fact.taken]
     if fact.waited_seconds:
         parts.append(f"after {span(fact.waited_seconds)}")
@@ -249,11 +251,11 @@ def _took(one: Taken) -> str:
 
 def _planned(plan: PendingPreemption) -> str:
     if not plan.victims:
-        return "nobody has to go for it any more"
+        return "needs no preemption any more"
     named = ", ".join(f"{one.namespace}/{one.name}" for one in plan.victims[:VICTIMS_MAX])
     if (more := len(plan.victims) - VICTIMS_MAX) > 0:
         named += f" and {more} more"
-    return f"told to go for it now: {named}" if plan.issued else f"to go for it then: {named}"
+    return f"preempts now: {named}" if plan.issued else f"will preempt: {named}"
 
 
 def _submitted(fact: facts.Submitted) -> str:

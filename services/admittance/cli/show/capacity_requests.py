@@ -1,4 +1,4 @@
-"""What people see of requests for capacity: the story of one, and whom a workload waits for."""
+"""Capacity requests in `describe` and `explain`: one in full, and the open ones of a workload."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from admittance.providers.request import PodSet
 from admittance.provisioning.records import Record, State
 
 WAITING = (State.REQUESTED, State.ACCEPTED)
-SILENT: Final = "nobody answers for this class: is there one? `admit doctor` tells more"
+SILENT: Final = "no provider answers for this class: is one running? See `admit doctor`"
 
 
 async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
-    """The requests that are kept for them, by workload and check."""
+    """The stored requests of these workloads, ordered by workload and check."""
     pattern = kinds.REQUEST.patterns(namespace)[0]
     found = []
     for entry in await bus.read_all(pattern):
@@ -37,8 +37,8 @@ async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) ->
     return sorted(found, key=lambda one: (one.spec.workload, one.spec.check))
 
 
-async def of_kin(bus: Link, found: Found, family: Family | None) -> list[Record]:
-    """The same of a workload; of a parent, those of its variants."""
+async def of_family(bus: Link, found: Found, family: Family | None) -> list[Record]:
+    """The requests of a workload; for a parent, of its variants."""
     names = {found.name}
     if family is not None and is_parent(found.workload()):
         names |= {one.found.name for one in family.variants}
@@ -49,7 +49,7 @@ async def of_kin(bus: Link, found: Found, family: Family | None) -> list[Record]
 
 
 async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]:
-    """The classes of the requests that have no answer at all, and that nobody answers for."""
+    """Classes of unanswered requests for which no provider answers."""
     waiting = {
         one.spec.provisioning_class_name
         for one in records
@@ -59,14 +59,14 @@ async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]
 
 
 def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Title and text of all that is known of it. ``silent``: classes that nobody answers for."""
+    """Title and text of each field. ``silent``: classes for which no provider answers."""
     spec, status = record.spec, record.status
     ended = f"{state_of(record)} ({status.cancelled})" if status.cancelled else state_of(record)
     retry = ""
     if status.state is State.FAILED and not status.retryable:
-        retry = "no: the provider says that it never will be there"
+        retry = "no: the provider says that it can never provide this"
     elif status.retry_after is not None:
-        retry = f"not before {status.retry_after} s have passed, the provider says"
+        retry = f"not before {status.retry_after} s have passed, as the provider asked"
     return [
         ("Workload", spec.workload),
         ("Check", spec.check),
@@ -92,7 +92,7 @@ def _deadline(record: Record, now: datetime) -> str:
 
 
 def pod_set_table(record: Record) -> Table:
-    """What is asked for."""
+    """The requested pod sets."""
     columns = (
         Column("POD SETS"),
         Column("PODS", right=True),
@@ -114,12 +114,12 @@ def _pods(one: PodSetToProvision) -> tuple[str, ...]:
 
 
 def notes_of(record: Record) -> list[str]:
-    """What was said of it and did not count."""
+    """Answers that did not count."""
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 
 def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
-    """Everything, indented: beneath the check that asked."""
+    """Prints the whole request, indented."""
     output.say(f"\nRequest for capacity {record.metadata.name}")
     shown = [(title, text) for title, text in facts_of(record, now, silent) if text][1:]
     width = max(len(title) for title, _ in shown) + 1
@@ -130,7 +130,7 @@ def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
 
 
 def tell_notes(record: Record) -> None:
-    """What people should know of its provider."""
+    """Prints the answers of its provider that did not count."""
     if notes_of(record):
         output.say("  Did not count")
         for line in notes_of(record):
@@ -138,16 +138,16 @@ def tell_notes(record: Record) -> None:
 
 
 def waits_for(records: Sequence[Record], now: datetime) -> Iterator[str]:
-    """Whom the workload waits for, a sentence for each request that is open."""
+    """One sentence for each open request."""
     for record in records:
         if record.status.state not in WAITING or record.status.cancelled:
             continue
         spec, status = record.spec, record.status
         since = age(record.metadata.creation_timestamp, now)
-        verb = "has accepted it" if status.state is State.ACCEPTED else "has not answered"
+        verb = "has accepted the request" if status.state is State.ACCEPTED else "has not answered"
         said = f": {status.message}" if status.message else ""
-        until = f", at most until {stamp(spec.deadline)}" if spec.deadline is not None else ""
+        until = f", waits at most until {stamp(spec.deadline)}" if spec.deadline is not None else ""
         yield (
-            f"the provider of {spec.provisioning_class_name}, asked {since} ago (attempt "
-            f"{spec.attempt} of check {spec.check}), which {verb}{until}{said}"
+            f"{spec.provisioning_class_name}: asked {since} ago (attempt {spec.attempt} of check "
+            f"{spec.check}), the provider {verb}{until}{said}"
         )

@@ -1,4 +1,4 @@
-"""What a queue's ``concurrentAdmission`` says, and why a variant is active, in words."""
+"""Sentences about a queue's ``concurrentAdmission`` policy, and why a variant is active."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ SENTENCES: Final[dict[str, str]] = {
     ActivityReason.REJECTED: "a check rejected it",
     ActivityReason.USER: "a user stopped it",
     ActivityReason.REQUEUING_LIMIT: "its pods were not ready in time too often",
-    ActivityReason.CREATE_DELAY: "its time has not come yet",
-    ActivityReason.RACE: "nothing of the family is admitted, everybody tries",
-    ActivityReason.ADMITTED: "the job has this place",
-    ActivityReason.NO_MIGRATION: "another one is admitted, and nobody moves",
-    ActivityReason.LOWER_THAN_ADMITTED: "a better one is admitted",
-    ActivityReason.BELOW_MIN: "nobody moves up to so little",
-    ActivityReason.DELETE_DELAY: "its time is over",
-    ActivityReason.UPGRADE: "it would be better than the admitted one",
+    ActivityReason.CREATE_DELAY: "its create delay has not passed yet",
+    ActivityReason.RACE: "no variant is admitted yet, all variants try",
+    ActivityReason.ADMITTED: "the job runs as this variant",
+    ActivityReason.NO_MIGRATION: "another variant is admitted, and the policy is NoMigration",
+    ActivityReason.LOWER_THAN_ADMITTED: "a better variant is admitted",
+    ActivityReason.BELOW_MIN: "it is below the lowest variant that a job may migrate to",
+    ActivityReason.DELETE_DELAY: "its delete delay has passed",
+    ActivityReason.UPGRADE: "it is better than the admitted variant",
 }
 
 
 def policy(rules: FamilyRules) -> str:
-    """What becomes of a workload of the queue, in one sentence."""
+    """One sentence: how the queue's policy treats the variants of a workload."""
     count = len(rules.tags)
     tried = "1 variant is" if count == 1 else f"{count} variants are"
     if rules.mode == "NoMigration":
         return f"NoMigration: {tried} tried, and the first that is admitted stays"
     floor = f", to nothing below {rules.floor}" if rules.floor else ""
-    return f"UpgradeOnly: {tried} tried, and the job moves up when a better one can be had{floor}"
+    return f"UpgradeOnly: {tried} tried, and the job moves up when a better one is admitted{floor}"
 
 
 def tag_table(rules: FamilyRules) -> Table:
-    """Each variant of the queue, the best first."""
+    """The variants of the queue, best first."""
     columns = (
         Column("PLACE", right=True),
         Column("VARIANT"),
@@ -63,8 +63,9 @@ def tag_table(rules: FamilyRules) -> Table:
 def because(
     wish: DesiredState, active: bool, tag: Tag | None, parent: ParentState, now: datetime
 ) -> str:
-    """Why policy wants a variant as it does, and from when or until when. ``active``: as it is,
-    which follows within a moment."""
+    """ActivityReason policy wants a variant active or inactive, and from or until when.
+
+    ``active``: the current state of the variant; it follows the policy within a moment."""
     text = f"{wish.why}: {SENTENCES[wish.why]}"
     if tag is not None:
         begins = parent.start + timedelta(seconds=tag.create_delay)
