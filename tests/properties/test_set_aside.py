@@ -217,7 +217,7 @@ def test_a_claim_that_cannot_be_read_is_one_of_a_dead_runner() -> None:
 
 
 def test_an_instance_that_never_expires_is_none() -> None:
-    with pytest.raises(Unreadable, match="no time at which it ends"):
+    with pytest.raises(Unreadable, match="no time to live"):
         instance_of(
             Entry("_alive.scheduler.a", encode(Alive(service="scheduler", instance="a")), 1)
         )

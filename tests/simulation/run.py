@@ -237,7 +237,7 @@ class World:
         for name in ("s-a", "s-b"):
             service = self.services[name]
             assert isinstance(service, SchedulerService)
-            if service.process.alive and service.leading.tenure.leads():
+            if service.process.alive and service.leading.lease.leads():
                 return name
         return "s-a"
 

@@ -1,1 +1,1 @@
-"""Who leads what: epochs, liveness and barriers as a pure machine. Imports events only."""
+"""Leader election as a pure state machine: epochs, heartbeats and barriers."""

@@ -18,7 +18,7 @@ from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Headers, text_of
-from admittance.runtime.bus.pull_consumer import Raw, StandingPull
+from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 
 if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
@@ -76,7 +76,7 @@ class Hearing:
         self._bus = bus
         self._asked = asked
         self._receive = receive
-        self._pull = StandingPull(bus, STREAM, self._find, self._on_delivery, batch=room)
+        self._pull = PullConsumer(bus, STREAM, self._find, self._on_delivery, batch=room)
         self._beside: Subscription | None = None
         self._held: dict[str, float] = {}
         self._resting: set[str] = set()
@@ -175,7 +175,7 @@ class Hearing:
 
     # What comes in. -----------------------------------------------------------------------
 
-    def _on_delivery(self, raw: Raw) -> None:
+    def _on_delivery(self, raw: RawMessage) -> None:
         reply = raw.reply.decode()
         self._held[reply] = clock.monotonic()
         self._receive(Heard(text_of(raw.subject), raw.data, Headers(raw.headers), reply))

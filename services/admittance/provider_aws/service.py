@@ -11,7 +11,7 @@ import structlog
 from admittance.events.names import token
 from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
-from admittance.lease.domains import aws_domain
+from admittance.lease.lease_state import aws_domain
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
 from admittance.provider_aws.reservation_calls import Canceller, Maker
@@ -39,7 +39,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
 from admittance.runtime.telemetry.set_aside import tell
@@ -237,5 +237,7 @@ async def run(
         return Reconciler(bus, settings, aws, ec2)
 
     domain = aws_domain(aws.provisioning_class)
-    alone = Alone(bus, settings, SERVICE, domain, begin, trouble=lambda keeper: keeper.trouble)
+    alone = LeaderElectedService(
+        bus, settings, SERVICE, domain, begin, trouble=lambda keeper: keeper.trouble
+    )
     await alone.run(stop)

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from admittance.lease.domains import PROVIDER_DOCKER
+from admittance.lease.lease_state import PROVIDER_DOCKER
 from admittance.provider_docker.comparer import ENGINE, Comparer
 from admittance.provider_docker.engine import Away, Denied, Engine
 from admittance.provider_docker.settings import DockerSettings
@@ -38,7 +38,7 @@ from admittance.providers.builtin import installation, provider_of
 from admittance.providers.health import InactiveReasons
 from admittance.providers.service import ProviderService
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
 
@@ -190,7 +190,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings, ours, Engine(ours), drawn)
 
-    alone = Alone(
+    alone = LeaderElectedService(
         bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda keeper: keeper.trouble
     )
     await alone.run(stop)

@@ -11,7 +11,7 @@ import structlog
 from admittance.api.checks import Foreign
 from admittance.events.reading import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
-from admittance.lease.domains import PROVIDER_POOL
+from admittance.lease.lease_state import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
 from admittance.provider_pool.endings import Endings
 from admittance.provider_pool.ledger import Ledger, PooledBooking
@@ -32,7 +32,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_within
 from admittance.runtime.telemetry.set_aside import tell
@@ -215,4 +215,4 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings)
 
-    await Alone(bus, settings, SERVICE, PROVIDER_POOL, begin).run(stop)
+    await LeaderElectedService(bus, settings, SERVICE, PROVIDER_POOL, begin).run(stop)

@@ -17,7 +17,7 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
-from admittance.lease.domains import PROVISIONING_CHECK
+from admittance.lease.lease_state import PROVISIONING_CHECK
 from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER, Name
 from admittance.provisioning.steps import Slot, Step
@@ -28,7 +28,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.consume import Bad, bury
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
 
@@ -246,5 +246,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(epoch: int) -> Reconciler:
         return Reconciler(bus, settings, epoch)
 
-    alone = Alone(bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda keeper: keeper.lag)
+    alone = LeaderElectedService(
+        bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda keeper: keeper.lag
+    )
     await alone.run(stop)

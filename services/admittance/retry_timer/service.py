@@ -21,13 +21,13 @@ from admittance.events.names import plain
 from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import TimersReply
 from admittance.events.subjects import BUCKET, TIMER_DUE
-from admittance.lease.domains import RETRY_TIMER
+from admittance.lease.lease_state import RETRY_TIMER
 from admittance.runtime import clock
 from admittance.runtime.bus import history, micro, timers
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
 from admittance.runtime.telemetry.seldom import Seldom
@@ -290,7 +290,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings, Timers(limits))
 
-    alone = Alone(
+    alone = LeaderElectedService(
         bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda keeper: keeper.core.pending
     )
     await alone.run(stop)

@@ -40,7 +40,7 @@ from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
-from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.set_aside import tell
@@ -68,7 +68,7 @@ log = structlog.get_logger()
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Schedules the domains that are ours, until stop is set."""
     config = config_of(settings.configuration)
-    leading = Leading(
+    leading = LeaderElector(
         bus,
         SERVICE,
         settings.instance,
@@ -116,7 +116,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 class Shell:
     """One scheduler: its picture, and what it is about to state."""
 
-    def __init__(self, bus: Bus, leading: Leading, config: Config | None = None) -> None:
+    def __init__(self, bus: Bus, leading: LeaderElector, config: Config | None = None) -> None:
         self._bus = bus
         self._leading = leading
         self._core = Scheduler(config)
@@ -201,7 +201,7 @@ class Shell:
         while True:
             self._leading.changed.clear()
             domains = self._core.domains()
-            held = set(self._leading.tenure.leads())
+            held = set(self._leading.lease.leads())
             for domain in self._core.owned() - held:
                 self._core.disown(domain)
             try:
@@ -213,7 +213,7 @@ class Shell:
                 log.warning("domains_not_taken", error=str(error))
                 await asyncio.sleep(UNWILLING_SECONDS)
                 self._leading.changed.set()
-            for domain in self._leading.tenure.leads():
+            for domain in self._leading.lease.leads():
                 if domain not in self._core.owned():
                     self._core.own(domain)
             self._changed.set()
@@ -275,7 +275,7 @@ class Shell:
         if not decisions:
             return
         for decision in decisions:
-            epoch = self._leading.tenure.fence(decision.domain)
+            epoch = self._leading.lease.fence(decision.domain)
             if epoch is None:
                 self._core.disown(decision.domain)
                 continue
@@ -325,7 +325,7 @@ class Shell:
         self._changed.set()
 
     async def _lose(self, domain: str) -> None:
-        if self._leading.tenure.held(domain) is None:
+        if self._leading.lease.held(domain) is None:
             return
         log.warning("domain_lost", domain=domain)
         self._core.disown(domain)
@@ -352,13 +352,13 @@ class Shell:
 
     async def health(self, _: bytes, __: str) -> HealthReply:
         domains = self._core.domains()
-        tenure = self._leading.tenure
-        leads = tuple(tenure.leads())
-        led = all(tenure.owner(domain) not in ("", tenure.instance) for domain in domains)
+        lease = self._leading.lease
+        leads = tuple(lease.leads())
+        led = all(lease.owner(domain) not in ("", lease.instance) for domain in domains)
         ready = self._loaded.is_set() and (led or set(domains) <= set(leads) or bool(leads))
         return HealthReply(
             service=SERVICE,
-            instance=tenure.instance,
+            instance=lease.instance,
             ready=ready or (self._loaded.is_set() and not domains),
             leads=leads,
             details=self._leading.standby_details(domains),

@@ -22,14 +22,14 @@ from admittance.events.names import plain
 from admittance.events.reading import BROKEN, SetAside, reason_of
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import BUCKET, subject_of
-from admittance.lease.domains import VARIANT_CONTROLLER
+from admittance.lease.lease_state import VARIANT_CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.message_ids import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, passes
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
 from admittance.runtime.telemetry.metrics import Gauge, served
@@ -252,7 +252,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(epoch: int) -> Reconciler:
         return Reconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
 
-    alone = Alone(
+    alone = LeaderElectedService(
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda keeper: keeper.core.pending
     )
 

@@ -20,14 +20,14 @@ from admittance.events import subjects
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_TRACE
 from admittance.events.requests import Health, HealthReply
-from admittance.lease.domains import CONTROLLER
+from admittance.lease.lease_state import CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Superseded, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.backoff import Backoff
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import end, first_of
@@ -64,7 +64,7 @@ log = structlog.get_logger()
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Stands by until it is our turn, then leads; until stop is set."""
-    leading = Leading(
+    leading = LeaderElector(
         bus,
         SERVICE,
         settings.instance,
@@ -74,7 +74,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     active: list[ActiveController] = []
 
     async def health(_: bytes, __: str) -> Health | HealthReply:
-        leads = tuple(leading.tenure.leads())
+        leads = tuple(leading.lease.leads())
         return HealthReply(
             service=SERVICE,
             instance=settings.instance,
@@ -101,7 +101,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             if watch.done():
                 watch.result()
             await leading.take([CONTROLLER], barrier=False)
-            epoch = leading.tenure.fence(CONTROLLER)
+            epoch = leading.lease.fence(CONTROLLER)
             if epoch is None:
                 leading.changed.clear()
                 await first_of(stopping, watch, event=leading.changed)
@@ -111,7 +111,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             active[:] = [leader]
             again.begun()
             work = asyncio.create_task(leader.run(), name="workload-controller")
-            while leading.tenure.fence(CONTROLLER) == epoch:
+            while leading.lease.fence(CONTROLLER) == epoch:
                 leading.changed.clear()
                 await first_of(stopping, watch, work, event=leading.changed)
                 if any(task.done() for task in (stopping, watch, work)):
@@ -125,7 +125,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                     work.result()
                 except Superseded as error:
                     log.warning("superseded", epoch=epoch, reason=str(error))
-                leading.tenure.lost(CONTROLLER)
+                leading.lease.lost(CONTROLLER)
                 await again.pause(stopping)
             else:
                 with suppress(Superseded):

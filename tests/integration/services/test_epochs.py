@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from admittance.lease.domains import CONTROLLER
+from admittance.lease.lease_state import CONTROLLER
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch, take_epoch
 from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
@@ -139,18 +139,18 @@ async def test_an_instance_is_restarted_after_a_kill_within_its_ttl(fleet: Fleet
 
 
 async def test_a_domain_that_is_lost_again_and_again_is_taken_after_a_pause(bus: Bus) -> None:
-    leading = Leading(bus, "scheduler", "me", ttl_seconds=600)
+    leading = LeaderElector(bus, "scheduler", "me", ttl_seconds=600)
     beating = asyncio.create_task(leading.run())
     await within(leading.watching.wait())
     assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
     for _ in range(8):
-        leading.tenure.lost("queue-a")
+        leading.lease.lost("queue-a")
         leading.changed.clear()
         if not await leading.take(["queue-a"], barrier=False):
             break
     else:
         pytest.fail("it was taken eight times without a pause")
-    while leading.tenure.held("queue-a") is None:
+    while leading.lease.held("queue-a") is None:
         await within(leading.changed.wait())
         leading.changed.clear()
         await leading.take(["queue-a"], barrier=False)
@@ -174,8 +174,8 @@ async def test_an_instance_that_could_not_beat_takes_nothing_from_others(
     """After a pause of the server every key has run out, and each would believe the others dead."""
     mute = await Mute.connect(nats_server.url, name="mute")
     assert isinstance(mute, Mute)
-    leader = Leading(mute, "scheduler", "leader", ttl_seconds=1)
-    standby = Leading(mute, "scheduler", "standby", ttl_seconds=1)
+    leader = LeaderElector(mute, "scheduler", "leader", ttl_seconds=1)
+    standby = LeaderElector(mute, "scheduler", "standby", ttl_seconds=1)
     beating = [asyncio.create_task(leader.run())]
     try:
         await within(leader.watching.wait())
@@ -183,16 +183,16 @@ async def test_an_instance_that_could_not_beat_takes_nothing_from_others(
         beating.append(asyncio.create_task(standby.run()))
         await within(standby.watching.wait())
         assert await standby.take(["queue-a"], barrier=False) == []
-        assert standby.tenure.led("queue-a")
+        assert standby.lease.led("queue-a")
         mute.mute = True
-        await until(lambda: not standby.tenure.led("queue-a"))
+        await until(lambda: not standby.lease.led("queue-a"))
         assert await standby.take(["queue-a"], barrier=False) == []
         mute.mute = False
-        while not standby.tenure.led("queue-a"):
+        while not standby.lease.led("queue-a"):
             await within(standby.changed.wait())
             standby.changed.clear()
             assert await standby.take(["queue-a"], barrier=False) == []
-        assert leader.tenure.leads() == ["queue-a"]
+        assert leader.lease.leads() == ["queue-a"]
         # A leader that stays away is taken over from.
         beating[0].cancel()
         while not await standby.take(["queue-a"], barrier=False):
@@ -242,11 +242,11 @@ async def test_what_is_taken_gets_its_barrier_though_another_was_faster_and_nobo
 ) -> None:
     mine = await Hard.connect(nats_server.url, name="mine")
     assert isinstance(mine, Hard)
-    leading = Leading(mine, "scheduler", "me", ttl_seconds=5)
+    leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=5)
     beating = asyncio.create_task(leading.run())
     await within(leading.watching.wait())
     await leading.take(["queue-c"], barrier=True)
-    leading.tenure.lost("queue-c")
+    leading.lease.lost("queue-c")
     await take_epoch(bus, "queue-b", "me-too", expected=0)
     leading._known.add("queue-b")  # as it was when we looked: led by nobody
     mine.deaf = True

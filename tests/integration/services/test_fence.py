@@ -8,7 +8,7 @@ import pytest
 
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduler.service import Shell
 from admittance.workload.phase import holds_quota
 
@@ -23,7 +23,7 @@ async def test_what_a_deposed_scheduler_decides_from_its_old_picture_is_refused(
 ) -> None:
     """It sees a new workload, but neither its successor nor the quota that one gave away."""
     await fleet.start("workload-controller")
-    leading = Leading(bus, "scheduler", "old", ttl_seconds=1)
+    leading = LeaderElector(bus, "scheduler", "old", ttl_seconds=1)
     shell = Shell(bus, leading)
     hears = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
     decides = asyncio.create_task(shell.decide())
@@ -53,12 +53,12 @@ async def test_what_a_deposed_scheduler_decides_from_its_old_picture_is_refused(
     await asyncio.gather(decides, return_exceptions=True)
 
 
-async def _leads(leading: Leading) -> bool:
-    return leading.tenure.fence("queue-cq") is not None
+async def _leads(leading: LeaderElector) -> bool:
+    return leading.lease.fence("queue-cq") is not None
 
 
-async def _knows(leading: Leading) -> bool:
-    return leading.tenure.held("queue-cq") is None
+async def _knows(leading: LeaderElector) -> bool:
+    return leading.lease.held("queue-cq") is None
 
 
 async def _led_by_new(bus: Bus) -> bool:

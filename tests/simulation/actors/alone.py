@@ -50,11 +50,11 @@ class Alone(Service, Generic[W]):
                 yield from leading.take([self.domain], barrier=False)
             except Unavailable:
                 raise Killed("cannot take the lease") from None
-            epoch = leading.tenure.fence(self.domain)
+            epoch = leading.lease.fence(self.domain)
             if epoch is None:
                 leading.changed.clear()
                 # A heartbeat that is heard is such a change; here only where it makes a difference.
-                vacant = leading.failed or leading.tenure.owner(self.domain) == self.instance
+                vacant = leading.failed or leading.lease.owner(self.domain) == self.instance
                 yield leading.changed, (BEAT if vacant else None)
                 continue
             work = self.work = self.begin(epoch)
@@ -62,7 +62,7 @@ class Alone(Service, Generic[W]):
                 yield from work.run()
             except Superseded:
                 self.tell(f"is superseded (epoch {epoch})")
-                leading.tenure.lost(self.domain)
+                leading.lease.lost(self.domain)
             except Unavailable:
                 raise Killed("no answer from the bus") from None
             finally:

@@ -16,7 +16,7 @@ from admittance.control.decide import Controller
 from admittance.control.known import NOTHING, VersionedWorkload, Workloads
 from admittance.control.manifest_changes import learn, statements
 from admittance.events.system import ObjectApplied
-from admittance.lease.domains import CONTROLLER
+from admittance.lease.lease_state import CONTROLLER
 from admittance.workload.limits import Limits
 from simulation.actors.alone import Alone
 from simulation.actors.log_reader import LogReader

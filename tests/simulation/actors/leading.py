@@ -1,4 +1,4 @@
-"""Leading, as the leader elector drives the tenure: epochs, liveness, barriers."""
+"""Leading, as the leader elector drives the lease: epochs, liveness, barriers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from admittance.events import subjects
 from admittance.events.names import plain, token
 from admittance.events.system import Barrier, Epoch
-from admittance.lease.tenure import Takeover, Tenure
+from admittance.lease.lease_state import LeaseState, Takeover
 from simulation.actors.service import Service
 from simulation.kernel import Signal
 from simulation.link import Unavailable
@@ -32,7 +32,7 @@ class Leading:
     """What one instance leads. ``changed`` is set whenever that may have changed."""
 
     def __init__(self, service: Service) -> None:
-        self.tenure = Tenure(service.instance)
+        self.lease = LeaseState(service.instance)
         self.changed = Signal()
         self.watching = Signal()
         self.failed = False
@@ -65,7 +65,7 @@ class Leading:
             except Unavailable:
                 continue
         for instance in found:
-            self.tenure.alive(instance)
+            self.lease.alive(instance)
         self.watching.set()
         self.changed.set()
 
@@ -75,9 +75,9 @@ class Leading:
 
         def take() -> None:
             if alive:
-                self.tenure.alive(instance)
+                self.lease.alive(instance)
             else:
-                self.tenure.gone(instance)
+                self.lease.gone(instance)
             self.changed.set()
 
         service = self._service
@@ -110,7 +110,7 @@ class Leading:
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
             yield from self._read(fresh)
-        wanted = self.tenure.wanted(domains)
+        wanted = self.lease.wanted(domains)
         if not wanted:
             self.failed = False
             return
@@ -120,16 +120,16 @@ class Leading:
             )
         except Unavailable:
             for take in wanted:
-                self.tenure.not_taken(take.domain)
+                self.lease.not_taken(take.domain)
             yield from self._read([take.domain for take in wanted])
             return
         taken: list[tuple[str, int]] = []
         refused: list[str] = []
         for take, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Refused):
-                self.tenure.not_taken(take.domain)
+                self.lease.not_taken(take.domain)
                 refused.append(take.domain)
-            elif self.tenure.took(take.domain, outcome):
+            elif self.lease.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
                 service.tell(f"leads {take.domain} by epoch {outcome}")
         if refused:
@@ -138,13 +138,13 @@ class Leading:
             yield from self._barriers(taken)
         else:
             for domain, epoch in taken:
-                self.tenure.echoed(domain, epoch)
+                self.lease.echoed(domain, epoch)
         self.failed = False
         self.changed.set()
 
     def lost(self, domain: str) -> Any:
         """A decision was refused by the fence, or what became of it is unknown."""
-        self.tenure.lost(domain)
+        self.lease.lost(domain)
         self.changed.set()
         yield from self._read([domain])
 
@@ -169,7 +169,7 @@ class Leading:
             outcomes = yield from service.link.publish_all(service.server.publish, messages)
         except Unavailable:
             for domain, _ in taken:
-                self.tenure.lost(domain)
+                self.lease.lost(domain)
             return
         for (domain, _), outcome in zip(taken, outcomes, strict=True):
             if isinstance(outcome, Refused):
@@ -184,6 +184,6 @@ class Leading:
             self._known.add(domain)
             if stored is not None:
                 owner = _epoch.decode(stored.data).owner
-                if self.tenure.epoch_seen(domain, stored.sequence, owner):
+                if self.lease.epoch_seen(domain, stored.sequence, owner):
                     self._service.tell(f"lost {domain} to {owner}")
                 self.changed.set()

@@ -13,7 +13,7 @@ from admittance.events.facts import CheckReported
 from admittance.events.names import plain
 from admittance.events.provisioning import ProvisioningRequested, ProvisioningStatus
 from admittance.events.subjects import ASKED, CAPACITY, PROVISIONING_FACTS, object_key, subject_of
-from admittance.lease.domains import PROVISIONING_CHECK
+from admittance.lease.lease_state import PROVISIONING_CHECK
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
@@ -70,7 +70,7 @@ class Active:
         entries, self._said = yield from service.link.ask(self._snapshot)
         # Records last: what they are of is known then.
         self._take(sorted(entries, key=lambda one: one.subject.startswith(CAPACITY)))
-        while service.leading.tenure.fence(PROVISIONING_CHECK) is not None:
+        while service.leading.lease.fence(PROVISIONING_CHECK) is not None:
             self._take(self._bucket.changes())
             now = service.process.now()
             core.due(now)

@@ -12,7 +12,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.events.facts import TimerDue
 from admittance.events.names import plain, token
 from admittance.events.subjects import TIMER_AT, TIMER_DUE
-from admittance.lease.domains import RETRY_TIMER
+from admittance.lease.lease_state import RETRY_TIMER
 from admittance.timers import schedules
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot
@@ -61,7 +61,7 @@ class Active:
         entries = yield from service.link.ask(self._bucket.begin)
         self._take(entries)
         yield from self._compare()
-        while service.leading.tenure.fence(RETRY_TIMER) is not None:
+        while service.leading.lease.fence(RETRY_TIMER) is not None:
             self._take(self._bucket.changes())
             compares = service.mechanisms.timers_compared
             if compares:

@@ -88,7 +88,7 @@ class SchedulerService(Service):
             self.core.apply_workload(plain(first), plain(second), workload, entry.sequence, now=now)
         elif prefix == "barrier":
             echo = msgspec.json.decode(entry.data, type=BarrierEcho)
-            if self.leading.tenure.echoed(echo.domain, echo.epoch):
+            if self.leading.lease.echoed(echo.domain, echo.epoch):
                 self.core.own(echo.domain)
                 self.tell(f"decides for {echo.domain}")
         elif prefix in _KINDS:
@@ -106,18 +106,18 @@ class SchedulerService(Service):
         while True:
             leading.changed.clear()
             domains = self.core.domains()
-            held = set(leading.tenure.leads())
+            held = set(leading.lease.leads())
             for domain in sorted(self.core.owned() - held):
                 self.core.disown(domain)
             with suppress(Unavailable):
                 yield from leading.take(sorted(domains), barrier=True)
-            for domain in leading.tenure.leads():
+            for domain in leading.lease.leads():
                 if domain not in self.core.owned():
                     self.core.own(domain)
             self._changed.set()
-            tenure = leading.tenure
+            lease = leading.lease
             vacant = leading.failed or any(
-                tenure.held(domain) is None and tenure.owner(domain) == self.instance
+                lease.held(domain) is None and lease.owner(domain) == self.instance
                 for domain in self.core.domains()
             )
             # Each heartbeat that is heard is such a change; here only where it makes a difference,
@@ -149,7 +149,7 @@ class SchedulerService(Service):
     def _state(self, decisions: list[Decision]) -> None:
         messages: list[tuple[Decision, Outgoing]] = []
         for decision in decisions:
-            epoch = self.leading.tenure.fence(decision.domain)
+            epoch = self.leading.lease.fence(decision.domain)
             if epoch is None:
                 self.core.disown(decision.domain)
                 continue
@@ -178,7 +178,7 @@ class SchedulerService(Service):
         self._changed.set()
 
     def _lose(self, domain: str) -> Any:
-        if self.leading.tenure.held(domain) is None:
+        if self.leading.lease.held(domain) is None:
             return
         self.core.disown(domain)
         try:

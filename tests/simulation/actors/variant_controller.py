@@ -10,7 +10,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
-from admittance.lease.domains import VARIANT_CONTROLLER
+from admittance.lease.lease_state import VARIANT_CONTROLLER
 from admittance.variants.core import Families
 from admittance.workload import stored as workloads
 from simulation.actors.alone import Alone
@@ -52,7 +52,7 @@ class Active:
         service, core = self._service, self._core
         entries = yield from service.link.ask(self._bucket.begin)
         self._take(entries)
-        while service.leading.tenure.fence(VARIANT_CONTROLLER) == self._epoch:
+        while service.leading.lease.fence(VARIANT_CONTROLLER) == self._epoch:
             self._take(self._bucket.changes())
             facts = core.orders(service.process.now())
             if facts:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from admittance.events import subjects
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, parse_headers, text_of
-from admittance.runtime.bus.pull_consumer import Raw, StandingPull
+from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError, Refused
 
 NO_MESSAGE: Final = 10037
@@ -138,15 +138,15 @@ class BucketReader:
         self.last = 0
         self._read = 0
         self._complete = False
-        self._buffer: list[Raw] = []
+        self._buffer: list[RawMessage] = []
         self._ready = asyncio.Event()
-        self._pull: StandingPull | None = None
+        self._pull: PullConsumer | None = None
 
     async def batches(self) -> AsyncIterator[list[Entry]]:
         """Entries as they come, many at once when there are many. The first batch may be empty: it
         is, when there is nothing under the patterns. Raises BucketReplaced when the bucket ends
         before what was read: then everything must be read anew."""
-        pull = self._pull = StandingPull(
+        pull = self._pull = PullConsumer(
             self._bus, self._stream, self._make, self._on_raw, batch=self._batch
         )
         await pull.start()
@@ -207,7 +207,7 @@ class BucketReader:
                 f"{self._stream} ends at revision {last}, but {self._read} was read already"
             )
 
-    def _on_raw(self, raw: Raw) -> None:
+    def _on_raw(self, raw: RawMessage) -> None:
         if raw.sequence <= self._read:
             return
         self._read = raw.sequence
@@ -218,7 +218,7 @@ class BucketReader:
             self._complete = True
         self._ready.set()
 
-    def _entry(self, raw: Raw) -> Entry:
+    def _entry(self, raw: RawMessage) -> Entry:
         key = text_of(raw.subject)[len(self._prefix) :]
         if not raw.headers:
             return Entry(key, raw.data, raw.sequence)

@@ -33,7 +33,7 @@ log = logger()
 _encode = msgspec.json.Encoder().encode
 
 
-class Raw(NamedTuple):
+class RawMessage(NamedTuple):
     """A message of a consumer. ``consumed``: its number among the consumer's deliveries."""
 
     subject: bytes
@@ -63,7 +63,7 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
     )
 
 
-class StandingPull:
+class PullConsumer:
     """Keeps up to ``batch`` messages of a consumer on their way.
 
     ``make`` makes (or finds) the consumer and answers its name; it is called again whenever
@@ -75,7 +75,7 @@ class StandingPull:
         bus: Bus,
         stream: str,
         make: Callable[[], Awaitable[str]],
-        receive: Callable[[Raw], None],
+        receive: Callable[[RawMessage], None],
         *,
         batch: int,
     ) -> None:
@@ -227,7 +227,7 @@ class StandingPull:
         self._open -= 1
         self._held += 1
         self._receive(
-            Raw(
+            RawMessage(
                 subject,
                 reply,
                 data,

@@ -27,7 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.durables import Consumers
-from admittance.runtime.bus.pull_consumer import Raw, StandingPull
+from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.errors import Refused, Superseded
 from admittance.runtime.pace import Pace
 
@@ -92,9 +92,9 @@ class Puller:
         self._consumed = 0
         self._newest = 0
         self._late: list[tuple[int, bytes]] = []
-        self._buffer: list[Raw] = []
+        self._buffer: list[RawMessage] = []
         self._ready = asyncio.Event()
-        self._pull: StandingPull | None = None
+        self._pull: PullConsumer | None = None
         self._pace = Pace()
         self._noted = ""
         self._noting: asyncio.TimerHandle | None = None
@@ -114,7 +114,7 @@ class Puller:
         if self._pull is not None:
             return
         make = self._make_behind if self._ack_all else self._make_lasting
-        pull = StandingPull(self._bus, self._stream, make, self._on_raw, batch=self._batch)
+        pull = PullConsumer(self._bus, self._stream, make, self._on_raw, batch=self._batch)
         self._pull = pull
         try:
             await pull.start()
@@ -199,7 +199,7 @@ class Puller:
 
     # What comes in. ---------------------------------------------------------------------
 
-    def _on_raw(self, raw: Raw) -> None:
+    def _on_raw(self, raw: RawMessage) -> None:
         self.pending = raw.pending
         pull = self._pull
         if self._ack_all:
@@ -274,7 +274,7 @@ class Puller:
         return self._name
 
 
-def _delivery(raw: Raw) -> Delivery:
+def _delivery(raw: RawMessage) -> Delivery:
     return Delivery(
         text_of(raw.subject),
         raw.data,

@@ -1,4 +1,4 @@
-"""A service of which one instance works while the others stand by."""
+"""Runs a service of which one instance works while the others stand by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from admittance.events.requests import HealthReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
-from admittance.runtime.leader.leader_elector import Leading
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process import health
 from admittance.runtime.process.backoff import Backoff
 from admittance.runtime.process.settings import Settings
@@ -21,28 +21,29 @@ from admittance.runtime.tasks import first_of
 log = structlog.get_logger()
 
 
-class Work(Protocol):
-    """What the one does. ``ready``: it does all of it by now."""
+class LeaderWork(Protocol):
+    """The work of the leader. ``ready``: it is fully started."""
 
     @property
     def ready(self) -> bool: ...
 
     async def run(self) -> None:
-        """Works until it is cancelled, or until it knows of a newer epoch: raises Superseded."""
+        """Works until cancelled. Raises Superseded when it learns of a newer epoch."""
         ...
 
     async def close(self) -> None:
-        """Ends what was begun; is not ready any more."""
+        """Ends all tasks; it is not ready any more."""
         ...
 
 
-W = TypeVar("W", bound=Work)
+W = TypeVar("W", bound=LeaderWork)
 
 
-class Alone(Generic[W]):
-    """One instance: stands by until it is its turn to lead the domain, then works under the epoch
-    that ``begin`` is told. ``lag``: facts that the work has not read yet; None: nobody counts them.
-    ``trouble``: what keeps it from its work though nothing is wrong with it; "": nothing does.
+class LeaderElectedService(Generic[W]):
+    """One instance of a service: stands by until it leads the domain, then works.
+
+    ``begin`` makes the work, under the epoch that it is given. ``lag``: the number of facts that
+    the work has not read yet. ``trouble``: what keeps healthy work from progress, or an empty text.
     """
 
     def __init__(
@@ -63,33 +64,35 @@ class Alone(Generic[W]):
         self._begin = begin
         self._lag = lag
         self._trouble = trouble
-        self._leading = Leading(bus, service, settings.instance, ttl_seconds=settings.lease_seconds)
+        self._elector = LeaderElector(
+            bus, service, settings.instance, ttl_seconds=settings.lease_seconds
+        )
         self._begun: W | None = None
         self._again = Backoff(clock.monotonic)
 
     @property
     def work(self) -> W | None:
-        """What is done here; None while it is another one's turn."""
-        return self._begun if self._leading.tenure.leads() else None
+        """The work of this instance; None while it stands by."""
+        return self._begun if self._elector.lease.leads() else None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works, stands by, and answers for itself, until stop is set. Raises what the work raises,
-        but for Superseded: then it stands by again."""
+        """Stands by or works, and answers health queries, until stop is set. Raises what the work
+        raises, except Superseded: then the instance stands by again."""
         async with health.answered(self._bus, self._service, self._instance, self._health):
             await self._take_turns(stop)
 
     def _health(self) -> HealthReply:
-        leads = tuple(self._leading.tenure.leads())
+        leads = tuple(self._elector.lease.leads())
         work = self.work
         return HealthReply(
             service=self._service,
             instance=self._instance,
-            # Who stands by lacks nothing.
+            # A standby is ready.
             ready=not leads or (work is not None and work.ready),
             leads=leads,
             lag=self._lag(work) if work is not None and self._lag is not None else 0,
             details={
-                **self._leading.standby_details([self._domain]),
+                **self._elector.standby_details([self._domain]),
                 **health.told(
                     self._trouble(work) if work is not None and self._trouble is not None else ""
                 ),
@@ -97,19 +100,19 @@ class Alone(Generic[W]):
         )
 
     async def _take_turns(self, stop: asyncio.Event) -> None:
-        leading = self._leading
-        watch = asyncio.create_task(leading.run(), name="leading")
+        elector = self._elector
+        watch = asyncio.create_task(elector.run(), name="leading")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await first_of(watch, stopping, event=leading.watching)
+            await first_of(watch, stopping, event=elector.watching)
             while not stop.is_set():
                 if watch.done():
                     watch.result()
-                await leading.take([self._domain], barrier=False)
-                epoch = leading.tenure.fence(self._domain)
+                await elector.take([self._domain], barrier=False)
+                epoch = elector.lease.fence(self._domain)
                 if epoch is None:
-                    leading.changed.clear()
-                    await first_of(watch, stopping, event=leading.changed)
+                    elector.changed.clear()
+                    await first_of(watch, stopping, event=elector.changed)
                     continue
                 log.info("leading", domain=self._domain, epoch=epoch)
                 await self._work(epoch, watch, stopping)
@@ -117,19 +120,19 @@ class Alone(Generic[W]):
             for task in (watch, stopping):
                 task.cancel()
             await asyncio.gather(watch, stopping, return_exceptions=True)
-            await leading.goodbye()
+            await elector.goodbye()
 
     async def _work(
         self, epoch: int, watch: asyncio.Task[None], stopping: asyncio.Task[Any]
     ) -> None:
-        leading = self._leading
+        elector = self._elector
         self._again.begun()
         work = self._begun = self._begin(epoch)
         working = asyncio.create_task(work.run(), name=self._domain)
         try:
-            while leading.tenure.fence(self._domain) == epoch:
-                leading.changed.clear()
-                await first_of(watch, stopping, working, event=leading.changed)
+            while elector.lease.fence(self._domain) == epoch:
+                elector.changed.clear()
+                await first_of(watch, stopping, working, event=elector.changed)
                 if any(task.done() for task in (watch, stopping, working)):
                     break
             if working.done():
@@ -137,7 +140,7 @@ class Alone(Generic[W]):
                     working.result()
                 except Superseded as error:
                     log.warning("superseded", epoch=epoch, reason=str(error))
-                leading.tenure.lost(self._domain)
+                elector.lease.lost(self._domain)
                 await self._again.pause(stopping)
         finally:
             if not working.done():

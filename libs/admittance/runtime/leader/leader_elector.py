@@ -1,4 +1,4 @@
-"""Leading on the bus: drives `admittance.lease.tenure` with heartbeats, epochs and barriers."""
+"""Runs leader election over the bus: heartbeats, epochs and barriers around `LeaseState`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import SetAside, Unreadable
 from admittance.events.system import Barrier, Epoch
-from admittance.lease.tenure import Takeover, Tenure
+from admittance.lease.lease_state import LeaseState, Takeover
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
@@ -28,33 +28,34 @@ from admittance.runtime.telemetry.set_aside import tell
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
 NO_LEADER: Final = "none"
-"""Details of a standby's health: see `Leading.standby_details`."""
+"""Details of a standby's health: see `LeaderElector.standby_details`."""
 
 KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
 RENEWALS: Final = 4
-"""Heartbeats within one TTL: three may be late before others believe us dead."""
+"""Heartbeats within one TTL: three may be lost before the others take over."""
 GOODBYE_SECONDS: Final = 1.0
-"""A successor that hears none waits for the end of the lease: no reason to wait longer here."""
+"""Longest wait for a goodbye. Without it the successor waits for the end of the lease."""
 UNWILLING_SECONDS: Final = 0.5
-"""Pause after the log took no epoch, for another reason than that somebody was faster."""
+"""Pause after the log refused an epoch, unless another instance was faster."""
 STALE: Final = 0.5
-"""Of the TTL: an instance whose own heartbeat is older cannot tell that another one is dead. After
-a pause of the server all keys have run out."""
+"""Part of the TTL. An instance whose own heartbeat is older cannot tell whether another instance is
+dead: after a pause of the server all heartbeat keys have expired."""
 DOUBT_SECONDS: Final = 1.0
-"""Pause between two questions whether another process runs as this instance."""
+"""Pause between two checks for another process under the name of this instance."""
 CALM_SECONDS: Final = 30.0
 PAUSE_MIN_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 5.0
-"""A domain that was lost is taken anew at once; one that is lost again and again within
-`CALM_SECONDS`, after a pause that doubles each time. Else whatever takes it away each time, such as
-epochs by a foreign hand, would keep the log and the service busy."""
+"""A lost domain is taken again at once. If it is lost again within `CALM_SECONDS`, the pause before
+the next take doubles each time: otherwise foreign epochs would keep the log and the service busy.
+"""
 
 
-class Leading:
-    """What one instance of a service leads. ``changed`` is set whenever that may have changed."""
+class LeaderElector:
+    """The domains that one instance of a service leads. ``changed`` is set whenever they may have
+    changed."""
 
     def __init__(
         self,
@@ -65,8 +66,8 @@ class Leading:
         ttl_seconds: float,
         config: dict[str, Any] | None = None,
     ) -> None:
-        """``config``: goes on the log with every epoch, for whoever repeats a decision."""
-        self.tenure = Tenure(instance)
+        """``config``: published with every epoch, for the replay of decisions."""
+        self.lease = LeaseState(instance)
         self._config = config
         self.changed = asyncio.Event()
         self.watching = asyncio.Event()
@@ -77,18 +78,18 @@ class Leading:
         self._process = SingleProcess(bus, service, instance)
         self._known: set[str] = set()
         self._takes: dict[str, tuple[float, int]] = {}
-        """When each domain was taken last (monotonic), and how often in a row without a calm."""
+        """When each domain was taken last (monotonic seconds), and how often in a row."""
         self._beats: dict[str, datetime] = {}
         self._leader_seen: datetime | None = None
         self._doubt = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._beaten: float | None = None
-        """When our last heartbeat that was acknowledged was sent (monotonic)."""
+        """When our last acknowledged heartbeat was sent (monotonic seconds)."""
         self._judges_from = 0.0
-        """Until then the live ones have time to say so, after nobody could."""
+        """After a pause of the server, live instances have until then to send a heartbeat."""
 
     async def run(self) -> None:
-        """Says that we live, hears which others do, and which epochs are taken; until cancelled.
+        """Sends our heartbeats and follows the others' heartbeats and epochs, until cancelled.
 
         Raises SetupError when another process runs as this instance."""
         await self._process.begin()
@@ -119,36 +120,36 @@ class Leading:
             process=self._process.id,
         )
         if self._beaten is not None and sent - self._beaten > STALE * self._ttl:
-            # The others beat within one period, a busy machine may be late.
+            # The other heartbeats come within one period; a busy machine may be late.
             pause = 1.5 * self._ttl / RENEWALS
             self._judges_from = clock.monotonic() + pause
             asyncio.get_running_loop().call_later(pause, self.changed.set)
         self._beaten = sent
 
     async def goodbye(self) -> None:
-        """Ends in order, so that others take over at once; while the bus is away, they take over
-        when the lease has run out."""
+        """Withdraws our heartbeat, so that others take over at once. If the bus is not available,
+        they take over when the lease expires."""
         with suppress(Refused, Unavailable):
             await lease_store.say_goodbye(
                 self._bus, self._service, self._instance, timeout=GOODBYE_SECONDS
             )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
-        """Takes those of the domains that nobody alive leads; the ones that we hold from now on.
+        """Takes the domains without a live leader. Returns the domains taken.
 
-        With a barrier they may be decided for once it echoes; without, at once.
+        With a barrier, we lead them once it is echoed; without a barrier, at once.
         """
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
             await self._read(fresh)
-        wanted = self.tenure.wanted(self._due(domains))
+        wanted = self.lease.wanted(self._due(domains))
         if not wanted:
             return []
         try:
             outcomes = await self._bus.publish_all([self._epoch(take) for take in wanted])
         except Unavailable:
             for take in wanted:
-                self.tenure.not_taken(take.domain)
+                self.lease.not_taken(take.domain)
             await self._read([take.domain for take in wanted])
             return []
         taken: list[tuple[str, int]] = []
@@ -156,47 +157,47 @@ class Leading:
         unwilling: Refused | None = None
         for take, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Refused):
-                self.tenure.not_taken(take.domain)
+                self.lease.not_taken(take.domain)
                 refused.append(take.domain)
                 if not isinstance(outcome, StaleRevision):
                     unwilling = outcome
                 continue
             self._note_take(take.domain)
-            if self.tenure.took(take.domain, outcome):
+            if self.lease.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
         if barrier:
             await self._barriers(taken)
         else:
             for domain, epoch in taken:
-                self.tenure.echoed(domain, epoch)
-        # Only now, since it may fail: what is held without a barrier would be held so for ever.
+                self.lease.echoed(domain, epoch)
+        # Only now, because it may fail: a domain held before its barrier would stay so.
         if refused:
             await self._read(refused)
         if unwilling is not None:
-            # Such as a full log: nothing that asking again at once would mend.
+            # Such as a full log: an immediate retry would not help.
             log.warning("epoch_refused", error=str(unwilling), domains=len(refused))
             await asyncio.sleep(UNWILLING_SECONDS)
         self.changed.set()
         return [domain for domain, _ in taken]
 
     async def lost(self, domain: str) -> None:
-        """A decision was refused by the fence, or what became of it is unknown."""
-        self.tenure.lost(domain)
+        """Ends our leadership: the fence refused a decision, or its outcome is unknown."""
+        self.lease.lost(domain)
         self.changed.set()
         await self._read([domain])
 
     def echoed(self, domain: str, epoch: int) -> bool:
-        """The echo of a barrier came. True when the domain is ours to decide for from now on."""
-        return self.tenure.echoed(domain, epoch)
+        """Records the echo of a barrier. True if we lead the domain from now on."""
+        return self.lease.echoed(domain, epoch)
 
     def standby_details(self, domains: Iterable[str]) -> dict[str, str]:
-        """What an instance that leads none of these domains says of itself: which instance leads
-        them ("none" where no live one does), and when such a leader was last seen alive."""
+        """The health details of a standby: which instance leads these domains ("none" without a
+        live leader), and the last heartbeat of that leader. Empty for a leader."""
         wanted = list(domains)
-        if not wanted or any(self.tenure.held(domain) is not None for domain in wanted):
+        if not wanted or any(self.lease.held(domain) is not None for domain in wanted):
             return {}
-        owners = {self.tenure.owner(domain) for domain in wanted}
-        led = all(self.tenure.led(domain) for domain in wanted)
+        owners = {self.lease.owner(domain) for domain in wanted}
+        led = all(self.lease.led(domain) for domain in wanted)
         seen = max((at for one, at in self._beats.items() if one in owners), default=None)
         seen = seen or self._leader_seen
         return {
@@ -205,18 +206,18 @@ class Leading:
         }
 
     def _due(self, domains: Iterable[str]) -> list[str]:
-        """Those that may be taken now; `changed` is set when it is the others' time."""
+        """The domains that may be taken now. Sets `changed` when it is time for the others."""
         now = clock.monotonic()
         stale = self._beaten is not None and now - self._beaten > STALE * self._ttl
         judges = not stale and now >= self._judges_from
         due = []
         for domain in domains:
-            if not judges and self.tenure.owner(domain) not in ("", self._instance):
+            if not judges and self.lease.owner(domain) not in ("", self._instance):
                 continue
             taken, repeats = self._takes.get(domain, (0.0, 0))
             pause = min(PAUSE_MAX_SECONDS, PAUSE_MIN_SECONDS * 2**repeats) if repeats else 0.0
             left = taken + pause - now
-            if left > 0 and self.tenure.held(domain) is None:
+            if left > 0 and self.lease.held(domain) is None:
                 asyncio.get_running_loop().call_later(left, self.changed.set)
             else:
                 due.append(domain)
@@ -252,7 +253,7 @@ class Leading:
             outcomes = await self._bus.publish_all(messages)
         except Unavailable:
             for domain, _ in taken:
-                self.tenure.lost(domain)
+                self.lease.lost(domain)
             return
         lost = [
             domain
@@ -260,13 +261,13 @@ class Leading:
             if isinstance(outcome, Refused)
         ]
         for domain in lost:
-            self.tenure.lost(domain)
+            self.lease.lost(domain)
         await self._read(lost)
 
     async def _read(self, domains: Sequence[str]) -> None:
         for start in range(0, len(domains), 200):
             part = domains[start : start + 200]
-            before = [self.tenure.known(domain) for domain in part]
+            before = [self.lease.known(domain) for domain in part]
             found = await asyncio.gather(
                 *(lease_store.read_epoch(self._bus, domain) for domain in part)
             )
@@ -274,16 +275,16 @@ class Leading:
                 self._known.add(domain)
                 if sequence:
                     self._seen(domain, sequence, said)
-                elif self.tenure.forgotten(domain, known):
+                elif self.lease.forgotten(domain, known):
                     log.warning("epoch_too_old", domain=domain, epoch=known)
 
     def _seen(self, domain: str, sequence: int, said: Epoch | None) -> None:
         owner = said.owner if said is not None else ""
         if owner == self._instance and said is not None and said.process != self._process.id:
-            # Of an earlier life, or by a foreign hand: then what we hold is lost, and taken anew.
-            # A live process under our name is found out by asking it.
+            # Published by an earlier process of this instance, or by a foreign program. We lose the
+            # domain and take it again. A live process under our name answers a request.
             self._doubt.set()
-        if self.tenure.epoch_seen(domain, sequence, owner):
+        if self.lease.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)
         self.changed.set()
 
@@ -318,14 +319,14 @@ class Leading:
 
     def _heard(self, instance: str, value: bytes | None) -> None:
         if value is not None:
-            self.tenure.alive(instance)
+            self.lease.alive(instance)
             self._beats[instance] = clock.now()
             if instance == self._instance and lease_store.process_of(value) != self._process.id:
                 self._doubt.set()
             return
-        self.tenure.gone(instance)
+        self.lease.gone(instance)
         seen = self._beats.pop(instance, None)
-        if seen is not None and any(self.tenure.owner(one) == instance for one in self._known):
+        if seen is not None and any(self.lease.owner(one) == instance for one in self._known):
             self._leader_seen = seen
 
     async def _hear(self, subscription: object) -> None:

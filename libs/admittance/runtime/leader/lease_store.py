@@ -1,9 +1,9 @@
-"""Who leads, on the bus: epochs on the log, liveness in the claims bucket.
+"""Leases on the bus: epochs on the log, heartbeats in the claims bucket.
 
-An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. Taking over is a
-publish that expects the last epoch, so of two who try one gets it; from then on the server refuses
-whatever carries the old epoch in its fence. Liveness is a key with a TTL, apart from the epoch, so
-that renewing does not move the fence.
+An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. An instance takes
+over with a message that expects the last epoch, so only one of two instances succeeds. From then on
+the server refuses every message fenced with the old epoch. The heartbeat is a key with a TTL,
+separate from the epoch, so that renewing it does not move the fence.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _alive = Reader(Alive)
 
 
 def epoch_subject(domain: str) -> str:
-    """Where the epochs of domain are."""
+    """The subject of the domain's epochs."""
     return f"{subjects.EPOCH}{token(domain)}"
 
 
 def fence(domain: str, epoch: int) -> dict[str, str]:
-    """Headers with which the server refuses a message once epoch is not domain's last one."""
+    """Headers that make the server refuse a message once the domain has a newer epoch."""
     return {EXPECTED: str(epoch), FENCE: epoch_subject(domain)}
 
 
 def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
-    """The epoch subject and the epoch that a stored message was fenced with; None: it was not."""
+    """The epoch subject and the epoch that fenced a stored message; None without a fence."""
     subject = headers.get(FENCE, "")
     epoch = headers.get(EXPECTED, "")
     found = number(epoch)
@@ -50,7 +50,7 @@ def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
-    """Domain's last epoch and what it says; (0, None): nobody ever led it, or too long ago."""
+    """The domain's last epoch and its content; (0, None) if the log holds no epoch of it."""
     try:
         answer = await bus.api(
             f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": epoch_subject(domain)}
@@ -66,14 +66,14 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
         if said.domain != domain:
             raise Unreadable(f"it is about the domain {said.domain}")
     except Unreadable as error:
-        # Whatever it is, it is the last one, and must be expected.
+        # Unreadable, but it is the last epoch, so a takeover must expect it.
         tell(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
         return message["seq"], None
     return message["seq"], said
 
 
 def process_of(value: bytes) -> str:
-    """The process that wrote a liveness key; "": an older version of ours, or a foreign one."""
+    """The process that wrote a heartbeat; empty for an older version or a foreign program."""
     try:
         return _alive(value).process
     except Unreadable:
@@ -81,27 +81,27 @@ def process_of(value: bytes) -> str:
 
 
 async def end_of_log(bus: Bus) -> int:
-    """The newest sequence of the log: what has a greater one was said after this."""
+    """The newest sequence of the log."""
     info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
     return int(info["state"]["last_seq"])
 
 
 async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
-    """Takes domain over from the epoch expected; the new epoch. Raises StaleRevision when somebody
-    else was first."""
+    """Takes over a domain whose last epoch is ``expected``. Returns the new epoch. Raises
+    StaleRevision if another instance was faster."""
     said = Epoch(domain=domain, owner=owner, time=clock.now())
     headers = {EXPECTED: str(expected)}
     return await bus.publish(Outgoing(epoch_subject(domain), _encode(said), headers))
 
 
 async def publish_barrier(bus: Bus, domain: str, owner: str, epoch: int) -> int:
-    """Asks for an echo once everything before is committed; fenced. Raises Fenced."""
+    """Publishes a fenced barrier. Its echo follows all decisions before it. Raises Fenced."""
     said = Barrier(domain=domain, owner=owner, epoch=epoch)
     subject = f"{subjects.BARRIER}{token(domain)}"
     return await bus.publish(Outgoing(subject, _encode(said), fence(domain, epoch)))
 
 
-# Liveness. ------------------------------------------------------------------------------
+# Heartbeats. ------------------------------------------------------------------------------
 
 
 def alive_key(service: str, instance: str) -> str:
@@ -112,7 +112,7 @@ def alive_key(service: str, instance: str) -> str:
 async def say_alive(
     bus: Bus, service: str, instance: str, *, ttl_seconds: float, process: str = ""
 ) -> int:
-    """Lives for another ttl_seconds (whole ones): to be said again well before they are over."""
+    """Writes a heartbeat that expires after ``ttl_seconds`` (whole seconds)."""
     said = Alive(service=service, instance=instance, process=process)
     key = alive_key(service, instance)
     return await bus.publish(
@@ -123,7 +123,7 @@ async def say_alive(
 
 
 async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
-    """Ends in order: others need not wait for the TTL."""
+    """Deletes the heartbeat, so that others need not wait for its TTL."""
     key = alive_key(service, instance)
     return await bus.publish(
         delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS), timeout=timeout
@@ -131,8 +131,8 @@ async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float =
 
 
 def instance_of(entry: Entry) -> str:
-    """The instance that a key of liveness is about. Raises Unreadable where no instance of ours has
-    written it: one that never expires would be waited for without end."""
+    """The instance that a heartbeat belongs to. Raises Unreadable for a key that no Admittance
+    instance wrote: a heartbeat that never expires would block a takeover."""
     service, _, name = entry.key.removeprefix("_alive.").partition(".")
     try:
         service, instance = plain(service), plain(name)
@@ -143,11 +143,11 @@ def instance_of(entry: Entry) -> str:
         if (said.service, said.instance) != (service, instance):
             raise Unreadable(f"it is about {said.service} {said.instance}")
         if TTL not in entry.headers:
-            raise Unreadable("it has no time at which it ends")
+            raise Unreadable("it has no time to live")
     return instance
 
 
 async def is_alive(bus: Bus, service: str, instance: str) -> bool:
-    """Whether the instance has said so within its TTL."""
+    """Whether the heartbeat of the instance has not expired."""
     entry: Entry | None = await get(bus, alive_key(service, instance), bucket=subjects.CLAIMS)
     return entry is not None and entry.value is not None

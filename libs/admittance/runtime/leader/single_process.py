@@ -1,8 +1,8 @@
-"""Keeps a second process from running as an instance that runs already.
+"""Prevents that a second process runs under the name of a running instance.
 
-A process that was killed leaves its liveness key, its epochs and perhaps messages on their way
-behind, all under the name of the instance; so these do not show that it lives. A live process
-answers when it is asked, a dead one cannot: its subscription went with its connection.
+A killed process leaves its heartbeat, its epochs and perhaps messages on their way, all under the
+name of the instance, so these do not prove that it is alive. A live process answers a request; a
+dead one cannot, because its subscription ended with its connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable
 
 ANSWER_SECONDS: Final = 1.0
-"""How long another process may take to answer; asked is only where a name is used again."""
+"""Longest wait for an answer. Only a start, or a sign of another process, sends the request."""
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _encode = msgspec.json.Encoder().encode
@@ -31,8 +31,8 @@ _alive = msgspec.json.Decoder(Alive)
 
 
 class SingleProcess:
-    """This process as an instance of a service. ``id`` tells it from all others that ever run
-    under the name; of two, that of the younger one is the greater."""
+    """This process as an instance of a service. ``id`` is unique among all processes of the
+    instance; a later process has a greater id."""
 
     def __init__(self, bus: Bus, service: str, instance: str) -> None:
         self._bus = bus
@@ -43,26 +43,26 @@ class SingleProcess:
         self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
 
     async def begin(self) -> None:
-        """Answers for the instance from now on. Raises SetupError when another process does."""
+        """Starts to answer for the instance. Raises SetupError if another process answers."""
         if await self._other():
             raise self._refusal()
         self._answering = await self._bus.nc.subscribe(self._subject, cb=self._answer)
 
     async def check(self) -> None:
-        """Asks again, after a sign of another process. Raises SetupError when there is one that is
-        older; a younger one finds out for itself."""
+        """Asks again, after a sign of another process. Raises SetupError if an older process
+        answers; a younger one ends itself."""
         if self.id > await self._other() > "":
             raise self._refusal()
 
     async def end(self) -> None:
-        """Answers no more."""
+        """Stops answering."""
         subscription, self._answering = self._answering, None
         if subscription is not None:
             with suppress(Exception):
                 await subscription.unsubscribe()
 
     async def _other(self) -> str:
-        """The id of another process that runs as this instance now; "" when none answers."""
+        """The id of another process that runs as this instance; empty without an answer."""
         question = _encode(self._alive())
         with suppress(Unavailable, *UNREADABLE):
             answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
-from admittance.runtime.leader.leader_elected_service import Alone
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 
 from processes import eventually, health
@@ -42,7 +42,9 @@ class Digger:
         self.begun: list[Digging] = []
         self.stop = asyncio.Event()
         settings = Settings(service="dig", instance=name, lease_seconds=1.0)
-        self.alone = Alone(bus, settings, "dig", "hole", self.begin, lag=lambda work: work.left)
+        self.alone = LeaderElectedService(
+            bus, settings, "dig", "hole", self.begin, lag=lambda work: work.left
+        )
         self.running = asyncio.create_task(self.alone.run(self.stop))
 
     def begin(self, epoch: int) -> Digging:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from admittance.lease.tenure import Takeover, Tenure
+from admittance.lease.lease_state import LeaseState, Takeover
 
 D = "cohort-team"
 
 
-def taken(tenure: Tenure, epoch: int) -> None:
-    assert [take.domain for take in tenure.wanted([D])] == [D]
-    assert tenure.took(D, epoch)
+def taken(lease: LeaseState, epoch: int) -> None:
+    assert [take.domain for take in lease.wanted([D])] == [D]
+    assert lease.took(D, epoch)
 
 
 def test_a_vacant_domain_is_taken_once() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     assert me.wanted([D]) == [Takeover(D, 0)]
     assert me.wanted([D]) == []
 
 
 def test_nothing_is_decided_before_the_barrier_has_come_back() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     assert me.held(D) == 7
     assert me.fence(D) is None
@@ -28,14 +28,14 @@ def test_nothing_is_decided_before_the_barrier_has_come_back() -> None:
 
 
 def test_the_echo_of_an_earlier_barrier_is_not_ours() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     assert not me.echoed(D, 6)
     assert me.fence(D) is None
 
 
 def test_an_echo_that_overtook_the_acknowledgement_counts() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     me.wanted([D])
     me.echoed(D, 7)
     assert me.took(D, 7)
@@ -43,7 +43,7 @@ def test_an_echo_that_overtook_the_acknowledgement_counts() -> None:
 
 
 def test_a_newer_epoch_ends_the_tenure() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     me.echoed(D, 7)
     assert me.epoch_seen(D, 9, "you")
@@ -52,7 +52,7 @@ def test_a_newer_epoch_ends_the_tenure() -> None:
 
 
 def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_is_alive() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     assert not me.led(D)
     me.epoch_seen(D, 7, "you")
     assert not me.led(D)
@@ -67,14 +67,14 @@ def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_is_alive() -> None:
 
 
 def test_an_older_epoch_changes_nothing() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     assert not me.epoch_seen(D, 5, "you")
     assert me.held(D) == 7
 
 
 def test_a_domain_is_left_to_its_owner_while_that_lives() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     me.epoch_seen(D, 3, "you")
     me.alive("you")
     assert me.wanted([D]) == []
@@ -83,38 +83,38 @@ def test_a_domain_is_left_to_its_owner_while_that_lives() -> None:
 
 
 def test_a_domain_of_our_earlier_life_is_taken_anew_at_once() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     me.epoch_seen(D, 3, "me")
     assert me.wanted([D]) == [Takeover(D, 3)]
 
 
 def test_of_several_that_live_exactly_one_takes_each_vacant_domain() -> None:
     names = [f"i{n}" for n in range(4)]
-    tenures = [Tenure(name) for name in names]
-    for tenure in tenures:
+    tenures = [LeaseState(name) for name in names]
+    for lease in tenures:
         for name in names:
-            tenure.alive(name)
+            lease.alive(name)
     domains = [f"queue-{n}" for n in range(100)]
-    takers = [take.domain for tenure in tenures for take in tenure.wanted(domains)]
+    takers = [take.domain for lease in tenures for take in lease.wanted(domains)]
     assert sorted(takers) == sorted(domains)
 
 
 def test_what_was_lost_may_be_taken_again_from_the_newest_epoch() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     me.lost(D)
     assert me.wanted([D]) == [Takeover(D, 7)]
 
 
 def test_a_takeover_that_failed_is_tried_again() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     me.wanted([D])
     me.not_taken(D)
     assert me.wanted([D]) == [Takeover(D, 0)]
 
 
 def test_a_domain_whose_epoch_the_log_forgot_is_taken_as_one_that_nobody_ever_led() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     me.echoed(D, 7)
     assert me.forgotten(D, 7)
@@ -123,7 +123,7 @@ def test_a_domain_whose_epoch_the_log_forgot_is_taken_as_one_that_nobody_ever_le
 
 
 def test_an_epoch_that_came_since_the_log_was_asked_is_not_forgotten() -> None:
-    me = Tenure("me")
+    me = LeaseState("me")
     taken(me, 7)
     assert not me.forgotten(D, 0)
     assert me.held(D) == 7
