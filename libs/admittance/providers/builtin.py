@@ -48,8 +48,7 @@ def provider_of(
 async def installation(bus: Bus, provider: str) -> str:
     """The random name of this installation, drawn once per provider and kept on the bus.
     ``provider``: a token."""
-    # Keys of capacity classes never begin with an underscore.
-    key = f"_{provider}.installation"
+    key = installation_key(provider)
     while True:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
         if entry is not None and entry.value is not None:
@@ -61,6 +60,11 @@ async def installation(bus: Bus, provider: str) -> str:
         except StaleRevision:
             continue
         return drawn.decode()
+
+
+def installation_key(provider: str) -> str:
+    """The key of a provider's `installation`. Keys of a class never begin with ``_``."""
+    return f"_{provider}.installation"
 
 
 log = structlog.get_logger()

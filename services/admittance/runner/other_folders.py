@@ -68,8 +68,13 @@ class OtherFolders:
             runner = entry.key.removeprefix(f"{PREFIX}.")
             if runner != self._folder.runner and entry.value is not None:
                 with suppress(msgspec.MsgspecError):
-                    roots[runner] = msgspec.json.decode(entry.value, type=_Value).root
+                    roots[runner] = read_root(entry.value)
         return await asyncio.to_thread(find_run, roots, key)
+
+
+def read_root(value: bytes) -> str:
+    """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
+    return msgspec.json.decode(value, type=_Value).root
 
 
 async def wait_for_shim(run: OtherRun) -> None:

@@ -21,8 +21,10 @@ from admittance.events.reading import (
 )
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.provider_pool.ledger import read_booking
+from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
 from admittance.provisioning.records import read_record
+from admittance.runner import other_folders
 from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
@@ -38,6 +40,9 @@ from admittance.workload_controller.recording import all_checkpoints
 
 AT_ONCE: Final = 100
 """Questions to the server in flight."""
+PROBE: Final = "_admittance.probe"
+"""In every bucket: what a probe of writes leaves for a moment."""
+INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))
 _applied = Reader(ObjectApplied)
 _epoch = Reader(Epoch)
 
@@ -49,8 +54,8 @@ async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[Se
     log = await lease_store.end_of_log(bus)
     for name, judge in (
         (subjects.BUCKET, _judge_value(log)),
-        (subjects.CLAIMS, _judge_claim),
-        (subjects.PROVIDERS, _judge_of_providers),
+        (subjects.CLAIMS, judge_claim),
+        (subjects.PROVIDERS, judge_of_providers),
     ):
         found += await _of_bucket(bus, name, judge)
     found += await _of_log(bus)
@@ -69,7 +74,7 @@ async def _of_bucket(bus: Bus, name: str, judge: Callable[[Entry], None]) -> lis
         async for entries in reader.batches():
             for entry in entries:
                 found.pop(entry.key, None)
-                if entry.value is None:
+                if entry.value is None or entry.key == PROBE:
                     continue
                 try:
                     judge(entry)
@@ -113,9 +118,13 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
     return judge
 
 
-def _judge_claim(entry: Entry) -> None:
+def judge_claim(entry: Entry) -> None:
+    """Raises one of `BROKEN` where no runner can read the entry of the bucket of claims."""
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)
+        return
+    if entry.key.startswith(f"{other_folders.PREFIX}."):
+        other_folders.read_root(entry.value or b"")
         return
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")
@@ -125,9 +134,13 @@ def _judge_claim(entry: Entry) -> None:
     read_holder(entry.value or b"")
 
 
-def _judge_of_providers(entry: Entry) -> None:
+def judge_of_providers(entry: Entry) -> None:
+    """Raises one of `BROKEN` where no provider can read the entry of their bucket."""
     value = entry.value or b""
     if entry.key == "_pool_led":
+        return
+    if entry.key in INSTALLATIONS:
+        value.decode()
         return
     if entry.key.startswith("_pool."):
         read_booking(entry.key, value)

@@ -1,0 +1,28 @@
+"""`admit doctor` names what services cannot read, and only that."""
+
+import pytest
+
+from admittance.cli.doctor.set_aside import judge_claim, judge_of_providers
+from admittance.events.reading import BROKEN
+from admittance.runtime.bus.bucket import Entry
+
+
+def test_the_folder_of_a_runner_is_no_junk() -> None:
+    judge_claim(Entry("_runner.2716a3bf031c", b'{"root":"/data/runner"}', 1))
+
+
+@pytest.mark.parametrize("key", ["_docker.installation", "_kubernetes.installation"])
+def test_the_installation_of_a_provider_is_no_junk(key: str) -> None:
+    judge_of_providers(Entry(key, b"0f3a5c", 1))
+
+
+@pytest.mark.parametrize("key", ["_runner.2716a3bf031c", "nonsense", "default.train.x"])
+def test_junk_among_claims_is_named(key: str) -> None:
+    with pytest.raises(BROKEN):
+        judge_claim(Entry(key, b"junk", 1))
+
+
+@pytest.mark.parametrize("key", ["_docker.installation", "_pool.x", "a.b"])
+def test_junk_of_providers_is_named(key: str) -> None:
+    with pytest.raises(BROKEN):
+        judge_of_providers(Entry(key, b"\xffjunk", 1))
