@@ -1,7 +1,7 @@
-"""A checkpoint: all that the workload-controller holds, as rows, and as bytes cut into parts. Pure.
+"""A checkpoint: the workload-controller's state as rows, packed into parts. Pure.
 
-Rows are MessagePack, each behind its length (four bytes, big-endian), all of them one zlib stream.
-Which checkpoints are kept: the newest few, and behind them one a week, as far back as the log goes.
+Each row is MessagePack after its length (four bytes, big-endian); all rows form one zlib stream.
+The newest checkpoints are kept, and one per week of older ones, as far back as the log goes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _decode = msgspec.msgpack.Decoder(Row).decode
 
 
 class BadCheckpoint(ValueError):
-    """Parts that are missing or broken; the text says which."""
+    """Parts are missing or broken; the text says which."""
 
 
 class Snapshot(NamedTuple):
-    """What was held at one moment, between two commits. The lists are copies of what the values,
-    which never change, are in, so that taking one costs next to nothing."""
+    """The state between two commits. The lists are shallow copies of immutable values, so a
+    snapshot is cheap."""
 
     through: int
     revision: int
@@ -54,8 +54,9 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(controller: ControllerState, through: int, revision: int, told: int = 0) -> Snapshot:
-    """All that the controller holds. ``through``: every fact up to it is in; ``revision``: nothing
-    is in that is newer; ``told``: all commits told of up to there are in."""
+    """A snapshot of the state. ``through``: sequence of the last applied fact. ``revision``: the
+    newest revision in it. ``told``: sequence of the last message in the journal whose commits are
+    in it."""
     objects = list(controller.objects)
     markers = list(controller.objects.markers())
     newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)
@@ -91,7 +92,7 @@ def rows(taken: Snapshot) -> Iterator[Row]:
 
 
 class Packer:
-    """Makes bytes of rows, some at a time, so that nobody has to wait for all of it."""
+    """Packs rows into bytes in steps, so that the caller can pause between two steps."""
 
     def __init__(self) -> None:
         self._zlib = zlib.compressobj(level=1)
@@ -101,7 +102,7 @@ class Packer:
         self.size = 0
 
     def add(self, several: Sequence[Row]) -> list[bytes]:
-        """Takes rows in; the parts that are full."""
+        """Adds rows; returns the parts that are now full."""
         made = bytearray()
         for row in several:
             data = _encode(row)
@@ -112,12 +113,12 @@ class Packer:
         return self._cut(PART_SIZE)
 
     def end(self) -> list[bytes]:
-        """The parts that are left."""
+        """Returns the remaining parts."""
         self._packed += self._zlib.flush()
         return self._cut(1)
 
     def digest(self) -> str:
-        """Of all parts so far."""
+        """Digest of all parts so far."""
         return self._digest.hexdigest()
 
     def _cut(self, least: int) -> list[bytes]:
@@ -132,8 +133,8 @@ class Packer:
 
 
 def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[Row]:
-    """The rows of a checkpoint. Raises BadCheckpoint before the first one when it is not all
-    there, or not what was written."""
+    """The rows of a checkpoint. Raises BadCheckpoint before the first row if a part is missing or
+    was changed."""
     digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(part)
@@ -170,13 +171,13 @@ def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[Row]:
 
 
 def superfluous(made: Sequence[tuple[str, datetime]], now: datetime) -> list[str]:
-    """Which checkpoints, by id and time, oldest first, are not kept any more."""
+    """Ids of the checkpoints to delete. ``made``: id and time, oldest first."""
     older = made[:-NEWEST] if len(made) > NEWEST else []
     gone: list[str] = []
     weeks: set[int] = set()
     for identity, time in older:
         week = (now - time).days // 7
-        # The oldest of its week stays the oldest as the weeks go by, so nothing is ever missing.
+        # The oldest checkpoint of a week stays the oldest, so every week keeps one.
         stamp = int(time.timestamp()) // (7 * 86_400)
         if week >= WEEKS or stamp in weeks:
             gone.append(identity)

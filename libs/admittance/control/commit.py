@@ -1,20 +1,20 @@
-"""A commit as a value, and the order in which it is performed.
+"""A commit as a value, and the order in which the service performs it.
 
-    0. notes      what no object will remember: ends of workloads, rejections, dead letters
-    1. puts       every changed object, each expecting the revision it was decided from; those of a
-                  group in one atomic batch
-    2. said       what follows, under message ids made of uid, revision and what
+    0. notes      messages that no object stores: ends of workloads, rejections, dead letters
+    1. puts       every changed object, each expecting the revision it was decided from; the puts
+                  of a group in one atomic batch
+    2. said       the outbox of each put, with message ids made of uid, revision and entry
     3. echoes     barriers that lie before the end of the batch
     4. ack        one acknowledgement for the whole batch
 
 A crash after each step leaves behind:
-  before 1  nothing but notes: the facts are read again, and the notes are said under the same ids;
-  within 1  some objects that know (``status.log.fact``) which facts they hold: read again, those
-            facts are skipped, and what the objects have to say is said by whoever takes over;
-  within 2  the same; what was said already is said again under the same ids, and dropped by the
-            bus or recognised by its revision;
-  within 3  the same; an echo says nothing new the second time;
-  before 4  the same: the facts are read again and change nothing.
+  before 1  only notes: the facts are read again, and the notes are published under the same ids;
+  within 1  some objects written: ``status.log.fact`` tells which facts they hold, so those facts
+            are skipped when read again, and the next leader publishes the outboxes;
+  within 2  the same; messages published before are published again under the same ids, and the bus
+            drops them or the receiver recognises the revision;
+  within 3  the same; a repeated echo changes nothing;
+  before 4  the same; the facts are read again and change nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from admittance.workload.stored import StoredWorkload
 
 
 class LogMessage(NamedTuple):
-    """A message of the log as it came."""
+    """A message as received from the log."""
 
     sequence: int
     subject: str
@@ -43,9 +43,9 @@ class LogMessage(NamedTuple):
 class Put(NamedTuple):
     """Write ``key`` of the bucket if its revision is still ``expected`` (0: no such key).
 
-    ``value`` None deletes; else it is ``workload`` as bytes. ``fact``: the last fact that is in
-    it. ``trace``: W3C traceparent. ``group``: those of one number are written all or none, in their
-    order; 0: each for itself.
+    ``value`` None deletes; otherwise it is ``workload`` encoded. ``fact``: sequence of the last
+    fact applied to it. ``trace``: W3C traceparent. ``group``: puts with the same number are written
+    all or none, in their order; 0: no group.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Put(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Something to be said on the log, once: ``id`` is its idempotence."""
+    """A message to publish once. ``id``: its message id, by which the bus drops a duplicate."""
 
     subject: str
     data: bytes
@@ -67,21 +67,22 @@ class Message(NamedTuple):
 
 
 class RejectedMessage(NamedTuple):
-    """A message that nobody can use, and why."""
+    """A message that cannot be applied, and why. It becomes a dead letter."""
 
     heard: LogMessage
     reason: str
 
 
 class Echo(NamedTuple):
-    """A barrier that has been reached."""
+    """A barrier that the controller has read."""
 
     domain: str
     epoch: int
 
 
 class Commit(NamedTuple):
-    """All that one batch of facts leads to. ``rest``: facts that must wait for this commit."""
+    """The result of one batch of facts. ``rest``: facts that must wait until this commit is
+    stored."""
 
     puts: list[Put]
     notes: list[Message]
@@ -93,7 +94,7 @@ class Commit(NamedTuple):
 
 
 def echo_put(echo: Echo) -> tuple[str, bytes]:
-    """Key and value of a barrier's echo."""
+    """Bucket key and value of a barrier's echo."""
     return (
         f"barrier.{token(echo.domain)}",
         encode(BarrierEcho(domain=echo.domain, epoch=echo.epoch)),
@@ -106,7 +107,11 @@ VERDICTS: Final = "admit.check.reported."
 
 
 class DeadLetterLimiter:
-    """The letters of one leader. Only those about verdicts are counted out: others are rare."""
+    """Limits the dead letters of one leader about check verdicts; other dead letters are rare.
+
+    The message itself stays on the log. After a burst only `PER_SECOND` letters are written, and
+    the next letter says how many were dropped. A controller that floods nonsense cannot fill the
+    dead-letter log."""
 
     def __init__(self) -> None:
         self._left = float(BURST)
@@ -114,7 +119,7 @@ class DeadLetterLimiter:
         self._without: dict[str, int] = {}
 
     def of(self, dead: Iterable[RejectedMessage], now: float) -> list[RejectedMessage]:
-        """Those that get a letter. ``now``: monotonic seconds."""
+        """The messages that get a dead letter. ``now``: monotonic seconds."""
         self._left = min(float(BURST), self._left + (now - self._at) * PER_SECOND)
         self._at = now
         letters = []

@@ -56,15 +56,15 @@ class ControllerState:
     def load(
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
-        """An entry of the bucket, as read at the start or after a refused put. A value that cannot
-        be read counts as none, and is noted in ``unreadable``."""
+        """Loads an entry of the bucket, at the start or after a refused put. A value that cannot be
+        read counts as absent and is recorded in ``unreadable``."""
         prefix = key.partition(".")[0]
         if prefix in ("barrier", "_admittance", USAGE, CAPACITY):
             return
         try:
             names_of(key)
         except Unreadable as error:
-            # Nothing can be said of it: there is no subject with such a name.
+            # No subject can carry such a name, so no message about it is possible.
             self.unreadable[key] = str(error)
             return
         try:
@@ -94,8 +94,9 @@ class ControllerState:
         )
 
     def limit_fact(self, key: str, end: int) -> None:
-        """A workload cannot hold a fact behind the ``end`` of the log: it would skip every fact
-        until the log gets there. It counts as written when all that was read up to now was."""
+        """Lowers the fact of a workload that lies beyond ``end``, the end of the log: such a
+        workload would skip every fact until the log reached that sequence. Its last fact becomes
+        ``read``."""
         known = self.workloads.get(key)
         if known.fact > end:
             self.unreadable[key] = (
@@ -112,11 +113,11 @@ class ControllerState:
         try:
             self.keep_object(key, manifest, value or b"", revision)
         except Exception as error:
-            # Such as a quantity that no door let in: it has its shape, and no meaning.
+            # For example a quantity that is a string but cannot be parsed.
             raise Unreadable(reason_of(error)) from error
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
-        """A manifest as it is from now on; None: it is gone."""
+        """Sets the manifest at key; None: it was deleted."""
         old = self.objects.get(key)
         about = manifest if manifest is not None else (old.object if old is not None else None)
         if manifest is None:
@@ -128,8 +129,9 @@ class ControllerState:
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
-        """The bucket is read. Keys of what may not have been said: what follows from facts that
-        nobody acknowledged (those after floor). ``end``: of the log."""
+        """Called when the bucket is read. Returns the keys of workloads whose outbox may be
+        unpublished: those with a fact after ``floor``, which is not acknowledged. ``end``: end of
+        the log."""
         unsaid = []
         self.read = max(self.read, floor)
         for key, _ in list(self.workloads.items()):
@@ -147,6 +149,6 @@ class ControllerState:
         return unsaid
 
     def missing(self, batch: Iterable[LogMessage]) -> list[str]:
-        """Keys that the batch speaks of and that must be loaded before it is folded."""
+        """Keys of workloads in the batch that must be loaded before it is folded."""
         keys = {f"workload.{'.'.join(heard.subject.split('.')[-2:])}" for heard in batch}
         return [key for key in keys if self.workloads.must_load(key)]

@@ -20,17 +20,17 @@ class Controller(ControllerState):
     """The workload-controller's core: its state, and the commit that follows from facts."""
 
     def fold(self, batch: list[LogMessage], now: datetime) -> Commit:
-        """What the batch leads to. Facts about one workload fold into one put, up to the first
-        that would move a workload which still has something to say to machines: from there on the
-        batch is handed back as ``rest``."""
+        """Folds a batch into a commit. Facts about one workload become one put. A fact that would
+        move a workload whose outbox holds an entry for a service ends the commit: it and the facts
+        after it are returned as ``rest``."""
         careful: frozenset[str] = frozenset()
         while True:
             commit = self._fold(BatchFold(self, now, careful), batch)
             long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
             if long <= careful:
                 return commit
-            # Once more, to find out which fact is too much. It is measured here because the bytes
-            # are here anyway.
+            # Fold again and measure after each fact, to find the fact that makes the object too
+            # long.
             careful |= long
 
     def _fold(self, folding: BatchFold, batch: list[LogMessage]) -> Commit:
@@ -40,7 +40,7 @@ class Controller(ControllerState):
         return folding.commit([], batch[-1].sequence if batch else self.read)
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
-        """The put went through: what it has to say."""
+        """Records a stored put; returns the messages to publish."""
         if put.value is None:
             self.workloads.keep(put.key, VersionedWorkload(None, revision, put.fact))
             return []
@@ -48,7 +48,7 @@ class Controller(ControllerState):
         return self.outbox(put.key, now)
 
     def outbox(self, key: str, now: datetime) -> list[Message]:
-        """What the workload at key had to say with its last write."""
+        """The messages of the outbox of the workload at key."""
         known = self.workloads.get(key)
         if known.workload is None:
             return []
@@ -59,14 +59,14 @@ class Controller(ControllerState):
         except AssertionError:
             raise
         except Exception as error:
-            # Another hand wrote what it has to say; it must not keep a leader from its work.
+            # The outbox was written by another program; it must not stop the leader.
             self.unreadable[key] = f"status.log.says: {reason_of(error)}"
             return []
 
     def said(self, key: str) -> None:
-        """All of it is acknowledged by the bus."""
+        """The bus has acknowledged the outbox of the workload at key."""
         self.workloads.let_go(key)
 
     def acknowledged(self, through: int) -> None:
-        """Every fact up to through is dealt with, for good."""
+        """Every fact up to ``through`` is applied and acknowledged."""
         self.read = max(self.read, through)

@@ -1,4 +1,4 @@
-"""One batch of facts on its way into a commit."""
+"""Folds one batch of facts into a commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from admittance.control import quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller_state import ControllerState
 from admittance.control.known import FamilyRef, VersionedWorkload, ref_to
-from admittance.control.objects import checks_of
+from admittance.control.manifest_changes import affected_workloads
 from admittance.control.submissions import InvalidSubmission, validate_submission
 from admittance.control.variants import BatchFamilies, claim_of
 from admittance.events import facts
@@ -35,22 +35,22 @@ FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 VALUE_MAX: Final = 900_000
-"""Bytes of an object. The server takes 1 MiB, and what is told of the object is about as long."""
-TOGETHER_MAX: Final = 500
-"""Objects that facts of one batch may tie together, so that an atomic batch has room for them and
-for a whole family more."""
+"""Longest object in bytes. The server takes messages of 1 MiB, and a message about the object is
+about as long as the object."""
+GROUPED_MAX: Final = 500
+"""Most objects in one group, so that an atomic batch has room for the group and one more family."""
 EARLY: Final = timedelta(seconds=1)
-"""How much too early the bus may be with what it was told to say at a time."""
+"""How much earlier than its set time the bus may publish a timer message."""
 SMALL: Final = 8 * 1024
-"""A fact of so many bytes is never too much: room for its like is left above `VALUE_MAX`, so that
-an object that is full can still be stopped, finished and deleted."""
+"""A fact up to this size is always applied: `VALUE_MAX` leaves room for it, so a full object can
+still be stopped, finished and deleted."""
 
-_QUIET: Final = frozenset({"pending", "requeued"})
-"""Said for people: of several in one put only the last matters. Anything else is heard by
-machines, and must be said before the workload moves on."""
+_FOR_PEOPLE: Final = frozenset({"pending", "requeued"})
+"""Outbox entries read by people: of several in one put only the last one matters. Every other entry
+is read by services, and is published before the workload moves again."""
 
 LEADS_TO_NOTHING: Final = "LeadsToNothing"
-"""Reason of what cannot be reckoned with, though each part of it can be read."""
+"""Reason for a fact that is readable but cannot be applied."""
 _NO_OUTCOME: Final = SettledReply()
 
 _barrier = Reader(Barrier)
@@ -64,7 +64,7 @@ _MUST_MOVE: Final = (
     facts.Revoked,
     facts.Preempted,
 )
-"""Decisions whose workload is held by an assumption of the scheduler until its revision moves."""
+"""Decisions after which the scheduler assumes a new state until the workload's revision moves."""
 
 
 class BatchFold:
@@ -73,22 +73,22 @@ class BatchFold:
     def __init__(
         self, state: ControllerState, now: datetime, careful: frozenset[str] = frozenset()
     ) -> None:
-        """``careful``: keys whose objects came out too long, so that each fact is measured."""
+        """``careful``: keys whose objects became too long; each of their facts is measured."""
         self._careful = careful
         self._state = state
         self._now = now
         self._working: dict[str, VersionedWorkload] = {}
         self._says: dict[str, tuple[OutboxEntry, ...]] = {}
         self._groups: dict[str, int] = {}
-        self._together: dict[int, list[str]] = {}
-        self._relations = BatchFamilies(state.workloads, self._known)
+        self._group_members: dict[int, list[str]] = {}
+        self._families = BatchFamilies(state.workloads, self._known)
         self._notes: list[Message] = []
         self._dead: list[RejectedMessage] = []
         self._echoes: list[Echo] = []
         self._outcomes: dict[int, SettledReply] = {}
 
     def take(self, heard: LogMessage) -> bool:
-        """Fold one message in. False: it must wait for the commit of what came before."""
+        """Folds one message in. False: it must wait for the commit of the messages before it."""
         if heard.subject.startswith(BARRIER):
             return self._barrier(heard)
         if heard.subject.startswith("admit.object."):
@@ -99,17 +99,17 @@ class BatchFold:
             self._bury(heard, str(error))
             return True
         key = workload_key(fact.namespace, fact.name)
-        if self._is_loud(key):
+        if self._has_machine_entry(key):
             return False
         if isinstance(fact, facts.Assigned) and any(
-            map(self._is_loud, quota_handover.keys_of(fact))
+            map(self._has_machine_entry, quota_handover.keys_of(fact))
         ):
             return False
         known = self._known(key)
         if heard.sequence <= known.fact:
             return True
         if known.unreadable and isinstance(fact, facts.Deleted):
-            # It counts as none, and is to make room for the next of its name.
+            # An unreadable workload counts as absent; deleting it frees its name.
             self._apply(key, known, Change(None), heard)
             return True
         if isinstance(fact, facts.Submitted):
@@ -123,23 +123,26 @@ class BatchFold:
             if void is not None:
                 self._note_outcome(heard, void)
                 if void.reason == "OutOfDate":
-                    # Written once more: its revision moves, and with it the assumption ends, also
-                    # where the scheduler has not seen that change, or not as one of its tree.
+                    # Write it again: its revision moves, and that ends the scheduler's assumption
+                    # even if the scheduler has not seen the change, or not as one of its tree.
                     self._apply(key, known, Change(known.workload), heard)
                 return True
-        change, kin = self._become(key, known, fact, heard)
-        if kin and (any(map(self._is_loud, kin)) or self._is_crowded([key, *kin])):
+        change, relatives = self._transition(key, known, fact, heard)
+        if relatives and (
+            any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
+        ):
             return False
         if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
         givers: list[quota_handover.Giver] = []
         if isinstance(fact, facts.Assigned) and change.says:
-            fallen = self._moved_sibling(fact)
-            if fact.preempts and not fallen:
-                givers, fallen = self._givers(fact, heard)
-            if fallen:
-                # The one that was to get the quota moves, and with it the assumption ends.
-                self._note_outcome(heard, ignored(known.workload, "StaleGiver", fallen))
+            invalid = self._moved_sibling(fact)
+            if fact.preempts and not invalid:
+                givers, invalid = self._givers(fact, heard)
+            if invalid:
+                # Write the assigned workload again: its revision moves, and that ends the
+                # scheduler's assumption.
+                self._note_outcome(heard, ignored(known.workload, "StaleGiver", invalid))
                 self._apply(key, known, Change(known.workload), heard)
                 return True
         length = self._excess(key, change, heard)
@@ -147,36 +150,36 @@ class BatchFold:
             self._bury(heard, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
             if not holds:
                 return True
-            change, givers, kin = Change(known.workload), [], {}
+            change, givers, relatives = Change(known.workload), [], {}
         self._note_outcome(heard, change)
         if change.outcome is Outcome.REFUSED and heard.subject.startswith(
             "admit.workload.submitted."
         ):
             self._reject(heard, fact, change.reason, change.message)
         if change.outcome is Outcome.IGNORED and isinstance(fact, Arrived):
-            self._tell_taken(heard, fact, change)
+            self._note_repeated(heard, fact, change)
         if change.outcome is Outcome.REFUSED and isinstance(fact, facts.CheckReported):
-            # Its controller waits for no answer; whoever runs it finds the reason there.
+            # The controller gets no reply; its operator finds the reason in the dead letter.
             self._dead.append(RejectedMessage(heard, f"{change.reason}: {change.message}"))
         if change.outcome is Outcome.APPLIED:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
             self._apply(key, known, change, heard)
-        for other, made in kin.items():
+        for other, made in relatives.items():
             self._apply(other, self._known(other), made, heard)
-        if givers or kin:
-            self._group([*(one.key for one in givers), key, *kin], heard)
+        if givers or relatives:
+            self._group([*(one.key for one in givers), key, *relatives], heard)
         return True
 
     def commit(self, rest: list[LogMessage], through: int) -> Commit:
-        """What has been folded so far, as a value."""
+        """The commit of everything folded so far."""
         puts = []
         for key, known in self._working.items():
             before = self._state.workloads.get(key)
             group = self._groups.get(key, 0)
             if known.workload is None:
-                # Also where it came and went within the batch: a predecessor who got only half of
-                # it and is late would else bring it to life.
+                # Also for a workload created and deleted within the batch: otherwise a late write
+                # of a previous leader that read half of the batch would create it.
                 puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
             workload = with_log(known.workload, known.fact, self._says.get(key, ()))
@@ -189,16 +192,16 @@ class BatchFold:
     def _enter(
         self, fact: facts.Submitted, heard: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
-        """The submission as it is taken in; None: it is not, and that is told."""
+        """The submission as a fact to apply; None: it is refused, and a note says why."""
         claim = claim_of(fact)
         if claim is not None:
-            kin = self._relations.kin(ref_to(fact.namespace, *claim.owner))
+            family = self._families.members(ref_to(fact.namespace, *claim.owner))
             rules = None
-            if kin.parent is not None:
-                queue = stored.head(kin.parent).queue_name
+            if family.parent is not None:
+                queue = stored.head(family.parent).queue_name
                 rules = self._state.queues.family_rules(fact.namespace, queue)
             entered = self._state.variant_intake.enter(
-                fact, claim, known.workload, kin, rules, self._now
+                fact, claim, known.workload, family, rules, self._now
             )
             if isinstance(entered, Fact):
                 return entered
@@ -214,59 +217,59 @@ class BatchFold:
             self._reject(heard, fact, "Invalid", str(error))
             return None
 
-    def _become(
+    def _transition(
         self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
-        """What the fact makes of the workload, and by key of others of its family: all of that is
-        one commit, or nothing is. Where that cannot be reckoned, the fact is set aside for this
-        workload: what stands there may be from any hand, and would stop all the others for ever."""
+        """The change of the workload, and the changes of other family members by key; they are
+        committed together. If the transition raises, the fact is ignored for this workload: the
+        stored object may come from another program, and must not stop all other workloads."""
         try:
-            return self._made(key, known, fact, heard)
+            return self._transitions(key, known, fact, heard)
         except AssertionError:
-            raise  # Of a state that this program has made itself.
+            raise  # A bug: this program has made that state itself.
         except Exception as error:
-            why = f"it leads to nothing at {key}: {type(error).__name__}: {reason_of(error)}"
+            why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             if self._outcomes.get(heard.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
                 self._bury(heard, why, LEADS_TO_NOTHING)
             return ignored(known.workload, LEADS_TO_NOTHING, why), {}
 
-    def _made(
+    def _transitions(
         self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
-        at = self._occasion(fact, heard)
-        ref = self._relations.ref(key)
+        context = self._context(fact, heard)
+        ref = self._families.ref(key)
         if ref is None or known.workload is None:
-            return single_transition(known.workload, fact, at), {}
+            return single_transition(known.workload, fact, context), {}
         if key != ref.parent and is_true(known.workload, Type.FINISHED):
-            # Held until all of its end is said; its family has gone on without it.
-            return single_transition(known.workload, fact, at), {}
+            # It is held only until its outbox is published; the family no longer includes it.
+            return single_transition(known.workload, fact, context), {}
         meta = known.workload.metadata
-        made = family_transition(self._relations.kin(ref), meta.name, fact, at)
+        made = family_transition(self._families.members(ref), meta.name, fact, context)
         return made.own, {
             workload_key(meta.namespace, name): change for name, change in made.others.items()
         }
 
     def _is_crowded(self, keys: Iterable[str]) -> bool:
-        """What would have to be written together with these is more than may be. Alone they are
-        not, so that it is enough to wait for what came before."""
+        """Whether a group with these keys would be too large. Without the earlier messages it is
+        not, so it is enough to wait for their commit."""
         groups = {group for key in keys if (group := self._groups.get(key))}
-        return sum(len(self._together[group]) for group in groups) > TOGETHER_MAX
+        return sum(len(self._group_members[group]) for group in groups) > GROUPED_MAX
 
     def _group(self, keys: list[str], heard: LogMessage) -> None:
-        """From now on these are written together: with all that any of them is written with."""
+        """Puts these keys into one group, merged with the groups that they are already in."""
         keys = [key for key in dict.fromkeys(keys) if key in self._working]
         if len(keys) < 2:
             return
         old = {group for key in keys if (group := self._groups.get(key))}
         number = min(old, default=heard.sequence)
-        members = self._together.setdefault(number, [])
+        members = self._group_members.setdefault(number, [])
         for group in old - {number}:
-            members += self._together.pop(group)
+            members += self._group_members.pop(group)
         members += [key for key in keys if self._groups.get(key) is None]
         self._groups.update(dict.fromkeys(members, number))
 
     def _moved_sibling(self, fact: facts.Assigned) -> str:
-        """Why the sibling that is to stop for a variant is not as it was decided; "": it is."""
+        """Why the sibling that the variant replaces differs from the decision; "": it does not."""
         one = fact.migrates_from
         if one is None:
             return ""
@@ -280,14 +283,15 @@ class BatchFold:
     def _known(self, key: str) -> VersionedWorkload:
         return self._working.get(key) or self._state.workloads.get(key)
 
-    def _is_loud(self, key: str) -> bool:
-        return any(say.what not in _QUIET for say in self._says.get(key, ()))
+    def _has_machine_entry(self, key: str) -> bool:
+        return any(say.what not in _FOR_PEOPLE for say in self._says.get(key, ()))
 
-    def _occasion(self, fact: Fact, heard: LogMessage) -> TransitionContext:
+    def _context(self, fact: Fact, heard: LogMessage) -> TransitionContext:
         now = self._now
         if isinstance(fact, facts.TimerDue) and fact.at is not None:
-            # For a due timer it is at least the time that it was set for, whatever our clock says.
-            # The bus says it then and not before: one that is not due there is from somebody else.
+            # For a due timer it is at least the time that the timer was set for, whatever the local
+            # clock says. The bus publishes a timer at its time, so a time after the message's own
+            # is forged.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
             now = max(now, min(set_for, heard.time + EARLY))
         return TransitionContext(now, heard.sequence, heard.time, self._state.queues)
@@ -304,10 +308,12 @@ class BatchFold:
         )
 
     def _given(self, known: VersionedWorkload, said: facts.Preempted, heard: LogMessage) -> Change:
-        """What becomes of one that merely holds a reservation and hands it on; of its family
-        nobody else is concerned."""
-        change, kin = self._become(workload_key(said.namespace, said.name), known, said, heard)
-        if kin:
+        """The change of a workload that holds only a reservation and hands it over. A workload
+        whose family changes with it is refused."""
+        change, relatives = self._transition(
+            workload_key(said.namespace, said.name), known, said, heard
+        )
+        if relatives:
             return ignored(known.workload, "HasFamily", "its family goes with it")
         return change
 
@@ -326,22 +332,22 @@ class BatchFold:
             self._says[key] = change.says
         if trace is None:
             trace = heard.headers.get(HEADER_TRACE, known.trace)
-        if key in self._groups or self._relations.ref(key) is not None:
-            # Who follows is told of after whom it follows: parents come last.
+        if key in self._groups or self._families.ref(key) is not None:
+            # Reinsert it, so that a parent is written after its variants.
             self._working.pop(key, None)
         self._working[key] = VersionedWorkload(
             workload, known.revision, max(known.fact, heard.sequence), trace
         )
-        self._relations.note(key, known.workload, workload)
+        self._families.note(key, known.workload, workload)
         if workload is None and change.says and known.workload is not None:
-            # A deleted object has no outbox; what its end means to others is said at once.
+            # A deleted object has no outbox, so its messages are published as notes.
             last = with_log(known.workload, heard.sequence, change.says)
             self._notes += self._state.message_builder.messages(
                 last, known.revision, self._now, known.trace
             )
 
     def _excess(self, key: str, change: Change, heard: LogMessage) -> int:
-        """How long the object would be with what the fact brings, if that is too long; else 0."""
+        """Length of the object with this fact if it is too long; otherwise 0."""
         if key not in self._careful or change.workload is None or len(heard.data) <= SMALL:
             return 0
         length = len(stored.encode(with_log(change.workload, heard.sequence, change.says)))
@@ -350,8 +356,8 @@ class BatchFold:
     def _void(
         self, fact: facts.Decision, heard: LogMessage, known: VersionedWorkload
     ) -> Change | None:
-        """Why a decision holds no longer; None when it does. The scheduler sees the same change in
-        its watch, and drops what it had assumed."""
+        """Why a decision is void; None: it is valid. The scheduler sees the same change in its
+        watch and drops its assumption."""
         workload = known.workload
         if workload is None:
             return ignored(None, "NoSuchWorkload", "it was deleted meanwhile")
@@ -377,15 +383,15 @@ class BatchFold:
         except Unreadable as error:
             self._bury(heard, str(error))
             return True
-        # The server has compared the fence, so its number is the domain's epoch, unless it is so
-        # long that the server took only its lower bits.
+        # The server has compared the fence, so its number is the domain's epoch, unless the number
+        # was too long for the server.
         fence = heard.headers.get(FENCE), heard.headers.get(FENCE_SUBJECT)
-        whose = heard.subject.removeprefix(BARRIER)
+        domain = heard.subject.removeprefix(BARRIER)
         if (
             not 0 < barrier.epoch < heard.sequence
             or not barrier.domain
-            or token(barrier.domain) != whose
-            or fence != (str(barrier.epoch), f"{EPOCH}{whose}")
+            or token(barrier.domain) != domain
+            or fence != (str(barrier.epoch), f"{EPOCH}{domain}")
         ):
             self._bury(
                 heard, f"epoch {barrier.epoch} of {barrier.domain!r} has no fence that says so"
@@ -400,14 +406,14 @@ class BatchFold:
         except Unreadable as error:
             self._bury(heard, str(error))
             return True
-        asks = self._whose_parameters(heard.subject, applied)
-        keys = self.concerned(applied, asks)
-        if any(self._is_loud(key) or key in self._groups for key in keys):
+        asks = self._checks_by_parameters(heard.subject, applied)
+        keys = affected_workloads(self._state, applied, asks)
+        if any(self._has_machine_entry(key) or key in self._groups for key in keys):
             return False
         for key in keys:
             known = self._known(key)
-            ref = self._relations.ref(key)
-            # What the parent's turn has made of its variants is of this very fact.
+            ref = self._families.ref(key)
+            # The parent's transition has already applied this fact to its variants.
             if known.workload is None or heard.sequence <= self._state.workloads.get(key).fact:
                 continue
             meta = known.workload.metadata
@@ -415,27 +421,28 @@ class BatchFold:
             for fact in self._consequences(applied, asks, *about, known.workload):
                 if isinstance(fact, QueueChanged) and self._follows(key, ref):
                     continue
-                change, kin = self._become(key, known, fact, heard)
+                change, relatives = self._transition(key, known, fact, heard)
                 if change.outcome is Outcome.APPLIED:
                     self._apply(key, known, change, heard)
                     known = self._known(key)
-                for other, made in kin.items():
+                for other, made in relatives.items():
                     self._apply(other, self._known(other), made, heard)
-                self._group([key, *kin], heard)
+                self._group([key, *relatives], heard)
         return True
 
     def _follows(self, key: str, ref: FamilyRef | None) -> bool:
-        """It is a variant, and gets its turn with its parent."""
-        return ref is not None and ref.parent != key and self._relations.has_parent(ref)
+        """Whether it is a variant that changes together with its parent."""
+        return ref is not None and ref.parent != key and self._families.has_parent(ref)
 
-    def _whose_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
-        """The checks whose parameters have changed, come or gone, or that name others."""
+    def _checks_by_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
+        """The checks whose parameters were changed, created or deleted, or that now name other
+        parameters."""
         if applied.kind == "AdmissionCheck":
             return frozenset({applied.name} if applied.parameters_changed else ())
         try:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):
-            return frozenset()  # Said by somebody else.
+            return frozenset()  # Published by another program.
         return self._state.objects.checks_by_parameters(key)
 
     def _consequences(
@@ -453,40 +460,7 @@ class BatchFold:
         else:
             yield QueueChanged(namespace=namespace, name=name, asks=asks)
 
-    def concerned(self, applied: ObjectApplied, asks: frozenset[str]) -> list[str]:
-        """Keys of the workloads that a changed object may mean something to. ``asks``: checks whose
-        parameters it is."""
-        workloads = self._state.workloads
-        objects = self._state.objects
-        match applied.kind:
-            case "LocalQueue":
-                return workloads.of_queue(applied.namespace, applied.name)
-            case "ClusterQueue":
-                queues = {applied.name}
-            case "AdmissionCheck":
-                queues = {
-                    queue.metadata.name
-                    for queue in objects.of_kind("clusterqueue")
-                    if applied.name in checks_of(queue)
-                }
-            case "WorkloadPriorityClass":
-                return sorted(key for key, known in workloads.items() if known.workload)
-            case _ if asks:
-                queues = {
-                    queue.metadata.name
-                    for queue in objects.of_kind("clusterqueue")
-                    if asks & checks_of(queue)
-                }
-            case _:
-                return []
-        return [
-            key
-            for local in objects.of_kind("localqueue")
-            if local.spec.cluster_queue in queues
-            for key in workloads.of_queue(local.metadata.namespace, local.metadata.name)
-        ]
-
-    # What is told. ------------------------------------------------------------------
+    # Notes and outcomes. ------------------------------------------------------------
 
     def _bury(self, heard: LogMessage, reason: str, word: str = "Undecodable") -> None:
         self._dead.append(RejectedMessage(heard, reason))
@@ -498,8 +472,9 @@ class BatchFold:
         about = submissions.ReceivedSubmission(heard, fact, self._now, self._state.message_builder)
         self._notes.append(submissions.rejected(about, reason, message))
 
-    def _tell_taken(self, heard: LogMessage, fact: Fact, change: Change) -> None:
-        """A second submission that changes nothing is told so, unless it is the first one again."""
+    def _note_repeated(self, heard: LogMessage, fact: Fact, change: Change) -> None:
+        """Notes a second submission that changes nothing, unless it is a repetition of the
+        first."""
         if change.reason != REPEATED:
             about = submissions.ReceivedSubmission(
                 heard, fact, self._now, self._state.message_builder

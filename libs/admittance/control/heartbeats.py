@@ -1,11 +1,11 @@
-"""Which check controllers live and can evaluate their checks, as far as they tell. Pure.
+"""Which check controllers are alive and can evaluate their checks. Pure.
 
-A controller that ever sent a heartbeat counts as lost when three in a row are missing; one that
-never did counts as active, and nothing is written of it. Replicas are told apart by their
-``instance``: a check is active as long as any of those that live says so.
+A controller that has sent a heartbeat counts as lost when three in a row are missing. A controller
+that has never sent one counts as active, and no condition is written for it. Replicas differ by
+``instance``: a check is active as long as one live replica reports it active.
 
-Times are monotonic seconds. What was heard before a takeover stands in the conditions; so whoever
-takes over gives every controller that has one the same time that a heartbeat would.
+Times are monotonic seconds. After a takeover the stored conditions tell which controllers sent
+heartbeats before; the new leader treats each of them as heard at that moment.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ ACTIVE: Final = "Active"
 """Type of the condition, and its reason while it is True."""
 LOST: Final = "ControllerLost"
 RIVALS: Final = "Different programs go by this controller's name and take each other's requests:"
-"""Begins the message that names them."""
+"""First words of the message that names the programs."""
 MISSING: Final = 3
-"""So many heartbeats in a row are missing: whoever sent them counts as lost."""
+"""Number of missing heartbeats after which a controller counts as lost."""
 INSTANCES_MAX: Final = 100
-"""Replicas of one controller that are told apart; of more, those heard last."""
+"""Replicas remembered per controller: the ones heard last."""
 MESSAGE_MAX: Final = 1024
 MESSAGE_SECONDS: Final = 60.0
-"""Where only the message differs, it is written this seldom: a write moves the AdmissionCheck, and
-decisions made from the one before are made anew."""
+"""Least time between two writes that change only the message: every write moves the AdmissionCheck,
+and the scheduler then repeats decisions made from the old one."""
 
 _REASON: Final = re.compile(r"\A[A-Za-z](?:[A-Za-z0-9_,:]{0,62}[A-Za-z0-9_])?\Z")
 
@@ -55,24 +55,25 @@ class _Controller:
 
 
 class Heartbeats:
-    """What was heard of each controller. ``every_seconds``: how often they are expected."""
+    """The heartbeats of each controller. ``every_seconds``: the expected interval."""
 
     def __init__(self, every_seconds: float) -> None:
         self._patience = MISSING * every_seconds
         self._controllers: dict[str, _Controller] = {}
 
     def knows(self, controller: str) -> bool:
-        """The controller has sent heartbeats, to this leader or to one before."""
+        """Whether the controller has sent heartbeats to this leader or to an earlier one."""
         return controller in self._controllers
 
     def hear(self, controller: str, beat: CheckAlive, now: float) -> bool:
-        """Notes a heartbeat; whether it tells something that the one before did not."""
+        """Records a heartbeat; True if it differs from the previous one of that replica."""
         found = self._controllers.get(controller)
         if found is None:
             found = self._controllers[controller] = _Controller(now)
         told = replace(beat, time=None)
         before = found.replicas.pop(beat.instance, None)
-        # Popped and put back: the first of the dict is the one that was heard longest ago.
+        # Removed and inserted again, so that the first entry of the dict is the one heard longest
+        # ago.
         found.replicas[beat.instance] = _Heard(told, now)
         silent = now - found.last >= self._patience
         found.last = now
@@ -81,18 +82,19 @@ class Heartbeats:
         return before is None or silent or before.beat != told
 
     def expect(self, controllers: Iterable[str], now: float) -> None:
-        """These count as heard just now: nobody listened before, or time stood still for us."""
+        """Counts these controllers as heard at ``now``: nothing could be heard before, for example
+        because the process was suspended."""
         for controller in controllers:
             self._controllers.setdefault(controller, _Controller(now)).last = now
 
     def expect_all(self, now: float) -> None:
-        """As `expect`, of everybody that was ever heard."""
+        """As `expect`, for every known controller."""
         for found in self._controllers.values():
             found.last = now
             found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
 
     def forget(self, but: set[str]) -> None:
-        """Forgets every controller that no AdmissionCheck names any more."""
+        """Forgets every controller that is not in ``but``."""
         for controller in self._controllers.keys() - but:
             del self._controllers[controller]
 
@@ -108,9 +110,9 @@ class Heartbeats:
     def condition(
         self, check: AdmissionCheck, now: float, clock: datetime, written: float | None
     ) -> Condition | None:
-        """What the Active condition of check must become; None: it is right as it is.
+        """The new Active condition of the check; None: it does not change.
 
-        ``written``: when it was written last by whoever asks.
+        ``written``: when the caller wrote it last.
         """
         found = self._controllers.get(check.spec.controller_name)
         if found is None:
@@ -138,8 +140,8 @@ class Heartbeats:
         )
 
     def rivals(self, controller: str, now: float) -> tuple[str, ...]:
-        """The programs that live under that name, where there are several: each takes away
-        requests that the other should judge."""
+        """The programs that use this controller's name, if there are several: each takes requests
+        from the other."""
         found = self._controllers.get(controller)
         return _programs(self._live(found, now)) if found is not None else ()
 
@@ -154,7 +156,8 @@ _LOST: Final = ("False", LOST, "The controller sends no heartbeats any more")
 
 
 def _told(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
-    """Status, reason and message, from all that live; of those that agree the newest speaks."""
+    """Status, reason and message from the live replicas; of replicas that agree the newest one
+    counts."""
     words = [beat.checks.get(check, beat) for beat in live]
     active = [word for word in words if word.active]
     if not active:
@@ -168,7 +171,7 @@ def _told(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
 
 
 def _other(before: Condition, told: tuple[str, str, str]) -> bool:
-    """Whether rivals came or went."""
+    """Whether rival programs appeared or disappeared."""
     return before.message.startswith(RIVALS) != told[2].startswith(RIVALS)
 
 
@@ -182,21 +185,21 @@ def _cut(message: str) -> str:
 
 
 def active_of(check: AdmissionCheck) -> Condition | None:
-    """The Active condition; None: its controller was never heard."""
+    """The Active condition; None: its controller has never sent a heartbeat."""
     if check.status is None:
         return None
     return next((one for one in check.status.conditions if one.type == ACTIVE), None)
 
 
 def with_condition(check: AdmissionCheck, condition: Condition) -> AdmissionCheck:
-    """The check with that condition in the place of the one of its type."""
+    """The check with that condition, replacing the one of the same type."""
     others = check.status.conditions if check.status is not None else ()
     kept = tuple(one for one in others if one.type != condition.type)
     return replace(check, status=ObjectStatus(conditions=(*kept, condition)))
 
 
 BAD_PARAMETERS: Final = "BadParametersRef"
-"""Reason of Active=False: the object that the check names in ``parameters`` is not there."""
+"""Reason of Active=False: the object named in ``parameters`` does not exist."""
 
 
 def changed(
@@ -208,8 +211,8 @@ def changed(
     written: float | None = None,
     coming: Container[str] = (),
 ) -> AdmissionCheck | None:
-    """The check with the Active condition that it must have; None: it has it. ``now``, ``written``:
-    as of `Heartbeats.condition`. ``coming``: keys of objects that are written together with it."""
+    """The check with its new Active condition; None: no change. ``now``, ``written``: see
+    `Heartbeats.condition`. ``coming``: keys of objects written in the same apply."""
     new = _changed(check, objects, beats, now, clock, written, coming)
     return None if new is None or active_of(new) == active_of(check) else new
 
@@ -229,14 +232,14 @@ def _changed(
     if not tells_of_parameters(check):
         condition = beats.condition(check, now, clock, written)
         return None if condition is None else with_condition(check, condition)
-    # The parameters have come: only its controller may know something else against it.
+    # The parameters exist now; only the heartbeats of its controller can make it inactive.
     condition = beats.condition(_untold(check), now, clock, None)
     return _untold(check) if condition is None else with_condition(check, condition)
 
 
 def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
-    """The checks whose Active condition must change since their parameters have come or gone, each
-    as it must become."""
+    """The checks whose Active condition changes because their parameters were created or deleted,
+    each with the new condition."""
     silence = Heartbeats(0.0)
     new = (
         changed(check, objects, silence, 0.0, clock) for check in objects.of_kind("admissioncheck")
@@ -245,8 +248,7 @@ def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
 
 
 def tells_of_parameters(check: AdmissionCheck) -> bool:
-    """Its Active condition only tells that its parameters are missing, and nothing of its
-    controller."""
+    """Whether its Active condition reports missing parameters, and nothing about its controller."""
     found = active_of(check)
     return (
         found is not None
@@ -271,7 +273,7 @@ def _inactive(check: AdmissionCheck, missing: str, clock: datetime) -> Condition
 
 
 def _untold(check: AdmissionCheck) -> AdmissionCheck:
-    """The check as if nothing had been heard of it."""
+    """The check without its Active condition."""
     status = check.status
     assert status is not None, "it has a condition"
     kept = tuple(one for one in status.conditions if one.type != ACTIVE)

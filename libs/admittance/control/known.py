@@ -1,7 +1,7 @@
-"""The workloads as the controller holds them, with their revisions. Pure.
+"""The workloads that the controller holds in memory, with their revisions. Pure.
 
-Finished ones are not held: they are many, and hardly ever spoken of again. Only their keys stay,
-so that a fact about one of them is known to need a look into the bucket.
+Finished workloads are not held, since they are many and facts about them are rare. Only their keys
+stay: a fact about such a key makes the controller load the workload from the bucket.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, ow
 
 
 class VersionedWorkload(NamedTuple):
-    """A workload and the revision it was written at. ``workload`` None: there is none; then
-    ``fact`` is the deletion's. ``trace``: traceparent of what last moved it. ``unreadable``: there
-    is a value, which counts as none."""
+    """A workload and the revision it was written at. ``workload`` None: it does not exist; ``fact``
+    is then the fact that deleted it. ``trace``: traceparent of its last change. ``unreadable``: a
+    value exists, but counts as absent."""
 
     workload: StoredWorkload | None
     revision: int
@@ -32,7 +32,7 @@ NOTHING = VersionedWorkload(None, 0, 0)
 
 
 class FamilyRef(NamedTuple):
-    """Of which family a workload is: the key of the parent, and the parent's uid."""
+    """The family of a workload: the parent's key and uid."""
 
     parent: str
     uid: str
@@ -49,12 +49,12 @@ def ref_of(key: str, workload: StoredWorkload) -> FamilyRef | None:
 
 
 def ref_to(namespace: str, parent: str, uid: str) -> FamilyRef:
-    """The family of a parent that somebody names, or does not: then it is nobody's."""
+    """The family of the named parent. ``parent`` "": a family whose parent does not exist."""
     return FamilyRef(workload_key(namespace, parent) if parent else "", uid)
 
 
 def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
-    """The workload as written at revision: it could not know its own number beforehand.
+    """The workload with the revision of its own write filled in.
 
     0 in ``admittedRevision`` or ``evictedRevision`` stands for the revision of the write in which
     the condition turned True.
@@ -85,7 +85,7 @@ class Workloads:
         return len(self._known)
 
     def get(self, key: str) -> VersionedWorkload:
-        """What is held of that key; NOTHING when no such workload ever was."""
+        """The held workload at that key; NOTHING if none is known."""
         return self._known.get(key, NOTHING)
 
     def must_load(self, key: str) -> bool:
@@ -93,7 +93,7 @@ class Workloads:
         return key in self._finished and key not in self._known
 
     def keep(self, key: str, known: VersionedWorkload) -> None:
-        """The workload at that key from now on."""
+        """Sets the workload at that key."""
         self._forget(key)
         workload = known.workload
         if workload is None:
@@ -116,19 +116,19 @@ class Workloads:
             self._relate(key, workload)
 
     def load(self, key: str, known: VersionedWorkload) -> None:
-        """Like keep, of a workload that is about to be asked for, finished or not."""
+        """As `keep`, and holds a finished workload too, since a fact about it follows."""
         self.keep(key, known)
         if known.workload is not None:
             self._known[key] = known._replace(workload=revised(known.workload, known.revision))
 
     def limit_fact(self, key: str, most: int) -> None:
-        """No fact later than ``most`` counts as applied to the held workload at that key."""
+        """Lowers the last fact of the held workload at that key to ``most``."""
         self._known[key] = self._known[key]._replace(fact=most)
         if key in self._finished:
             self._finished[key] = most
 
     def let_go(self, key: str) -> None:
-        """All that the workload had to say is said: a finished one need not be held."""
+        """Drops the workload if it is finished; its outbox is published."""
         known = self._known.get(key)
         if known is None or known.workload is None:
             return
@@ -137,13 +137,13 @@ class Workloads:
             del self._known[key]
 
     def gone(self, key: str) -> None:
-        """The bucket has nothing at that key, not even a marker: its time was over."""
+        """The bucket has no value and no delete marker at that key: it has expired."""
         self._forget(key)
         self._finished.pop(key, None)
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
-        """Forget deletions whose facts lie before a sequence that is acknowledged."""
+        """Forgets deletions whose facts lie before an acknowledged sequence."""
         gone = [
             key
             for key, known in self._known.items()
@@ -153,8 +153,8 @@ class Workloads:
             del self._known[key]
 
     def drop_finished(self, before: int) -> None:
-        """Forget the keys of those whose last fact lies before a sequence so old that the bucket
-        has dropped them. Should one still be there, a put over it is refused, and it is loaded."""
+        """Forgets finished workloads whose last fact is so old that the bucket has dropped them. If
+        one still exists, a put over it is refused and the workload is loaded."""
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]
 
@@ -171,15 +171,15 @@ class Workloads:
         return sorted(self._by_queue.get((namespace, queue), ()))
 
     def finished(self) -> list[tuple[str, int]]:
-        """The keys of those that have ended, with the last fact of each."""
+        """Keys of the finished workloads, with the last fact of each."""
         return list(self._finished.items())
 
     def ended_by(self, key: str) -> int:
-        """The last fact of a workload that has ended; 0: nothing is known of one."""
+        """The last fact of a finished workload; 0: none is known."""
         return self._finished.get(key, 0)
 
     def items(self) -> Iterator[tuple[str, VersionedWorkload]]:
-        """All that is held."""
+        """Every held workload, by key."""
         return iter(self._known.items())
 
     def _relate(self, key: str, workload: StoredWorkload) -> None:
@@ -188,7 +188,7 @@ class Workloads:
             return
         parents = self._family.get(ref.parent)
         if parents == ref:
-            ref = parents  # One and the same for all of a family: there are many.
+            ref = parents  # Share one FamilyRef per family, since there are many members.
         self._family[key] = ref
         if ref.parent != key:
             self._variants.setdefault(ref.uid, set()).add(key)

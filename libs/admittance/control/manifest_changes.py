@@ -1,6 +1,9 @@
-"""What somebody wants applied or deleted, and what speaks against it. Pure.
+"""Validates manifests before they are applied or deleted, and makes the messages about them. Pure.
 
-The endpoints ask before they write, and whoever wants to know what would follow asks the same.
+The endpoints and the what-if computation use the same functions. The writer of a manifest publishes
+its message, but may end before that, or not learn that the write succeeded. Therefore a new leader
+publishes the messages that the log lacks, and a leader publishes those of manifests that it reads
+in the bucket and did not know.
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ from admittance.api.workload import Workload
 from admittance.control.commit import Message
 from admittance.control.controller_state import ControllerState
 from admittance.control.known import Workloads
-from admittance.control.objects import Objects, PlannedWrite, StoredObject, prefix_of, users_of
+from admittance.control.objects import (
+    Objects,
+    PlannedWrite,
+    StoredObject,
+    checks_of,
+    prefix_of,
+    users_of,
+)
 from admittance.events.applying import Applied
 from admittance.events.reading import Unreadable
 from admittance.events.subjects import applied_subject
@@ -33,12 +43,11 @@ from admittance.workload.phase import holds_quota
 from admittance.workload.reading import names_of
 
 PARAMETERS_MAX: Final = 400_000
-"""Bytes. A check is told its parameters together with the workload, in one message of 1 MiB."""
+"""Bytes. One message of 1 MiB carries the parameters of a check together with the workload."""
 
 
 class Proposal(NamedTuple):
-    """Manifests that are valid by themselves, and the warnings of each. ``problems``: lines about
-    those that are not."""
+    """Valid manifests and the warnings of each. ``problems``: one line per invalid manifest."""
 
     manifests: list[Manifest]
     warnings: list[tuple[str, ...]]
@@ -46,8 +55,8 @@ class Proposal(NamedTuple):
 
 
 def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
-    """The manifests, each with the number that errors call it by, as typed values. ``namespace``
-    "": of any namespace."""
+    """Decodes manifests. Each has a number that its errors name. ``namespace`` "": any namespace is
+    allowed."""
     found = Proposal([], [], [])
     for number, raw in numbered:
         try:
@@ -68,8 +77,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
 
 
 def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
-    """What forbids to write what is planned over what is there, or beyond the limits that are set,
-    a line each."""
+    """Why the planned writes are refused, one line each: forbidden updates, and limits."""
     every = list(planned)
     named = {one.name: one.object for one in every if one.kind == "AdmissionCheck"}
 
@@ -85,7 +93,8 @@ def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits
 
 
 def cautions(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
-    """What somebody who applies it should know. ``objects``: with all that is applied with it."""
+    """Warnings about an applied object. ``objects``: includes the other objects of the same
+    apply."""
     said = planned.object
     if isinstance(said, AdmissionCheck):
         missing = objects.missing_parameters(said)
@@ -120,21 +129,22 @@ def _objections(
         return []
     problems = [] if old is None else validate_update(old.object, planned.object)
     if isinstance(planned.object, ClusterQueue):
-        # What was there before is no fault of this change: the queue is inactive, and says so.
+        # A conflict that existed before is no reason to refuse this change: the queue is already
+        # inactive and reports it.
         before = [] if old is None else conflicts(old.object.spec, controller_of)
         told = {problem.message for problem in before}
         found = conflicts(planned.object.spec, controller_of)
         problems += [problem for problem in found if problem.message not in told]
         if old is not None and check_flavors(old.object.spec, flavors_max):
-            # Taken in when more were allowed: it may stay so, or become less.
+            # It was accepted when more flavors were allowed: their number may stay or shrink.
             flavors_max = len(old.object.spec.resource_groups[0].flavors)
         problems += check_flavors(planned.object.spec, flavors_max)
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 
 def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
-    """Who still needs the object, so that it is not deleted: a ClusterQueue is kept while
-    workloads hold its quota."""
+    """What still uses the object, so that it is not deleted: a ClusterQueue is kept while workloads
+    hold its quota."""
     found = users_of(objects, prefix, name)
     if prefix != "clusterqueue":
         return found
@@ -149,7 +159,7 @@ def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> lis
 
 
 def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
-    """The object as one that is to go."""
+    """The write that marks the object for deletion."""
     meta = replace(kept.object.metadata, deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
     told = Applied(kind=going.kind, namespace=meta.namespace, name=meta.name, outcome="terminating")
@@ -159,7 +169,7 @@ def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
 
 
 def unneeded(controller: ControllerState) -> list[tuple[str, StoredObject]]:
-    """The marked objects that nobody needs any more."""
+    """The objects marked for deletion that nothing uses any more."""
     found = []
     for key in sorted(controller.objects.terminating):
         kept = controller.objects.get(key)
@@ -182,8 +192,8 @@ def statement(
     before: StoredObject | None = None,
     deleted: bool = False,
 ) -> Message:
-    """``admit.object.applied`` or ``deleted`` of a manifest. ``before``: as it was; None: it was
-    not there, or nobody knows."""
+    """``admit.object.applied`` or ``deleted`` for a manifest. ``before``: its previous version;
+    None: new, or unknown."""
     manifest = kept.object
     meta = manifest.metadata
     said = ObjectApplied(
@@ -199,7 +209,8 @@ def statement(
 
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
-    """It is an AdmissionCheck that names other parameters than before, as far as anybody knows."""
+    """Whether it is an AdmissionCheck that names other parameters than its previous version, if
+    known."""
     if not isinstance(manifest, AdmissionCheck):
         return False
     return before is None or before.object.spec.parameters != manifest.spec.parameters
@@ -211,8 +222,8 @@ def _message(controller: ControllerState, subject: str, said: ObjectApplied) -> 
 
 
 def ending(controller: ControllerState, key: str, revision: int) -> Message | None:
-    """``admit.object.deleted`` from the marker alone; None: it is no kind of ours, or no object has
-    such a key."""
+    """``admit.object.deleted`` from the delete marker alone; None: the key is not one of a known
+    kind."""
     prefix = key.partition(".")[0]
     kind = next((one for one in KINDS.values() if one.token == prefix), None)
     if kind is None:
@@ -226,8 +237,8 @@ def ending(controller: ControllerState, key: str, revision: int) -> Message | No
 
 
 def statements(controller: ControllerState) -> Iterator[tuple[int, Message]]:
-    """What the log must have been told of every manifest, deleted ones included, each with its
-    revision; an older word of the same subject does not tell it."""
+    """The last message that the log must hold about every manifest, deleted ones included, each
+    with its revision."""
     for _, kept in controller.objects:
         yield kept.revision, statement(controller, kept)
     for key, revision in controller.objects.markers():
@@ -243,8 +254,8 @@ def learn(
     revision: int,
     headers: Mapping[str, str],
 ) -> Message | None:
-    """Loads an entry of the bucket that somebody else wrote, or we without hearing that it was
-    written. What is to be said of it; None: it was known."""
+    """Loads an entry of the bucket that another program wrote, or that this leader wrote without an
+    answer. Returns the message to publish; None: the entry was known."""
     known, before = controller.objects.expected(key), controller.objects.get(key)
     controller.load(key, value, revision, headers)
     if revision <= known:
@@ -253,3 +264,39 @@ def learn(
     if kept is not None:
         return statement(controller, kept, before=before)
     return ending(controller, key, revision)
+
+
+def affected_workloads(
+    state: ControllerState, applied: ObjectApplied, asks: frozenset[str]
+) -> list[str]:
+    """Keys of the workloads that a changed object can affect. ``asks``: checks that name it in
+    ``parameters``."""
+    workloads = state.workloads
+    objects = state.objects
+    match applied.kind:
+        case "LocalQueue":
+            return workloads.of_queue(applied.namespace, applied.name)
+        case "ClusterQueue":
+            queues = {applied.name}
+        case "AdmissionCheck":
+            queues = {
+                queue.metadata.name
+                for queue in objects.of_kind("clusterqueue")
+                if applied.name in checks_of(queue)
+            }
+        case "WorkloadPriorityClass":
+            return sorted(key for key, known in workloads.items() if known.workload)
+        case _ if asks:
+            queues = {
+                queue.metadata.name
+                for queue in objects.of_kind("clusterqueue")
+                if asks & checks_of(queue)
+            }
+        case _:
+            return []
+    return [
+        key
+        for local in objects.of_kind("localqueue")
+        if local.spec.cluster_queue in queues
+        for key in workloads.of_queue(local.metadata.namespace, local.metadata.name)
+    ]

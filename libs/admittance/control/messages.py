@@ -1,6 +1,6 @@
-"""What an object has to say, made from the object: the payloads of the controller's facts.
+"""Makes the controller's facts from a workload's outbox.
 
-An object does not change before all of it is said, so the same payload comes out whoever says it.
+A workload does not change before its outbox is published, so every leader makes the same payload.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _template = msgspec.json.Decoder(_Template)
 
 
 class MessageBuilder:
-    """Turns what an object has to say into messages.
+    """Makes messages from the outbox of a workload.
 
-    ``secret`` keys the message ids: they are shared by the whole stream, and a guessed one would
-    silence what it names. ``workload``: one by namespace and name, as it was last written.
+    ``secret`` keys the message ids: ids are shared by the whole stream, and a guessed id would
+    suppress the message. ``workload``: returns the stored workload by namespace and name.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MessageBuilder:
     def messages(
         self, workload: StoredWorkload, revision: int, now: datetime, trace: str
     ) -> Iterator[Message]:
-        """Everything that the commit of ``revision`` had to say, in order."""
+        """The messages of the outbox written at ``revision``, in order."""
         uid = workload.metadata.uid
         for say in workload.status.log.says:
             what = f"{uid}/{revision}/{say.what}/{say.detail}"
@@ -78,7 +78,7 @@ class MessageBuilder:
                 yield Message(subject_of(fact), encode(fact), identity, trace)
 
     def identity(self, what: str) -> str:
-        """The message id of something said."""
+        """The message id for an outbox entry."""
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(
@@ -122,7 +122,7 @@ class MessageBuilder:
                     cycle=say.cycle,
                     reason=say.reason,
                 )
-        # Written by a newer version, or by another hand: not known how to say it.
+        # Written by a newer version or another program: this version cannot publish it.
         return None
 
     def _admitted(
@@ -163,8 +163,8 @@ class MessageBuilder:
             )
 
     def _judged(self, workload: StoredWorkload) -> StoredWorkload:
-        """The workload with the rows of the checks that judged it: those of a parent are its
-        variant's, which was written in the same batch."""
+        """The workload with the rows of the checks that judged it. For a parent they are those of
+        its admitted variant, written in the same batch."""
         name = workload.status.admitted_variant
         variant = self._workload(workload.metadata.namespace, name) if name else None
         if variant is None:
@@ -176,7 +176,7 @@ class MessageBuilder:
     ) -> Fact | None:
         check = self._objects.check(say.detail)
         if check is None or self._objects.missing_parameters(check):
-            return None  # It is asked when they come.
+            return None  # The check is requested when its parameters are created.
         row = next(
             (row for row in workload.status.admission_checks if row.name == say.detail), None
         )

@@ -1,5 +1,5 @@
-"""The manifests other than workloads, as the controller holds them: what is stored, and at which
-revision; and the plan of an apply or a delete. Pure.
+"""The manifests other than workloads that the controller holds, and the writes that an apply makes.
+Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admittance.events.names import uid_of
 from admittance.events.subjects import object_key
 
 NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"})
-"""First parts of the keys of what is not deleted before nobody needs it."""
+"""Key prefixes of the kinds that are not deleted while another object uses them."""
 
 
 class StoredObject(NamedTuple):
@@ -33,7 +33,7 @@ class StoredObject(NamedTuple):
 
 
 class PlannedWrite(NamedTuple):
-    """One object of an apply: what to write (None: nothing), and what to tell."""
+    """One object of an apply: the value to write (None: nothing), and the result to report."""
 
     key: str
     kind: str
@@ -63,7 +63,7 @@ class Objects:
         self._kept: dict[str, StoredObject] = {}
         self._gone: dict[str, int] = {}
         self.terminating: set[str] = set()
-        """Keys of those that are to go once nobody needs them."""
+        """Keys of objects marked for deletion."""
 
     def __iter__(self) -> Iterator[tuple[str, StoredObject]]:
         return iter(self._kept.items())
@@ -132,14 +132,13 @@ class Objects:
         return bytes(msgspec.json.decode(kept.value, type=_SpecOnly).spec)
 
     def missing_parameters(self, check: AdmissionCheck, coming: Container[str] = ()) -> str:
-        """A sentence that names the object which a check has its parameters in, where there is no
-        such object; "": it is there, or the check names none. ``coming``: keys that are about to be
-        written."""
+        """A sentence naming the missing parameters object of a check; "": it exists, or the check
+        names none. ``coming``: keys about to be written."""
         key = parameters_key(check)
         return "" if not key or key in self._kept or key in coming else absence(check)
 
     def checks_by_parameters(self, key: str) -> frozenset[str]:
-        """The checks whose parameters are the object at that key, be it there or not."""
+        """Names of the checks that name the object at that key as parameters."""
         return frozenset(
             check.metadata.name
             for check in self.of_kind("admissioncheck")
@@ -194,14 +193,14 @@ def _content(manifest: Any) -> Any:
             managed_fields=None,
         ),
     )
-    # The time of its deletion is compared: what was to go stays when it is applied again.
+    # The deletion time is compared: applying an object again takes its deletion mark off.
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
 def plan(
     objects: Objects, manifests: Iterable[Manifest], *, now: datetime
 ) -> Iterator[PlannedWrite]:
-    """What applying the manifests would write, in their order."""
+    """The writes of an apply, in the order of the manifests."""
     for manifest in manifests:
         meta = replace(manifest.metadata, deletion_timestamp=None)
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
@@ -211,7 +210,7 @@ def plan(
             kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome="created"
         )
         if isinstance(manifest, AdmissionCheck):
-            # What its controller says of it; nobody else has a say in that.
+            # Only its controller sets the status.
             status = old.object.status if old is not None else None
             manifest = replace(manifest, status=status)  # noqa: PLW2901
         if old is None:
@@ -257,7 +256,7 @@ def plan(
 
 
 def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
-    """Which objects still need this one: it is not deleted before they are gone."""
+    """The objects that still use this one; it is not deleted while there are any."""
     users = []
     if prefix == "flavor":
         for queue in objects.of_kind("clusterqueue"):

@@ -1,4 +1,4 @@
-"""The queues around a workload, answered from the objects and the catalog."""
+"""Answers questions about a workload's queues from the manifests and the quota catalog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
 
 
 class ManifestQueueView:
-    """Implements `admittance.workload.transition_context.Surroundings`."""
+    """Implements `admittance.workload.transition_context.QueueView` from the held manifests."""
 
     def __init__(self, objects: Objects, catalog: Catalog, limits: Limits) -> None:
         self._objects = objects
@@ -65,7 +65,8 @@ class ManifestQueueView:
             return InactiveReason(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} is being deleted"
             )
-        # A stopped ClusterQueue is named before a stopped LocalQueue: its drain is the wider one.
+        # A stopped ClusterQueue is reported before a stopped LocalQueue: its drain affects more
+        # workloads.
         name = behind.metadata.name
         if behind.spec.stop_policy in STOPPING:
             return InactiveReason(
@@ -84,8 +85,8 @@ class ManifestQueueView:
         try:
             required = self._catalog.required_checks(cluster_queue, admission)
         except ConflictingChecks:
-            # No assignment leads here: such a combination is not assignable. A queue that was
-            # edited under a reservation can; then every check that it names has to pass.
+            # The scheduler never assigns such a combination, but an edit of the queue can create it
+            # under a reservation. Then every check that the queue names must pass.
             queue = self._objects.cluster_queue(cluster_queue)
             named = checks_of(queue) if queue is not None else set()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}
@@ -148,13 +149,13 @@ class ManifestQueueView:
         name = found.metadata.name
         known = self._rules.get(name)
         if known is None or known[0] is not found.spec:
-            # Asked with every fact about a family; made once for each state of the queue.
+            # Needed for every fact about a family; computed once per version of the queue.
             known = self._rules[name] = found.spec, families_of(found.spec)
         return known[1]
 
 
 def parts_of(objects: Objects, flavor: str) -> FlavorParts:
-    """What that ResourceFlavor adds to pods; nothing where there is none."""
+    """What that ResourceFlavor adds to pods; empty if it does not exist."""
     found = objects.flavor(flavor)
     if found is None:
         return FlavorParts()

@@ -1,6 +1,7 @@
-"""Decisions about several workloads at once: quota that is handed on from some to another.
+"""Decisions about several workloads at once: some hand their quota over to another one.
 
-All of it is written in one atomic batch, those who give before the one who gets, or nothing is.
+All of them are written in one atomic batch, the giving workloads before the receiving one, or none
+is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Transition = Callable[[VersionedWorkload, Preempted], Change]
 
 
 class Giver(NamedTuple):
-    """One that hands its quota on, and what becomes of it."""
+    """A workload that hands its quota over, and its change."""
 
     key: str
     known: VersionedWorkload
@@ -27,7 +28,7 @@ class Giver(NamedTuple):
 
 
 def keys_of(fact: Assigned) -> list[str]:
-    """The keys of those who hand quota on."""
+    """The keys of the workloads that hand their quota over."""
     return [workload_key(one.namespace, one.name) for one in fact.preempts]
 
 
@@ -38,23 +39,24 @@ def givers(
     domain_of: Callable[[str], str | None],
     transition: Transition,
 ) -> tuple[list[Giver], str]:
-    """What becomes of everybody who hands quota on, or why the decision holds of nobody.
+    """The changes of the workloads that hand their quota over, or why the decision is void.
 
-    moved: somebody else moved the key in this batch. domain_of: the domain of a ClusterQueue.
+    ``moved``: whether an earlier fact of this batch moved the key. ``domain_of``: the domain of a
+    ClusterQueue.
     """
     found: list[Giver] = []
     for one in fact.preempts:
         key = workload_key(one.namespace, one.name)
         known = known_of(key)
         workload = known.workload
-        who = f"{one.namespace}/{one.name}"
+        label = f"{one.namespace}/{one.name}"
         if workload is None or workload.metadata.uid != one.uid:
-            return [], f"{who} was deleted meanwhile"
+            return [], f"{label} was deleted meanwhile"
         if moved(key) or known.revision != one.revision:
-            return [], f"{who} moved meanwhile, decided from revision {one.revision}"
+            return [], f"{label} moved meanwhile, decided from revision {one.revision}"
         admission = workload.status.admission
         if admission is None or domain_of(admission.cluster_queue) != fact.domain:
-            return [], f"{who} holds no quota of {fact.domain}"
+            return [], f"{label} holds no quota of {fact.domain}"
         change = transition(
             known,
             Preempted(
@@ -74,14 +76,14 @@ def givers(
         )
         after = change.workload
         if change.outcome is not Outcome.APPLIED or (after is not None and holds_quota(after)):
-            # Its job has to stop first; then its quota is not there to be handed on.
-            return [], f"{who} does not merely hold a reservation"
+            # Its job must stop first, so its quota cannot be handed over now.
+            return [], f"{label} does not merely hold a reservation"
         found.append(Giver(key, known, change))
     return found, ""
 
 
 def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
-    """The puts that go each for itself, and the groups that go as a whole."""
+    """The puts without a group, and the groups."""
     alone = [put for put in puts if not put.group]
     groups: dict[int, list[Put]] = {}
     for put in puts:
@@ -91,8 +93,8 @@ def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
 
 
 def packed(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
-    """Groups that share a batch of at most so many puts. A group is never torn: one that is longer
-    goes in a batch of its own, and is refused by whoever knows the limit."""
+    """Packs groups into batches of at most ``most`` puts. A group is never split: a longer group
+    gets its own batch, which the bus refuses."""
     batch: list[list[Put]] = []
     length = 0
     for group in groups:

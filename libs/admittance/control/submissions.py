@@ -1,4 +1,4 @@
-"""The door: a submission is decoded, filled in, validated once, and after that never again."""
+"""Decodes, completes and validates submissions, and makes the messages about refused ones."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from admittance.workload.moves.arrival import Arrived
 from admittance.workload.transition_context import QueueView
 
 WORKLOAD_MAX: Final = 512 * 1024
-"""Bytes of metadata and spec. Status, what checks add and what is said of it need room, too, in the
-server's message of 1 MiB."""
+"""Bytes of metadata and spec. The server's message of 1 MiB must also hold the status, the updates
+of checks and the outbox."""
 
 
 class InvalidSubmission(ValueError):
-    """A submission that is no valid workload; the text says why, in one line."""
+    """A submission is not a valid workload; the text says why, in one line."""
 
 
 def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueView) -> Arrived:
-    """The submission as a fact that the moves take. Raises Unfit.
+    """The submission as a fact for `transition`. Raises InvalidSubmission.
 
-    Where only a priority class is named, its value is looked up here: the number is what counts
-    from then on. Who is a parent is decided here, too, whatever the submission says of it.
+    A named priority class is resolved to its value here; later changes count by the number. Its
+    queue, not the submission, decides whether the workload is a parent.
     """
 
     def value_of(name: str) -> int:
@@ -55,7 +55,7 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
         raise InvalidSubmission(f"a {manifest.kind} was submitted, a Workload is wanted")
     above = exceeding(manifest.spec)
     if above:
-        # It would wait for ever: better told at once.
+        # It could never be admitted, so refuse it now.
         raise InvalidSubmission("; ".join(str(problem) for problem in above))
     meta = manifest.metadata
     if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
@@ -84,7 +84,8 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
 
 
 def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:
-    """The workload as its queue makes it, regular or a parent, and what is to be said of that."""
+    """The workload with the role that its queue gives it (regular or parent), and a remark for the
+    user."""
     spec, meta = manifest.spec, manifest.metadata
     role: Role = "regular"
     remark = ""
@@ -111,7 +112,7 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
 
 
 class ReceivedSubmission(NamedTuple):
-    """A submission as it was heard, and when."""
+    """A received submission, and what is needed to answer it."""
 
     heard: LogMessage
     fact: Fact
@@ -120,20 +121,21 @@ class ReceivedSubmission(NamedTuple):
 
 
 def rejected(about: ReceivedSubmission, reason: str, message: str) -> Message:
-    """It cannot be: it is no valid workload, or its name is another workload's."""
+    """The message that a submission is refused: it is invalid, or its name is taken."""
     fact = facts.Rejected(**_common(about), reason=reason, message=message)
     return _message(about, fact, "rejected")
 
 
 def unchanged(about: ReceivedSubmission, message: str) -> Message:
-    """The workload is there already, and is the same."""
+    """The message that the same workload exists already."""
     said = f"A second submission changes nothing: {message}"
     fact = facts.Noted(**_common(about), reason="AlreadyExists", message=said)
     return _message(about, fact, "noted")
 
 
 def digest(heard: LogMessage) -> str:
-    """What a workload keeps of the message id of its submission; "" where that had none."""
+    """Digest of the submission's message id that the workload stores; "": the submission had no
+    id."""
     message_id = heard.headers.get(HEADER_MSG_ID, "")
     if not message_id:
         return ""

@@ -1,4 +1,4 @@
-"""The door for variants: what is stored is what the parent makes of them, whatever was submitted.
+"""Submitted variants: the stored variant is computed from its parent, whatever was submitted.
 
 Source: LIFECYCLE 4.2.
 """
@@ -26,7 +26,8 @@ from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 MADE_MAX: Final = 256
-"""So many parents' variants are kept as they were made, since siblings come one after another."""
+"""Number of parents whose computed variants are cached, since siblings are submitted one after
+another."""
 _MARK: Final = b'"variant"'
 
 
@@ -46,14 +47,14 @@ class _Spec(Kept, frozen=True, kw_only=True):
 
 
 class VariantClaim(Kept, frozen=True, kw_only=True):
-    """What a submission says of whose variant it is, and which."""
+    """The parent and the variant that a submission names."""
 
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
 
     @property
     def owner(self) -> tuple[str, str]:
-        """Name and uid of the parent; empty where it names none."""
+        """Name and uid of the parent; empty if it names none."""
         for one in self.metadata.owner_references:
             if one.kind == "Workload":
                 return one.name, one.uid
@@ -64,25 +65,25 @@ _claim = msgspec.json.Decoder(VariantClaim)
 
 
 def claim_of(fact: facts.Submitted) -> VariantClaim | None:
-    """What a submission claims that is to be a variant; None: it is to be none."""
+    """The claim of a submission with the role variant; None: it has another role."""
     written = bytes(fact.workload)
     if _MARK not in written:
         return None
     try:
         claim = _claim.decode(written)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None  # Whoever opens the door says what is wrong with it.
+        return None  # `validate_submission` reports the error.
     return claim if claim.spec.role == VARIANT else None
 
 
 class VariantIntake:
-    """Makes variants as they are stored. What was made of a parent is kept for its next ones."""
+    """Computes the stored form of submitted variants, and caches the variants of a parent."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[msgspec.Raw, FamilyRules, dict[str, bytes]]] = {}
 
     def spec_of(self, parent: StoredWorkload, rules: FamilyRules, tag: str) -> bytes | None:
-        """The spec of one of the parent's variants, turned on; None: it is to have no such one."""
+        """The active spec of one of the parent's variants; None: the parent has no such variant."""
         uid = parent.metadata.uid
         kept = self._made.get(uid)
         if kept is None or kept[0] is not parent.spec or kept[1] is not rules:
@@ -97,12 +98,13 @@ class VariantIntake:
         fact: facts.Submitted,
         claim: VariantClaim,
         present: StoredWorkload | None,
-        kin: FamilyMembers,
+        family: FamilyMembers,
         rules: FamilyRules | None,
         now: datetime,
     ) -> Arrived | Change:
-        """The variant as it arrives, or why not. ``present``: who has the name."""
-        parent = kin.parent
+        """The variant as an `Arrived` fact, or why it is refused. ``present``: the workload with
+        that name."""
+        parent = family.parent
         tag = claim.spec.variant
         if present is not None:
             same = head(present).variant == tag and owner_of(present) == claim.owner
@@ -120,13 +122,13 @@ class VariantIntake:
             return refused(None, "NoParent", f"there is no parent {name!r} with the uid {uid!r}")
         spec = self.spec_of(parent, rules, tag) if rules is not None else None
         if spec is None or rules is None:
-            return refused(None, "NoSuchVariant", f"its parent is to have no variant {tag!r}")
+            return refused(None, "NoSuchVariant", f"its parent has no variant {tag!r}")
         if fact.name not in (name_of(parent, tag), name_of(parent, tag, taken=True)):
             return refused(None, "OtherName", f"the variant {tag!r} has another name")
-        twin = next((one for one in kin.variants.values() if head(one).variant == tag), None)
+        twin = next((one for one in family.variants.values() if head(one).variant == tag), None)
         if twin is not None:
             return refused(None, "AlreadyExists", f"that variant is {twin.metadata.name!r}")
-        states = [variant_state(one) for one in kin.variants.values()]
+        states = [variant_state(one) for one in family.variants.values()]
         states.append(VariantState(fact.name, tag, *claim.owner))
         wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)
         stored = msgspec.Raw(spec)
@@ -145,8 +147,8 @@ class VariantIntake:
 
 
 class BatchFamilies:
-    """Over the index of what is written lies what the batch changes. ``known``: a workload as the
-    batch has it by now."""
+    """The families as one batch changes them, on top of the index of stored workloads. ``known``:
+    returns a workload with the batch's changes."""
 
     def __init__(self, workloads: Workloads, known: Callable[[str], VersionedWorkload]) -> None:
         self._workloads = workloads
@@ -155,13 +157,13 @@ class BatchFamilies:
         self._new: dict[str, set[str]] = {}
 
     def ref(self, key: str) -> FamilyRef | None:
-        """The family of the workload at that key; None: it is regular, or not there."""
+        """The family of the workload at that key; None: it is regular or does not exist."""
         if key in self._refs:
             return self._refs[key]
         return self._workloads.family_of(key)
 
     def note(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
-        """What the batch made of a workload."""
+        """Records the change of a workload."""
         if after is None:
             if before is not None:
                 self._refs[key] = None
@@ -176,7 +178,7 @@ class BatchFamilies:
             self._new.setdefault(ref.uid, set()).add(key)
 
     def has_parent(self, ref: FamilyRef) -> bool:
-        """The family is not one of orphans."""
+        """Whether the family's parent exists."""
         return self._parent(ref) is not None
 
     def _parent(self, ref: FamilyRef) -> StoredWorkload | None:
@@ -185,8 +187,8 @@ class BatchFamilies:
             return None
         return parent
 
-    def kin(self, ref: FamilyRef) -> FamilyMembers:
-        """The family, without those of it that have finished or are gone."""
+    def members(self, ref: FamilyRef) -> FamilyMembers:
+        """The family's members, without finished and deleted ones."""
         parent = self._parent(ref)
         keys = self._workloads.variants_of(ref.uid)
         new = self._new.get(ref.uid)

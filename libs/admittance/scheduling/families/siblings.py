@@ -47,7 +47,7 @@ SENTENCES: Final = {
 
 
 def hindrance(world: World, queue: Queue, member: Member) -> Aside | None:
-    """ActivityReason the variant may not be tried now; None: it may, or is a regular workload."""
+    """Why the variant may not be tried now; None: it may, or is a regular workload."""
     family = member.family
     if family is None:
         return None

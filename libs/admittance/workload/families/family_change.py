@@ -88,17 +88,17 @@ class FamilyChange(NamedTuple):
 class FamilyTransition:
     """``variants``: without those that are gone. ``at``: as variants see it."""
 
-    def __init__(self, kin: FamilyMembers, context: TransitionContext) -> None:
-        self.parent = kin.parent
-        self.variants = dict(kin.variants)
+    def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
+        self.parent = members.parent
+        self.variants = dict(members.variants)
         self.context = context
         self.parent_context = context._replace(queues=QueuesWithoutChecks(context.queues))
         self._says: dict[str, list[OutboxEntry]] = {}
         self._wishes: dict[str, DesiredState] | None = None
-        self.parent_name = kin.parent.metadata.name if kin.parent is not None else ""
+        self.parent_name = members.parent.metadata.name if members.parent is not None else ""
         self._rules: FamilyRules | None = None
-        if kin.parent is not None:
-            namespace, queue = kin.parent.metadata.namespace, head(kin.parent).queue_name
+        if members.parent is not None:
+            namespace, queue = members.parent.metadata.namespace, head(members.parent).queue_name
             self._rules = context.queues.family_rules(namespace, queue)
 
     @property

@@ -262,13 +262,13 @@ def _told(change: Change, context: TransitionContext) -> Change:
 
 
 def family_transition(
-    kin: FamilyMembers, name: str, fact: Fact, context: TransitionContext
+    members: FamilyMembers, name: str, fact: Fact, context: TransitionContext
 ) -> FamilyChange:
     """What becomes of everybody. ``name``: of the member that the fact is about."""
-    family = FamilyTransition(kin, context)
-    parent = kin.parent
+    family = FamilyTransition(members, context)
+    parent = members.parent
     is_parent = parent is not None and name == family.parent_name
-    member = parent if is_parent else kin.variants.get(name)
+    member = parent if is_parent else members.variants.get(name)
     if member is None:
         return FamilyChange(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
     if fact.uid and fact.uid != member.metadata.uid and not isinstance(fact, Arrived):
