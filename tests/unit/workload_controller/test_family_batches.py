@@ -50,7 +50,7 @@ def test_who_has_something_to_say_to_machines_says_it_before_its_family_moves_it
 
 
 def test_an_atomic_batch_is_never_asked_to_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "TOGETHER_MAX", 3)
+    monkeypatch.setattr(fold, "GROUPED_MAX", 3)
     house = Household().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
     batch = [house.heard(one) for one in several]
