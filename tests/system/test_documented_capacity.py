@@ -61,7 +61,7 @@ def test_numbers_and_names_of_the_page_are_those_of_the_program() -> None:
     assert CLASS.rpartition("/")[2] in page
     assert NOT_ACTIVE in page
     assert NOT_NEEDED in page
-    assert f"({Settings.from_env('x').provisioning_seconds:.0f}; 0: for ever)" in page
+    assert f"({Settings.from_env('x').provisioning_seconds:.0f}; 0: no limit)" in page
     delays = [delay_seconds(k, ProvisioningRetryStrategy()) for k in (1, 2, 3)]
     assert ", ".join(map(str, delays)) + " s and so on" in page
     for kind in (kinds.REQUEST, kinds.MACHINE_POOL):
