@@ -1,9 +1,9 @@
-"""The script ``admit``: what comes before anything heavy is imported, so that Ctrl-C at any moment
-ends it without a traceback."""
+"""The script ``admit``. It imports little before its error handling, so that Ctrl-C never prints a
+traceback."""
 
 from __future__ import annotations
 
-from admittance.cli import starting  # noqa: F401  (handles signals before the rest is read)
+from admittance.cli import starting  # noqa: F401  (handles signals before the other imports)
 
 # isort: split
 import os
@@ -21,12 +21,12 @@ def main() -> None:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except ImportError as error:
-        # Ctrl-C while an extension module is imported may come out as this.
+        # Ctrl-C during the import of an extension module may be raised as ImportError.
         if not isinstance(error.__context__, KeyboardInterrupt):
             raise
         status = INTERRUPTED
     if status == INTERRUPTED:
-        # Without the interpreter's own end, in which a second Ctrl-C would still be told.
+        # Skips the shutdown of the interpreter, which would report a second Ctrl-C.
         _leave(status)
     sys.exit(status)
 

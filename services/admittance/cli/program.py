@@ -1,7 +1,7 @@
-"""Global options, the tree of commands, and how a command ends.
+"""Global options, the tree of commands, and exit statuses.
 
-Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is a line on standard error
-and never a traceback; with ADMIT_DEBUG set, a bug shows its traceback, too.
+Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is one line on standard
+error, without a traceback; with ADMIT_DEBUG set a bug shows its traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
 from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, outer_call
 
 ERRORS_MAX: Final = 100
-"""Lines of errors that a call prints; how many more there are is told in one."""
+"""Error lines that a call prints; one more line counts the rest."""
 
 app = typer.Typer(
     name="admit",
@@ -59,8 +59,8 @@ def admit(
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line and answers its exit status; errors are printed, not raised."""
-    command: Any = typer.main.get_command(_needed(_words(arguments)))
+    """Runs one command line and returns its exit status; errors are printed, not raised."""
+    command: Any = typer.main.get_command(_app_for(_words(arguments)))
     try:
         result = command.main(
             args=None if arguments is None else list(arguments),
@@ -73,15 +73,15 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         _complain(error)
         return error.status
     except TyperException as error:
-        # Without a message it was the help, shown because nothing else was typed.
+        # No message: typer printed the help because no command was given.
         if message := error.format_message():
-            # The validator behind the options puts its own words before ours.
+            # The option validator puts its own prefix before our text.
             _complain(error, message.replace(": Value error, ", ": "))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our answers has had enough. Python would complain once more at its end.
+        # The reader of the pipe has closed it. Without this, Python would complain at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
         return 0
     except Exception as error:
@@ -97,31 +97,31 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_expected(error: Exception) -> bool:
-    """It is trouble that we know. Its module, which loads the client, is not imported here: what
-    raises such an error has done so."""
+    """Whether the error is an AdmittanceError. Its module loads the NATS client, so it is not
+    imported here: the code that raised the error has imported it."""
     errors = sys.modules.get("admittance.runtime.errors")
     return errors is not None and isinstance(error, errors.AdmittanceError)
 
 
 def _complain(error: Exception, *lines: str) -> None:
     sys.stdout.flush()
-    told = list(lines or lines_of(error))
-    for line in told[:ERRORS_MAX]:
+    texts = list(lines or lines_of(error))
+    for line in texts[:ERRORS_MAX]:
         sys.stderr.write(f"error: {' '.join(line.split())}\n")
-    if len(told) > ERRORS_MAX:
-        sys.stderr.write(f"error: and {len(told) - ERRORS_MAX:,} more like these\n")
+    if len(texts) > ERRORS_MAX:
+        sys.stderr.write(f"error: and {len(texts) - ERRORS_MAX:,} more like these\n")
 
 
 def _words(arguments: Sequence[str] | None) -> list[str]:
-    """What was typed, or what the shell asks to complete."""
+    """The arguments, or the line that the shell wants to complete."""
     if arguments is None and (line := os.environ.get("COMP_WORDS")):
         return line.split()[1:]
     return list(sys.argv[1:] if arguments is None else arguments)
 
 
-def _needed(words: Sequence[str]) -> typer.Typer:
-    """The app with the commands alone that words may mean: to make all of them takes longer than
-    most commands run. All of them, where none is named or the first word is none."""
+def _app_for(words: Sequence[str]) -> typer.Typer:
+    """The app with only the commands that occur in words: building all of them takes longer than
+    most commands run. Returns the whole app if no command is named first."""
     named = {_name_of(info): info for info in app.registered_commands}
     meant = set(words[: words.index("--")] if "--" in words else words) & named.keys()
     first = words[0] if words else ""

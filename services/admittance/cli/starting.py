@@ -1,5 +1,5 @@
-"""Imported before anything else by the script ``admit``: what is to run until it is ended ends at
-once while its modules are still read."""
+"""Imported first by the script ``admit``: a signal ends ``serve`` and ``up`` at once while their
+modules are still being imported."""
 
 from __future__ import annotations
 

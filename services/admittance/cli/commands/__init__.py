@@ -1,2 +1,2 @@
-"""What can be typed: names, arguments, options, help. Each command hands over to a module that
-does it, imported when it runs, so that help and completion come at once."""
+"""The command line: names, arguments, options, help. Each command imports the module that does the
+work when it runs, so that help and completion are fast."""

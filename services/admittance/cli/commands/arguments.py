@@ -21,8 +21,8 @@ KINDS: Final = (
     "provisioningrequests",
     "machinepools",
 )
-"""Spelled out here for completion: the manifests' own table would have to import them all. A test
-keeps the two alike."""
+"""Repeated here for completion, which must not import all manifests. A test compares it with the
+table of kinds."""
 
 PHASES: Final = (
     "Pending",
@@ -36,7 +36,7 @@ PHASES: Final = (
     "Finished",
 )
 ENDS: Final = ("Succeeded", "Failed")
-"""How a workload finishes: what can be waited for beside its phases."""
+"""Results of a finished workload; `wait` takes them besides phases."""
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -56,7 +56,7 @@ def phases(incomplete: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of objects of the kind that is typed already."""
+    """Names of objects of the kind on the command line."""
     kind = str(ctx.params.get("kind") or "")
     return _names_of(ctx, kind, incomplete) if kind and kind.lower() != "pending" else []
 
@@ -75,9 +75,9 @@ def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
     from admittance.cli.support.object_names import names
     from admittance.cli.support.options import outer_call
 
-    said = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
+    typed = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
     try:
-        call = outer_call(said.get("nats"), said.get("namespace"), None)
+        call = outer_call(typed.get("nats"), typed.get("namespace"), None)
         return names(call.url, kind_named(kind), call.namespace, incomplete)
     except BadInput:
         return []
@@ -99,11 +99,13 @@ Kind = Annotated[
 ]
 OptionalName = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Of one object.", autocompletion=_names),
+    typer.Argument(metavar="[NAME]", help="Name of one object.", autocompletion=_names),
 ]
 OptionalNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Of one or several.", autocompletion=_names),
+    typer.Argument(
+        metavar="[NAME]...", help="Names of one or more objects.", autocompletion=_names
+    ),
 ]
 WorkloadWord = Annotated[
     str,
@@ -123,7 +125,7 @@ QueueOption = Annotated[
         "--queue",
         "-q",
         metavar="QUEUE",
-        help="The LocalQueue. Default: the only one there is.",
+        help="The LocalQueue. Default: the only one of the namespace.",
         autocompletion=queues,
     ),
 ]
@@ -136,12 +138,12 @@ ServiceName = Annotated[
     typer.Argument(metavar="SERVICE", help=", ".join(SERVICES), autocompletion=_services),
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", "-F", help="Go on as more comes, until interrupted.")
-]
+Follow = Annotated[bool, typer.Option("--follow", "-f", "-F", help="Follow until interrupted.")]
 Timeout = Annotated[
     str | None,
-    typer.Option(metavar="SPAN", help="Give up after 90, 90s, 5m or 1h30m; then the status is 1."),
+    typer.Option(
+        metavar="SPAN", help="Give up after this time (90, 90s, 5m, 1h30m) with status 1."
+    ),
 ]
 
 
@@ -149,7 +151,7 @@ CommandArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="-- CMD...",
-        help="Start it so, with ADMIT_NATS_URL set. Default: it runs already.",
+        help="Start it with this command and ADMIT_NATS_URL set. Default: it already runs.",
         show_default=False,
     ),
 ]
@@ -157,18 +159,18 @@ WaitOption = Annotated[
     float | None,
     typer.Option(
         metavar="S",
-        help="Seconds for its first answer. Default: --timeout; 60 with --embedded.",
+        help="Seconds until its first answer. Default: --timeout; 60 with --embedded.",
         min=0.1,
     ),
 ]
 CaseOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="CASE", help="Only this one; may be given several times."),
+    typer.Option(metavar="CASE", help="Run only this case; repeatable."),
 ]
 EmbeddedOption = Annotated[
-    bool, typer.Option("--embedded", help="Start a server for it; nothing else is needed.")
+    bool, typer.Option("--embedded", help="Start a NATS server for the test.")
 ]
 PortOption = Annotated[
     int | None,
-    typer.Option(metavar="P", help="Of that server. Default: a free one", min=0, max=65_535),
+    typer.Option(metavar="P", help="Port of that server. Default: a free one", min=0, max=65_535),
 ]

@@ -20,18 +20,18 @@ from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOp
 def check_test(
     ctx: typer.Context,
     controller: Annotated[
-        str, typer.Argument(metavar="CONTROLLER", help="The name that AdmissionChecks name.")
+        str, typer.Argument(metavar="CONTROLLER", help="The controllerName of its AdmissionChecks.")
     ],
     command: CommandArgument = None,
     check: Annotated[
-        str, typer.Option(metavar="NAME", help="The AdmissionCheck that it is asked for.")
+        str, typer.Option(metavar="NAME", help="Name of the AdmissionCheck in the requests.")
     ] = "check-test",
     parameters: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="YAML or JSON: the parameters, or their manifest."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that it may take for an answer.", min=0.1)
+        float, typer.Option(metavar="S", help="Seconds that an answer may take.", min=0.1)
     ] = 10.0,
     wait: WaitOption = None,
     case: CaseOption = None,
@@ -41,10 +41,10 @@ def check_test(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Drive a check controller, in whatever language, through the protocol; 1 if it does wrong.
+    """Test a check controller in any language against the protocol; status 1 if a case fails.
 
-    It is asked about workloads of a namespace that nobody else has, so a live deployment is not
-    disturbed. Whatever it books, it books for them: give it parameters for a trial.
+    The requests are about workloads in a namespace of their own, so a live deployment is not
+    disturbed. The controller may book real capacity for them: use parameters made for tests.
     """
     from admittance.cli import conformance
 
@@ -64,7 +64,7 @@ def provider_test(
     ctx: typer.Context,
     provisioning_class: Annotated[
         str,
-        typer.Argument(metavar="CLASS", help="The class that ProvisioningRequestConfigs name."),
+        typer.Argument(metavar="CLASS", help="The provisioning class that it serves."),
     ],
     command: CommandArgument = None,
     parameters: Annotated[
@@ -73,30 +73,28 @@ def provider_test(
     ] = None,
     wrong: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The same, of parameters that it must refuse."),
+        typer.Option(metavar="FILE", help="The same, with parameters that it must refuse."),
     ] = None,
-    pods: Annotated[
-        int, typer.Option(metavar="N", help="Pods that each request is about.", min=1)
-    ] = 1,
+    pods: Annotated[int, typer.Option(metavar="N", help="Pods of each request.", min=1)] = 1,
     request: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE=Q", help="What each pod needs. Default: cpu=1"),
+        typer.Option(metavar="RESOURCE=Q", help="Resources of each pod. Default: cpu=1"),
     ] = None,
     node_selector: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A label that its node must have."),
+        typer.Option(metavar="KEY=VALUE", help="Node label of each request."),
     ] = None,
     room: Annotated[
         int,
         typer.Option(
             metavar="N",
-            help="It has capacity for N such requests, and no more: sees whether it frees.",
+            help="It has capacity for exactly N such requests: tests that it frees capacity.",
             min=0,
             show_default=False,
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that it may take to provide.", min=0.1)
+        float, typer.Option(metavar="S", help="Seconds that provisioning may take.", min=0.1)
     ] = 10.0,
     wait: WaitOption = None,
     case: CaseOption = None,
@@ -106,10 +104,10 @@ def provider_test(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Drive a provider, in whatever language, through the protocol; 1 if it does wrong.
+    """Test a capacity provider in any language against the protocol; status 1 if a case fails.
 
-    It is asked for capacity for workloads of a namespace that nobody else has, so a live deployment
-    is not disturbed. What it books it books for real; all of it is taken back.
+    The requests are for workloads in a namespace of their own, so a live deployment is not
+    disturbed. The provider books real capacity; all requests are cancelled at the end.
     """
     from admittance.cli import conformance
 

@@ -1,7 +1,7 @@
 """stop, cancel, activate, hold, release, priority, finish, approve, deny: what users may do
 to a workload.
 
-What a command needs is imported when it runs: help and completion do without.
+Imports happen when a command runs, so that help and completion are fast.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ Check = Annotated[
     typer.Option(
         "--check",
         metavar="NAME",
-        help="Which check. Default: the pending approval, or the only pending one",
+        help="The check. Default: the pending approval check, or the only pending one",
     ),
 ]
 Message = Annotated[
-    str, typer.Option("--message", "-m", metavar="TEXT", help="Why; kept with the verdict.")
+    str, typer.Option("--message", "-m", metavar="TEXT", help="Reason; stored with the verdict.")
 ]
 User = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Who says so. Default: $ADMIT_USER, or the login"),
+    typer.Option(
+        "--as", metavar="NAME", help="Name of the user. Default: $ADMIT_USER, or the login"
+    ),
 ]
 
 
@@ -45,9 +47,9 @@ def stop(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Stop a workload: it is evicted, and not admitted again before `activate`.
+    """Stop a workload: it is evicted, and not admitted again until `activate`.
 
-    Of a variant: its family goes on without it.
+    If it is a variant, the other variants of its workload continue.
     """
     from admittance.cli import lifecycle
 
@@ -61,7 +63,7 @@ def cancel(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """The same as `stop`: the job ends; the workload stays, and `activate` or `delete` go on."""
+    """The same as `stop`: ends the job and keeps the workload for `activate` or `delete`."""
     stop(ctx, kind, name, nats, namespace)
 
 
@@ -72,7 +74,7 @@ def activate(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Let a stopped or rejected workload compete again."""
+    """Put a stopped or rejected workload back into its queue."""
     from admittance.cli import lifecycle
 
     _change(_target(kind, name), call_of(ctx, nats, namespace), lifecycle.activated, "activated")
@@ -123,7 +125,7 @@ def priority(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Give a workload another priority."""
+    """Change the priority of a workload."""
     from admittance.cli import lifecycle
 
     *names, typed = words
@@ -145,12 +147,12 @@ def finish(
     ctx: typer.Context,
     kind: WorkloadWord,
     name: WorkloadName = None,
-    failed: Annotated[bool, typer.Option("--failed", help="It failed.")] = False,
-    message: Annotated[str, typer.Option(metavar="TEXT", help="Kept with it.")] = "",
+    failed: Annotated[bool, typer.Option("--failed", help="Record it as failed.")] = False,
+    message: Annotated[str, typer.Option(metavar="TEXT", help="Message to store.")] = "",
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Declare that a workload has ended; its quota is free at once."""
+    """Declare a workload finished; its quota is released at once."""
     from admittance.cli import lifecycle
 
     target = _target(kind, name)
@@ -167,7 +169,7 @@ def _target(kind: str, name: str | None) -> str:
 def _change(
     target: str, call: Call, make: Callable[[Found], Fact], done: str, instead: str = ""
 ) -> None:
-    """``instead``: the command for a variant's parent (``{}``), where it is not for variants."""
+    """``instead``: the command to use on the parent (``{}``), if variants are refused."""
     from admittance.cli import lifecycle
 
     run(lifecycle.change(call, target, make, done, instead=f"`admit {instead}`" if instead else ""))
@@ -183,7 +185,7 @@ def approve(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Approve a workload: the check that waits for a person is Ready."""
+    """Approve a workload: set its approval check to Ready."""
     _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=True)
 
 
@@ -197,7 +199,7 @@ def deny(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Deny a workload: it is Rejected, and not admitted again before `activate`."""
+    """Deny a workload: it is Rejected, and not admitted again until `activate`."""
     _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=False)
 
 
@@ -222,5 +224,5 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
     for command in (stop, cancel, activate, hold, release, finish, approve, deny):
         app.command(rich_help_panel=PANEL)(command)
-    # A priority may be negative: -5 is its value and no option.
+    # A priority may be negative: -5 is a value, not an option.
     app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

@@ -30,7 +30,7 @@ def apply(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create or change objects from manifests: all of them are validated before any is applied.
+    """Create or change objects from manifests. All are validated before any is applied.
 
     Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
     """
@@ -49,7 +49,7 @@ def get(
             "--queue",
             "-q",
             metavar="QUEUE",
-            help="Workloads, or pending, of this LocalQueue or ClusterQueue.",
+            help="Only workloads of this LocalQueue or ClusterQueue.",
             autocompletion=queues,
         ),
     ] = None,
@@ -63,12 +63,13 @@ def get(
         list[str] | None,
         typer.Option(
             metavar="PHASE",
-            help="Workloads in these phases, or Succeeded or Failed.",
+            help="Only workloads in this phase, or Succeeded or Failed.",
             autocompletion=phases,
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Created since then: 10m, 2h, or a time.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only objects created since: 10m, 2h, or a time."),
     ] = None,
     sort_by: Annotated[
         str | None,
@@ -76,27 +77,27 @@ def get(
             "--sort-by",
             metavar="KEY",
             help="name, namespace, created; of workloads also queue, priority, state, started, "
-            "duration. -KEY turns it around.",
+            "duration. -KEY reverses the order.",
         ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=1, metavar="N", help="So many at most. Default: all; of pending 1000"
+            "--limit", min=1, metavar="N", help="At most N rows. Default: all; pending: 1000"
         ),
     ] = None,
     all_namespaces: AllNamespaces = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on with a line per change.")
+        bool, typer.Option("--watch", "-w", help="Print one line per change until interrupted.")
     ] = False,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show objects of a kind, or one of them; `get pending` shows what waits, in order.
+    """Show objects of a kind, or one of them; `get pending` shows pending workloads in order.
 
-    Workloads come running before waiting before finished, the newest first. Tables are cut to the
-    width of the terminal; -o wide shows all.
+    Workloads are listed running first, then waiting, then finished; the newest first. Tables are
+    cut to the width of the terminal; -o wide shows all.
     """
     from admittance.cli import get
     from admittance.cli.show import selection
@@ -115,9 +116,9 @@ def get(
     typed = [option for option, value in narrowing.items() if value is not None]
     if kind.lower() == get.PENDING:
         if alien := [one for one in typed if one not in ("-q/--queue", "--limit")]:
-            raise BadInput(f"get pending takes -q and --limit, and no {alien[0]}")
+            raise BadInput(f"get pending takes only -q and --limit, not {alien[0]}")
         if name is not None:
-            raise BadInput(f'get pending takes a queue with -q, and no name "{name}"')
+            raise BadInput(f'get pending takes no name ("{name}"); use -q QUEUE')
         if watch:
             raise BadInput("get pending cannot be watched; watch workloads instead")
         rows = limit or get.PENDING_ROWS
@@ -127,7 +128,7 @@ def get(
     if queue is not None and known is not WORKLOAD:
         raise BadInput("-q/--queue goes with workloads and pending only")
     if typed and (wanted is not None or watch):
-        raise BadInput(f"{typed[0]} is for lists" + (", which cannot be watched" if watch else ""))
+        raise BadInput(f"{typed[0]} works on lists only" + (", and not with -w" if watch else ""))
     if watch:
         from admittance.cli.show.watch import watch_objects
 
@@ -153,7 +154,7 @@ def describe(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Tell the story of one object: what it is, how it stands, and what happened last.
+    """Show one object in detail: its spec, status and latest events.
 
     Tables are cut to the width of the terminal; -o wide shows all.
     """
@@ -162,7 +163,7 @@ def describe(
 
     call = call_of(ctx, nats, namespace, output)
     if call.output not in (Output.TABLE, Output.WIDE):
-        raise BadInput(f"describe has no -o {call.output}; `admit get` has")
+        raise BadInput(f"describe has no -o {call.output}; use `admit get`")
     run(describe.describe(call, kind, name))
 
 
@@ -173,7 +174,7 @@ def delete(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Delete objects; a workload disappears once its job has stopped."""
+    """Delete objects. A workload is gone once its job has stopped."""
     from admittance.cli import apply
 
     targets = apply.targets_of(kind, names or [])
@@ -188,21 +189,21 @@ def simulate(
     ] = None,
     deletes: Annotated[
         list[str] | None,
-        typer.Option("--delete", metavar="KIND/NAME", help="As if it were deleted; repeatable."),
+        typer.Option("--delete", metavar="KIND/NAME", help="Simulate its deletion; repeatable."),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Rows of each list; 0: all. Default: 20; of JSON and YAML all", min=0
+            metavar="N", help="Rows of each list; 0: all. Default: 20; JSON and YAML: all", min=0
         ),
     ] = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Tell what would start, wait, or be evicted if manifests were applied now; changes nothing.
+    """Show what would start, wait, or be evicted if manifests were applied now; changes nothing.
 
-    Told is what differs from what would happen anyway: at once, and once evicted jobs have stopped.
+    Shows the difference to what would happen anyway: now, and after evicted jobs have stopped.
     """
     from admittance.cli import simulate
 

@@ -1,4 +1,4 @@
-"""The system itself: up, serve, doctor, bench, replay, check-test, provider-test, token,
+"""Commands for the system: up, serve, doctor, bench, replay, check-test, provider-test, token,
 completion."""
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from admittance.cli.support.options import (
 PANEL = "The system"
 
 LAST_SEQUENCE = 2**63 - 1
-"""More than a log can ever reach; the server takes no number of more than 64 bits."""
+"""The largest sequence that the server accepts."""
 
 DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="State and output of jobs. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
+        help="State and job output. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
     ),
 ]
 ConfigFile = Annotated[
@@ -48,8 +48,8 @@ Metrics = Annotated[
     typer.Option(
         "--metrics",
         metavar="HOST:PORT",
-        help="Where Prometheus reads the workload-controller's figures. Default: $ADMIT_METRICS, "
-        "or nowhere",
+        help="Address for Prometheus metrics of the workload-controller. Default: $ADMIT_METRICS, "
+        "or none",
     ),
 ]
 Executor = Annotated[
@@ -65,7 +65,7 @@ DetachJobs = Annotated[
     typer.Option(
         "--detach-jobs",
         help="Leave jobs running when this ends; the next start on the same data folder takes "
-        "them over. They stop if it does not come before $ADMIT_CLAIM_SECONDS (300) run out.",
+        "them over. Without one they stop after $ADMIT_CLAIM_SECONDS (300).",
         envvar="ADMIT_DETACH_JOBS",
     ),
 ]
@@ -106,7 +106,7 @@ def up(
 
     call = call_of(ctx, nats, namespace)
     if call.url_from is UrlFrom.OPTION and port is not None:
-        raise BadInput("--port is for the embedded server, and --nats names another one")
+        raise BadInput("--port is for the embedded server; it does not go with --nats")
     options = up.Options(
         data_dir=_data_dir(data_dir),
         folder_chosen=data_dir is not None,
@@ -132,7 +132,7 @@ def serve(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Run one service against a server that is there."""
+    """Run one service against a running NATS server."""
     from admittance.cli.support.services import service_named
     from admittance.cli.up import up
 
@@ -166,7 +166,7 @@ def doctor(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Check the server, streams, consumers and services; status 1 when something is wrong."""
+    """Check the server, streams, consumers and services; status 1 if something is wrong."""
     from admittance.cli.doctor import doctor
 
     run(doctor.doctor(call_of(ctx, nats, namespace, output)))
@@ -178,16 +178,17 @@ def bench(
         Path, typer.Argument(metavar="GENERATOR.yaml", help="Kueue's generator file.")
     ],
     json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, too.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Also write the figures to this file."),
     ] = None,
     scale: Annotated[
-        float, typer.Option(metavar="F", help="That part of the workloads.", min=0.0)
+        float, typer.Option(metavar="F", help="Fraction of the workloads to submit.", min=0.0)
     ] = 1.0,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Measure a live system with a generator file: the embedded one, unless --nats is given."""
+    """Measure a system with a generator file: an embedded one unless --nats is given."""
     from admittance.cli.bench.run import run as run_benchmark
     from admittance.cli.support.options import Output
 
@@ -216,17 +217,21 @@ def replay(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write DIR/NAME.json for each instead of printing it."),
+        typer.Option(
+            metavar="DIR", help="Write each answer to DIR/NAME.json instead of printing it."
+        ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Compare with the answers in the files; 1 if any differs."),
+        typer.Option(
+            "--check", help="Compare with the answers in the files; status 1 if any differs."
+        ),
     ] = False,
     from_log: Annotated[
         int | None,
         typer.Option(
             metavar="SEQ",
-            help="Repeat the decision at that sequence of the log.",
+            help="Repeat the decision at this sequence of the log.",
             min=1,
             max=LAST_SEQUENCE,
         ),
@@ -235,16 +240,16 @@ def replay(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Decide again: scenarios with a known outcome, or a decision that is on the log.
+    """Repeat decisions: of scenario files, or one decision from the log.
 
-    Scenarios need no bus. One line of JSON for each, in the order of the files; those that can be
-    played are played, whatever is wrong with others; the status is 2 then. With --from-log SEQ the
-    state that the decision was made from is rebuilt, and the status is 1 if another one comes out.
+    Scenarios need no NATS server and print one line of JSON each. Broken files are skipped, and the
+    status is 2. With --from-log SEQ the state before that decision is rebuilt; the status is 1 if
+    the repeated decision differs.
     """
     call = call_of(ctx, nats, namespace, output)
     if from_log is not None:
         if files or out is not None or check:
-            raise BadInput("--from-log repeats one decision: leave out the scenarios")
+            raise BadInput("--from-log repeats one decision; leave out the scenarios")
         from admittance.cli.replay import decision
 
         run(decision.replay_decision(call, from_log))
@@ -252,7 +257,7 @@ def replay(
     from admittance.cli.replay import replay
 
     if not files:
-        raise BadInput("nothing to replay: name files of scenarios, or --from-log SEQ")
+        raise BadInput("nothing to replay: name scenario files, or use --from-log SEQ")
     status = replay.replay(files, out=out, check=check)
     if status:
         raise typer.Exit(status)
@@ -261,7 +266,7 @@ def replay(
 def token(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to escape.")],
 ) -> None:
-    """Print how a name is spelled in subjects, bucket keys and durables."""
+    """Print the escaped form of a name, as used in subjects, bucket keys and durables."""
     from admittance.events import names as object_names
 
     for name in names:

@@ -1,4 +1,4 @@
-"""submit, wait, explain, events, logs: workloads come in, and are looked at."""
+"""submit, wait, explain, events, logs: submit workloads and follow them."""
 
 from __future__ import annotations
 
@@ -26,50 +26,63 @@ def submit(
     ctx: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- CMD...", help="What each pod runs.", show_default=False),
+        typer.Argument(metavar="-- CMD...", help="Command of each pod.", show_default=False),
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Workloads or Jobs instead."),
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE|DIR|-",
+            help="Manifests of Workloads or Jobs instead of a command.",
+        ),
     ] = None,
     queue: QueueOption = None,
-    name: Annotated[str | None, typer.Option(metavar="N", help="Default: made up.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="N", help="Name. Default: generated.")] = None,
     cpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1")] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 1Gi")
     ] = None,
     gpu: Annotated[str | None, typer.Option(metavar="QUANTITY", help="Per pod. Default: 0")] = None,
-    count: Annotated[int, typer.Option(metavar="PODS", help="How many pods.", min=1)] = 1,
+    count: Annotated[int, typer.Option(metavar="PODS", help="Number of pods.", min=1)] = 1,
     priority: Annotated[
-        int | None, typer.Option(metavar="P", help="Greater goes first. Default: 0")
+        int | None, typer.Option(metavar="P", help="Priority; higher goes first. Default: 0")
     ] = None,
     priority_class: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A WorkloadPriorityClass instead.")
+        str | None,
+        typer.Option(metavar="NAME", help="A WorkloadPriorityClass instead of a priority."),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Repeatable.")
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="KEY=VALUE", help="Environment variable; repeatable."),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable."),
     ] = None,
     flavor: Annotated[
         list[str] | None,
-        typer.Option("--flavor", metavar="FLAVOR", help="Only on this one; repeatable."),
+        typer.Option(
+            "--flavor", metavar="FLAVOR", help="Allow only this ResourceFlavor; repeatable."
+        ),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help="Where a runner has an engine.")
+        str | None,
+        typer.Option(metavar="IMAGE", help="Container image, for runners with a container engine."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Longest time that it may run in all.")
+        str | None, typer.Option(metavar="SPAN", help="Maximum total run time.")
     ] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Until it has finished; the exit status is that of the job."),
+        typer.Option(
+            "--wait", help="Wait until it has finished; the exit status is that of the job."
+        ),
     ] = False,
     anyway: Annotated[
         bool,
         typer.Option(
-            "--anyway", help="Also where the queue does not exist, or can never hold so much."
+            "--anyway", help="Submit even if the queue does not exist or can never hold it."
         ),
     ] = False,
     timeout: Timeout = None,
@@ -89,7 +102,7 @@ def submit(
         if command:
             raise BadInput("either a command after --, or -f; not both")
         if any(word is not None for word in described) or count != 1 or max_time is not None:
-            raise BadInput("with -f the manifest says all of it; leave out the other options")
+            raise BadInput("with -f all of it comes from the manifest; leave out the other options")
     elif not command:
         raise BadInput("nothing to submit: name a command after --, or a file with -f")
     else:
@@ -136,9 +149,9 @@ def wait(
 ) -> None:
     """Wait until a workload is in a phase, or has Succeeded or Failed.
 
-    Admitted is reached by Running as well, and QuotaReserved by both; a workload that finished was
-    admitted on the way. When the phase can no longer come, the waiting ends with status 1; so it
-    does for Finished when the job failed.
+    A later phase counts as well: Running for Admitted, both for QuotaReserved, and a workload that
+    ran to its end. The status is 1 when the phase can no longer come, and for Finished when the job
+    failed.
     """
     from admittance.cli import wait
     from admittance.cli.support.kinds import workload_target
@@ -156,7 +169,7 @@ def explain(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Say why a workload waits, flavor by flavor and check by check, and what would unblock it."""
+    """Explain why a workload waits, for each flavor and check, and what would unblock it."""
     from admittance.cli import explain
     from admittance.cli.support.kinds import workload_target
 
@@ -167,20 +180,22 @@ def explain(
 def events(
     ctx: typer.Context,
     workload: Annotated[
-        str | None, typer.Option("--workload", metavar="NAME", help="Of one workload only.")
+        str | None, typer.Option("--workload", metavar="NAME", help="Only events of this workload.")
     ] = None,
     follow: Follow = False,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="10m, 2h, or 2026-02-07T00:10:00Z. Default: all"),
+        typer.Option(metavar="TIME", help="Only events since: 10m, 2h, or 2026-02-07T00:10:00Z."),
     ] = None,
     all_namespaces: AllNamespaces = False,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Tell the story from the log, oldest first; -o wide has each fact's place on the log, -o json
-    a line of JSON for each."""
+    """Show events from the log, oldest first.
+
+    -o wide adds the sequence on the log; -o json prints one line of JSON per event.
+    """
     from admittance.cli.events import events
     from admittance.cli.support.times import moment_of
     from admittance.runtime import clock
@@ -201,16 +216,18 @@ def logs(
     ctx: typer.Context,
     kind: WorkloadWord,
     name: WorkloadName = None,
-    pod: Annotated[int | None, typer.Option(metavar="I", help="Of one pod only.", min=0)] = None,
+    pod: Annotated[
+        int | None, typer.Option(metavar="I", help="Only the pod with this index.", min=0)
+    ] = None,
     follow: Follow = False,
     tail: Annotated[
         int | None,
-        typer.Option(metavar="N", help="The last lines of each pod. Default: all", min=0),
+        typer.Option(metavar="N", help="Only the last N lines of each pod.", min=0),
     ] = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what the processes of a workload printed."""
+    """Show the output of a workload's pods."""
     from admittance.cli import logs
     from admittance.cli.support.kinds import workload_target
 

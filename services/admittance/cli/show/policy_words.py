@@ -63,7 +63,7 @@ def tag_table(rules: FamilyRules) -> Table:
 def because(
     wish: DesiredState, active: bool, tag: Tag | None, parent: ParentState, now: datetime
 ) -> str:
-    """ActivityReason policy wants a variant active or inactive, and from or until when.
+    """Why the policy wants a variant active or inactive, and from or until when.
 
     ``active``: the current state of the variant; it follows the policy within a moment."""
     text = f"{wish.why}: {SENTENCES[wish.why]}"
