@@ -14,8 +14,7 @@ from admittance.events.facts import Assigned, Decision
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import place
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_info import Member, Say, place
 from family_scheduling import FamilyStory
 
 FLAVORS = ("best", "mid", "worst")

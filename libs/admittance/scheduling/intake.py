@@ -69,7 +69,7 @@ def _apply(
         member.uid = stored.metadata.uid
     member.revision = revision
     was_assumed = member.inflight is Say.ASSIGNED
-    domain = _domain_of(member)
+    domain = _domain_of(world, member)
     given = _land(world, member, taken=facts.promised is not None)
     if facts.parent is not None or facts.variant is not None or member.family is not None:
         families.keep(world, member, facts)
@@ -173,20 +173,22 @@ def _land(world: World, member: Member, *, taken: bool) -> Queue | None:
     queue whose quota it was to hand on: what it holds now is for its new state to say."""
     if not member.inflight:
         return None
-    world.landed(member, _domain_of(member))
+    world.landed(member, _domain_of(world, member))
     if member.family is not None:
         migration.end(world, member, taken=taken)
-    if member.joint is None:
+    joint = world.joint_of.get(member)
+    if joint is None:
         return None
-    if member.joint.member is not member:
-        return quota_handover.heard_of(member)
-    quota_handover.end(world, member.joint)
+    if joint.member is not member:
+        return quota_handover.heard_of(world, member)
+    quota_handover.end(world, joint)
     return None
 
 
-def _domain_of(member: Member) -> Domain | None:
-    if member.joint is not None and member.joint.member is not member:
-        return member.joint.given[member].charge.queue.domain
+def _domain_of(world: World, member: Member) -> Domain | None:
+    joint = world.joint_of.get(member)
+    if joint is not None and joint.member is not member:
+        return joint.given[member].charge.queue.domain
     if member.charge is not None:
         return member.charge.queue.domain
     return member.queue.domain if member.queue is not None else None
@@ -256,8 +258,9 @@ def _remember(world: World, member: Member, facts: Facts) -> None:
 def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
     """What was decided about the member does not hold: as if it never had been. A decision
     about several ends for all of them."""
-    if member.joint is not None:
-        member = member.joint.member
+    joint = world.joint_of.get(member)
+    if joint is not None:
+        member = joint.member
     member = migration.taker(member)
     was = member.inflight
     if not was:
@@ -268,8 +271,9 @@ def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
         world.starts(member, False)
         charging.release(world, member)
         planned.keep(world, member, None)
-        if member.joint is not None:
-            quota_handover.end(world, member.joint)
+        joint = world.joint_of.get(member)
+        if joint is not None:
+            quota_handover.end(world, joint)
         migration.end(world, member, taken=False)
         world.flush(domain)
         world.requeue(member, now)

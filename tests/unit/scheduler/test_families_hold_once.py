@@ -12,7 +12,7 @@ from admittance.scheduling.config import AdmissionFairSharing, Config, FairShari
 from admittance.scheduling.cycle.outcomes import named
 from admittance.scheduling.cycle.recheck import is_too_much
 from admittance.scheduling.fairsharing.shares import share_of
-from admittance.scheduling.state.assignment import Victim
+from admittance.scheduling.state.workload_info import Victim
 from kin import Kin, both, explicit
 
 from scheduling import groups

@@ -11,7 +11,7 @@ import pytest
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.process import Turn
-from admittance.scheduling.state.assignment import Nomination
+from admittance.scheduling.state.workload_info import Nomination
 from living import Life
 
 from scheduling import Story, groups

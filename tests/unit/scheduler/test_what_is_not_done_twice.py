@@ -10,9 +10,9 @@ import pytest
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle import cycle
 from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
-from admittance.scheduling.state.assignment import Cursor, Nomination
+from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Nomination
 
 from scheduling import Story, groups, quota
 

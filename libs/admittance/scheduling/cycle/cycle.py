@@ -21,18 +21,12 @@ from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption.loop_guard import REASON as LOOP
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state.assignment import (
-    NO_FIT,
-    Assignment,
-    Cursor,
-    Nomination,
-    admission_of,
-)
+from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, admission_of
 from admittance.scheduling.state.equivalence import Scanned
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Aside, Member, SavedCursor
+from admittance.scheduling.state.workload_info import Aside, Member, Nomination, SavedCursor
 
 DEFERS: Final = "AfterCheckPassedOrOnDemand"
 """The preemptionPolicy of a check that wants nobody preempted before it has passed."""
@@ -47,6 +41,7 @@ class Cycle:
         self.number = 0
         self._world = world
         self._loops = LoopGuard(world)
+        self._joint_of = world.joint_of
         self._nominator = Nominator(world.queues, config, self._loops)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
@@ -117,6 +112,7 @@ class Cycle:
                 preempt,
                 is_blocked,
                 self._checks_of,
+                self._joint_of,
                 migration.may_begin,
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,

@@ -7,7 +7,7 @@ serve. Without one there are no candidates, as if every policy were Never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
@@ -48,7 +48,7 @@ def assign(
     oracle: Oracle | None = None,
     only: Only | None = None,
     ignore_undeclared: bool = False,
-    overlap: Overlap | None = None,
+    overlap: Overlap[Any] | None = None,
 ) -> Assignment:
     """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
     any. ``overlap``: what its family has already is not asked for again.
@@ -81,7 +81,7 @@ def _attempt(
     only: Only | None,
     ignore_undeclared: bool,
     avoided: frozenset[str],
-    overlap: Overlap | None,
+    overlap: Overlap[Any] | None,
 ) -> Assignment:
     """The scan, passing over flavors that bring one of the checks to be avoided."""
     result = Assignment(avoided, overlap)
@@ -185,7 +185,7 @@ def examine(
     shape: Shape,
     oracle: Oracle | None = None,
     before: Sequence[Mapping[Cell, int]] = (),
-    overlap: Overlap | None = None,
+    overlap: Overlap[Any] | None = None,
 ) -> list[Verdict]:
     """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
     pod set, what those before it would take. ``overlap``: as in `assign`."""

@@ -22,15 +22,13 @@ from admittance.scheduling.state.assignment import (
     PREEMPT,
     RECLAIM,
     Cursor,
-    Nomination,
-    Victim,
 )
 from admittance.scheduling.state.equivalence import Memo
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.shared_quota import held_for, put_all, take_all
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.shared_quota import put_all, take_all
+from admittance.scheduling.state.workload_info import Member, Nomination, Victim, held_for
 
 T = TypeVar("T")
 

@@ -31,12 +31,12 @@ from admittance.scheduling.preemption import decision_inputs
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.state import charging
-from admittance.scheduling.state.assignment import Assignment, Cursor, Victim, admission_of
+from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.pending_preemptors import WAITING
 from admittance.scheduling.state.planned import keep, plan_of
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member, Say
+from admittance.scheduling.state.workload_info import Key, Member, Say, Victim
 
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 

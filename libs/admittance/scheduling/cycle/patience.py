@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.state.assignment import Assignment, Patience, Victim
+from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.shared_quota import put_back, take_out
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Patience, Victim
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.assignment import Nomination
     from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.workload_info import Nomination
 
 
 def remember(

@@ -6,7 +6,7 @@ accepted assignment stays charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -14,10 +14,11 @@ from admittance.quota.cell import Cell
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.preemption.room import fits
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, Nomination, Victim
+from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
+from admittance.scheduling.state.in_flight import Joint
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Nomination, Victim
 
 
 class Accept(Protocol):
@@ -98,11 +99,13 @@ class Turn:
         preempt: Preempt,
         is_blocked: Callable[[], bool],
         checks_of: ChecksOf,
+        joint_of: Mapping[Member, Joint],
         may_begin: Callable[[Member], bool],
         *,
         as_kueue: bool = False,
         by_shares: bool = False,
     ) -> None:
+        self._joint_of = joint_of
         self._checks_of = checks_of
         self._may_begin = may_begin
         self._is_blocked = is_blocked
@@ -244,7 +247,7 @@ class Turn:
         going = [one.member for one in entry.victims]
         held = take_all(going)
         has_room = fits(entry.assignment.takes(), borrowing=True)
-        handed_on = self._handed_on.member.joint if self._handed_on is not None else None
+        handed_on = self._joint_of.get(self._handed_on.member) if self._handed_on else None
         if has_room and handed_on is not None:
             handed_on.turn_back()
             has_room = fits(entry.assignment.takes(), borrowing=True)

@@ -22,11 +22,10 @@ from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, burd
 from admittance.scheduling.preemption.room import Need, fits, lacking
 from admittance.scheduling.preemption.victims import allows, is_over_any
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.queue import Domain
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_info import Member, Say, Victim
 
 READY: Final = "Ready"
 

@@ -18,9 +18,8 @@ from admittance.scheduling.cycle.reasons import complete, refusal_of
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.equivalence import EqClass, Scanned, unfile
 from admittance.scheduling.state.queue import Queue, Standing
-from admittance.scheduling.state.shared_quota import held_for
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_info import Member, Say, held_for
 
 UNDER_WAY_MAX: Final = 256
 """So many may be on their way: they are not urgent, and where they are written down slowly, more of

@@ -33,8 +33,7 @@ from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.pending_preemptors import WAITING
 from admittance.scheduling.state.queue import Domain
-from admittance.scheduling.state.shared_quota import held_for
-from admittance.scheduling.state.workload_info import Key, Member, SavedCursor, Say
+from admittance.scheduling.state.workload_info import Key, Member, SavedCursor, Say, held_for
 
 _SAYS: Final[Mapping[type[Decision], Say]] = {
     Confirmed: Say.CONFIRMED,

@@ -29,11 +29,10 @@ from admittance.scheduling.explain.preemption_blockers import Ask
 from admittance.scheduling.explain.queue_status import is_parked, queues
 from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import pending_preemptors, planned
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import is_ahead, listed
+from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_info import Key, Member, Victim
 from admittance.scheduling.state.workload_view import PROMISED
 
 __all__ = ["explain", "pending", "queues"]
@@ -83,7 +82,7 @@ def _of_waiting(
         )
     look = look_at(world, cycle, queue, member, why)
     waits_for = _waits_for(world, member, look)
-    position = queue.position(member)
+    position = position_in(queue, member)
     ahead = _ahead(queue, member, position)
     if why is None:
         why = of_turn(queue, member, look, waits_for, position)
@@ -199,7 +198,7 @@ def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
         front: Iterator[tuple[int, Member]] = enumerate(listed(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
         if head is not None and head is not mine and all(one is not head for _, one in first):
-            at = queue.position(head)
+            at = position_in(queue, head)
             if not position or at < position:
                 first.append((at, head))
     else:

@@ -17,10 +17,10 @@ from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.families import migration, siblings
-from admittance.scheduling.state.family import Family
 from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue_order import position_in
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Key, Member
+from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, Member
 from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 
@@ -44,7 +44,7 @@ def explain(
     phase, reason, message = _standing(world, parent, now)
     waits = parent.competes
     name = queue.name if queue is not None else ""
-    position = queue.position(parent) if queue is not None and waits else 0
+    position = position_in(queue, parent) if queue is not None and waits else 0
     cohort = queue.node.parent if queue is not None and queue.node is not None else None
     return ExplainReply(
         phase=phase,

@@ -15,12 +15,11 @@ from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.reasons import sentence, shortfall
 from admittance.scheduling.explain.preemption_blockers import Ask, Looks, barriers
-from admittance.scheduling.state.assignment import Assignment, Mode, Victim
+from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import held_for
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Victim, held_for
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000

@@ -13,11 +13,11 @@ from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
 from admittance.scheduling.explain import flavor_report
 from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, Seen, going_of
-from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, Victim
+from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Member
+from admittance.scheduling.state.workload_info import BACKOFF, Member, Victim
 from admittance.scheduling.state.workload_view import GATED
 
 

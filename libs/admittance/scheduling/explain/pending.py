@@ -19,9 +19,9 @@ from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import listed, place, stands
+from admittance.scheduling.state.queue_order import listed, position_in, stands
 from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Member
+from admittance.scheduling.state.workload_info import BACKOFF, Member, place
 
 LEADS_NOWHERE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
@@ -121,7 +121,7 @@ def _listed(
     """The first so many of those that are chosen, with their positions."""
     if chosen is not None and len(chosen) < min(FEW, queue.live // 4):
         for member in nsmallest(limit, chosen, key=lambda one: stands(queue, one)):
-            yield queue.position(member), member
+            yield position_in(queue, member), member
         return
     numbered = enumerate(listed(queue), start=1)
     if chosen is None:

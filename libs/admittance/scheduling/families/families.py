@@ -12,8 +12,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging
-from admittance.scheduling.state.family import Family, Sibling
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Family, Member, Sibling
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.state import World

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduling.state.family import Family
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_info import Family, Member, Say
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain

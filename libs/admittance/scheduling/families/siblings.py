@@ -22,8 +22,7 @@ from admittance.family.policy import (
 )
 from admittance.scheduling.families import migration
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.family import LAST, Family
-from admittance.scheduling.state.workload_info import Aside, Member
+from admittance.scheduling.state.workload_info import LAST, Aside, Family, Member
 from admittance.scheduling.state.workload_view import GATED
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from admittance.scheduling.preemption.victims import (
     RECLAMATION,
     candidates_of,
 )
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import loosen
-from admittance.scheduling.state.workload_info import Member, Ranked
+from admittance.scheduling.state.workload_info import Member, Ranked, Victim
 
 
 def search(

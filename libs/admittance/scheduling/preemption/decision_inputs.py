@@ -10,10 +10,10 @@ from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import available
 from admittance.scheduling.fairsharing.shares import Standing
 from admittance.scheduling.preemption.victims import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
-from admittance.scheduling.state.assignment import Assignment, Victim
+from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Victim
 
 _SECOND: Final = timedelta(seconds=1)
 

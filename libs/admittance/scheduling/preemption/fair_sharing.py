@@ -24,10 +24,9 @@ from admittance.scheduling.preemption.victims import (
     is_over_any,
     leaving_first,
 )
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import Overlap, held_for, put_back, take_out
-from admittance.scheduling.state.workload_info import Member, Ranked
+from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
+from admittance.scheduling.state.workload_info import Member, Ranked, Victim, held_for
 
 
 def search(
@@ -95,7 +94,7 @@ class _Hunt:
         need: Need,
         contested: Collection[FlavorResource],
         short: dict[FlavorResource, int],
-        held: Overlap | None,
+        held: Overlap[Member] | None,
     ) -> None:
         assert queue.node is not None
         self._held = held

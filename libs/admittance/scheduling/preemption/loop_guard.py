@@ -27,9 +27,9 @@ from admittance.scheduling.config import PreemptionLoops
 from admittance.scheduling.state.workload_info import Aside, Member
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.assignment import Victim
     from admittance.scheduling.state.queue import Domain, Queue
     from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.workload_info import Victim
 
 REASON: Final = "PreemptionLoop"
 NOBODY: Final[frozenset[Member]] = frozenset()

@@ -25,30 +25,28 @@ if TYPE_CHECKING:
 def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
     """The givers hold nothing from now on; to be done before the member is charged."""
     assert domain not in world.joints
-    joint = member.joint = world.joints[domain] = Joint(member, domain)
+    joint = world.joint_of[member] = world.joints[domain] = Joint(member, domain)
     for giver in givers:
         assert giver.charge is not None
         joint.given[giver] = Given(giver.charge, giver.ranked)
         charging.release(world, giver)
-        giver.joint = joint
+        world.joint_of[giver] = joint
         world.under_way(giver, domain, Say.HANDED_ON)
 
 
-def heard_of(giver: Member) -> Queue:
+def heard_of(world: World, giver: Member) -> Queue:
     """The picture says itself what the giver holds: the decision is no longer asked. Returns the
     queue whose quota it gave."""
-    joint = giver.joint
-    assert joint is not None
-    giver.joint = None
+    joint = world.joint_of.pop(giver)
     return joint.given.pop(giver).charge.queue
 
 
 def end(world: World, joint: Joint) -> None:
     """Whoever has not been heard of holds again exactly what it held."""
-    joint.member.joint = None
+    del world.joint_of[joint.member]
     del world.joints[joint.domain]
     for giver, (charge, ranked) in joint.given.items():
-        giver.joint = None
+        del world.joint_of[giver]
         world.landed(giver, charge.queue.domain)
         for cell, amount in charge.cells:
             cell.charge(amount)

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from admittance.quota.amounts import minus, plus
 from admittance.quota.cell import Cell, FlavorResource, available, is_over
 from admittance.scheduling.preemption.victims import hold
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.shared_quota import fasten, loosen
-from admittance.scheduling.state.workload_info import Ranked
+from admittance.scheduling.state.workload_info import Ranked, Victim
 
 Need = Mapping[Cell, int]
 """What a preemptor asks for in all, per cell of its queue."""

@@ -3,22 +3,20 @@ admission as it is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from admittance.api.units import BadQuantity, amount, render
-from admittance.events.shapes import Admission, PodSetAssignment, Shares
+from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node
-from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shape
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.shared_quota import Overlap
-    from admittance.scheduling.state.workload_info import Member
 
 
 class Mode(IntEnum):
@@ -88,7 +86,7 @@ class Assignment:
     )
 
     def __init__(
-        self, avoided: frozenset[str] = frozenset(), overlap: Overlap | None = None
+        self, avoided: frozenset[str] = frozenset(), overlap: Overlap[Any] | None = None
     ) -> None:
         self.avoided = avoided
         self.overlap = overlap
@@ -112,27 +110,6 @@ class Assignment:
 
 Cursor = tuple[Mapping[int, int], ...]
 """Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
-
-
-class Victim(NamedTuple):
-    """Who has to go, and under which rule; where shares decided, which."""
-
-    member: Member
-    reason: str
-    shares: Shares | None = None
-
-
-Nomination = tuple[Assignment, Sequence[Victim]]
-"""What would be assigned, and who has to go before it has room."""
-
-
-class Patience(NamedTuple):
-    """What a preemptor waits for, and what must not have changed for that to be so still."""
-
-    plan: Plan
-    shape: Shape
-    assignment: Assignment
-    victims: Sequence[Victim]
 
 
 def admission_of(queue: str, assignment: Assignment) -> Admission:

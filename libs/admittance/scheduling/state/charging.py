@@ -17,10 +17,9 @@ from admittance.scheduling.state.shared_quota import Overlap
 from admittance.scheduling.state.workload_info import Charge
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.family import Family
     from admittance.scheduling.state.queue import Queue
     from admittance.scheduling.state.state import World
-    from admittance.scheduling.state.workload_info import Member
+    from admittance.scheduling.state.workload_info import Family, Member
 
 
 def enter(world: World, member: Member) -> None:
@@ -70,7 +69,7 @@ def changed(world: World, family: Family) -> None:
         world.changed(queue)
 
 
-def _counts(world: World, held: Overlap) -> Member | None:
+def _counts(world: World, held: Overlap[Member]) -> Member | None:
     """Whose quota counts in shares: that of the admitted variant, else of the best one."""
     members = list(held.members)
     if len(members) < 2:

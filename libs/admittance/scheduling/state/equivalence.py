@@ -21,7 +21,7 @@ from admittance.scheduling.state.requests import Shape
 from admittance.scheduling.state.workload_info import Entry, Key, Member, Ranked
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.assignment import Nomination
+    from admittance.scheduling.state.workload_info import Nomination
 
 
 Kind = Shape | tuple[Shape, str]

@@ -10,8 +10,8 @@ from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
 from admittance.scheduling.state.workload_info import Charge, Member, Ranked
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.family import Family
     from admittance.scheduling.state.queue import Domain
+    from admittance.scheduling.state.workload_info import Family
 
 
 class Given(NamedTuple):
@@ -31,7 +31,7 @@ class Joint:
         self.member = member
         self.domain = domain
         self.given: dict[Member, Given] = {}
-        self._overlaps: dict[Family, Overlap] = {}
+        self._overlaps: dict[Family, Overlap[Member]] = {}
 
     def turn_back(self, *, again: bool = False) -> None:
         """Charges as if it did not hold, and again as if it did."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
-from admittance.scheduling.state.assignment import Victim
 from admittance.scheduling.state.shared_quota import Level, Tie, put_back, take_out
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import Member, Victim
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain

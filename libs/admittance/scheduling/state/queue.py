@@ -15,7 +15,6 @@ from admittance.family.policy import FamilyRules, Tag
 from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
-from admittance.scheduling.state import queue_order
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.equivalence import (
     ClassKey,
@@ -27,10 +26,17 @@ from admittance.scheduling.state.equivalence import (
     Scanned,
     unfile,
 )
-from admittance.scheduling.state.family import shares_flavors
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.shared_quota import Tie
-from admittance.scheduling.state.workload_info import Aside, Entry, Key, Member, Ranked
+from admittance.scheduling.state.workload_info import (
+    Aside,
+    Entry,
+    Key,
+    Member,
+    Ranked,
+    place,
+    shares_flavors,
+)
 
 
 class Domain:
@@ -88,7 +94,7 @@ class Domain:
         self.cut = True
         self.rechecks: dict[Member, None] = {}
         self.planners: dict[Member, None] = {}
-        self.ties: list[Tie] = []
+        self.ties: list[Tie[Member]] = []
         self.bent = False
         self.private: tuple[int, bool] | None = None
         self.idle = 0
@@ -245,7 +251,7 @@ class Queue:
         member.queue = self
         entry: Entry = (stamp, member.uid, member.key, member)
         if member.family is not None:
-            entry = (*queue_order.place(member), member)
+            entry = (*place(member), member)
             self.variants += member not in self.asides
         member.aside = None
         self.asides.pop(member, None)
@@ -261,7 +267,7 @@ class Queue:
     def add_parent(self, member: Member) -> None:
         """The parent waits here. It is never tried: its variants are."""
         member.queue = self
-        insort(self.parents, (-member.priority, *queue_order.place(member), member))
+        insort(self.parents, (-member.priority, *place(member), member))
 
     def _kind(self, member: Member) -> Kind:
         """What it has in common with its class. Variants are apart from regular workloads; and one
@@ -283,15 +289,13 @@ class Queue:
         entry, cls = member.entry, member.cls
         if entry is None or cls is None:
             return True
-        return entry[:3] == queue_order.place(member) and cls.key[1] == self._kind(member)
+        return entry[:3] == place(member) and cls.key[1] == self._kind(member)
 
     def remove(self, member: Member) -> None:
         """The member is nowhere in this queue any more."""
         if member.family is not None and member.queue is self:
             if member.is_parent:
-                del self.parents[
-                    bisect_left(self.parents, (-member.priority, *queue_order.place(member)))
-                ]
+                del self.parents[bisect_left(self.parents, (-member.priority, *place(member)))]
             else:
                 self.variants -= 1
         cls = member.cls
@@ -341,15 +345,6 @@ class Queue:
         self.lanes = lanes
         for member in members:
             self.add(member, now)
-
-    def position(self, member: Member) -> int:
-        """The member's place among all that wait here, parked or not, from 1; 0: it does not wait.
-
-        Costs a bisection per class of the same priority, and a look at those set aside.
-        """
-        if member.queue is not self or member.stamp is None:
-            return 0
-        return queue_order.position(self, member)
 
     # Parking and waking. --------------------------------------------------------------------
 

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from heapq import merge
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from admittance.scheduling.state.equivalence import Lanes
-from admittance.scheduling.state.family import order_key
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_info import FIRST, Member, Place, place
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.equivalence import EqClass
     from admittance.scheduling.state.queue import Queue
-
-Place = tuple[datetime, str, Key]
-FIRST: Final = float("-inf")
-"""As a priority, negated: before all others."""
-
-
-def place(member: Member) -> Place:
-    """Its order among those of equal priority."""
-    assert member.stamp is not None
-    if member.family is None:
-        return member.stamp, member.uid, member.key
-    return member.stamp, *order_key(member)
 
 
 def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
@@ -101,10 +87,13 @@ def _in_order(
         yield from (one for one in found if one is not sticky or row[1] == FIRST)
 
 
-def position(queue: Queue, member: Member) -> int:
-    """The member's place among all that wait, from 1; of a variant, that of its family, which
-    counts once. Costs a bisection for each class that it is not apart from by usage or priority,
-    and a look at those set aside."""
+def position_in(queue: Queue, member: Member) -> int:
+    """Returns the member's place among all that wait in the queue, from 1; 0: it does not wait.
+
+    A family counts once, and a variant has the place of its family. Costs a bisection for each
+    class that it is not apart from by usage or priority, and a look at those set aside."""
+    if member.queue is not queue or member.stamp is None:
+        return 0
     lanes = queue.lanes
     parent = member.family.parent if member.family is not None else None
     if parent is not None and parent.queue is queue:

@@ -9,24 +9,44 @@ common is in the same cells of it, and nothing above has to be looked at. Source
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from admittance.events.shapes import PendingPreemption
 from admittance.quota.cell import Cell, FlavorResource
-from admittance.scheduling.state.workload_info import Charge, Key, Say
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.workload_info import Member
-
 
 Amounts = Iterable[tuple[Cell, int]]
 
-_NOBODY: Final[frozenset[Member]] = frozenset()
+
+class Charge(Protocol):
+    """Quota that a workload holds."""
+
+    @property
+    def cells(self) -> list[tuple[Cell, int]]: ...
+
+
+class Holder(Protocol):
+    """A workload that holds quota, as far as shared quota needs to know it. ``ties``: each has
+    `loosen` and `fasten`, as `Tie` and `Overlap` do."""
+
+    @property
+    def charge(self) -> Charge | None: ...
+    @property
+    def ties(self) -> Sequence[Any] | None: ...
+    @property
+    def pending(self) -> PendingPreemption | None: ...
+    @property
+    def is_told_to_go(self) -> bool: ...
+
+
+Member = TypeVar("Member", bound=Holder)
+
+_NOBODY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
 """Of most families, which hold one reservation for long: never written to."""
 
 
-class Overlap:
+class Overlap(Generic[Member]):
     """What the variants of one family hold.
 
     ``members``: those that hold something. ``counts``: the variant whose quota counts in
@@ -48,7 +68,7 @@ class Overlap:
     )
 
     def __init__(
-        self, everybody: Mapping[Key, Member] | None = None, *, shares: bool = False
+        self, everybody: Mapping[tuple[str, str], Member] | None = None, *, shares: bool = False
     ) -> None:
         self.shares = shares
         self._everybody = everybody if everybody is not None else {}
@@ -57,7 +77,7 @@ class Overlap:
         self._rows: dict[Cell, dict[Member, int]] = {}
         self._offs = _NOTHING
         self._spares = _NOTHING
-        self._out = _NOBODY
+        self._out: frozenset[Member] = _NOBODY
         self._supposed: Mapping[Cell, int] = _NOTHING
 
     # Who holds what. ------------------------------------------------------------------------
@@ -151,7 +171,7 @@ class Overlap:
     def _is_backed(self, member: Member, cell: Cell) -> bool:
         """There is room for what the member holds of that, whoever goes or stays, and nobody is
         about to take it, or plans to."""
-        if member.inflight >= Say.PREEMPTED:
+        if member.is_told_to_go:
             return False
         fr = cell.fr
         if any(isinstance(tie, Tie) and tie.levels[0].cell.fr == fr for tie in member.ties or ()):
@@ -236,12 +256,6 @@ class Overlap:
             self._spares = _noted(self._spares, cell, spare)
 
 
-def held_for(member: Member) -> Overlap | None:
-    """What the member's family has, so that it need not ask for it; None: nothing, or it has no
-    family."""
-    return member.family.held if member.family is not None else None
-
-
 def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
     """The notes, of which this one has changed; of nothing there is none."""
     if not amount:
@@ -257,7 +271,7 @@ def _holds(charge: Charge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
 
 
-class Level(NamedTuple):
+class Level(NamedTuple, Generic[Member]):
     """A cell above both sides: what the planner brings to it, and what each of its victims."""
 
     cell: Cell
@@ -265,7 +279,7 @@ class Level(NamedTuple):
     loads: dict[Member, int]
 
 
-class Tie:
+class Tie(Generic[Member]):
     """``levels``: from where the planner meets the first of its victims up to the root, for one
     flavor and resource.
 
@@ -275,7 +289,7 @@ class Tie:
 
     __slots__ = ("_offs", "_out", "levels", "planner", "victims")
 
-    def __init__(self, planner: Member, victims: list[Member], levels: list[Level]) -> None:
+    def __init__(self, planner: Member, victims: list[Member], levels: list[Level[Member]]) -> None:
         self.planner = planner
         self.victims = victims
         self.levels = levels
@@ -313,7 +327,7 @@ class Tie:
                 self._offs.append((cell, off))
 
 
-def take_all(members: Iterable[Member]) -> dict[Cell, int]:
+def take_all(members: Iterable[Holder]) -> dict[Cell, int]:
     """As if none of them held anything, in one piece; to be undone by `put_all`."""
     gone = list(members)
     total = held_by(gone)
@@ -324,7 +338,7 @@ def take_all(members: Iterable[Member]) -> dict[Cell, int]:
     return total
 
 
-def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
+def put_all(members: Iterable[Holder], total: Mapping[Cell, int]) -> None:
     """Undoes `take_all` of the same."""
     charge(total)
     for member in members:
@@ -332,19 +346,19 @@ def put_all(members: Iterable[Member], total: Mapping[Cell, int]) -> None:
             fasten(member)
 
 
-def loosen(member: Member) -> None:
+def loosen(member: Holder) -> None:
     """What counts only once for it and another counts for the other."""
     for tie in member.ties or ():
         tie.loosen(member)
 
 
-def fasten(member: Member) -> None:
+def fasten(member: Holder) -> None:
     """Undoes `loosen`."""
     for tie in member.ties or ():
         tie.fasten(member)
 
 
-def held_by(members: Iterable[Member]) -> dict[Cell, int]:
+def held_by(members: Iterable[Holder]) -> dict[Cell, int]:
     """What the members hold together. Charging is additive, so it can be taken out in one piece
     per cell, and put back by `charge`."""
     total: dict[Cell, int] = {}
@@ -361,7 +375,7 @@ def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
         cell.charge(sign * amount)
 
 
-def take_out(member: Member) -> None:
+def take_out(member: Holder) -> None:
     """As if the member held nothing; to be undone by `put_back`."""
     assert member.charge is not None
     for cell, amount in member.charge.cells:
@@ -370,7 +384,7 @@ def take_out(member: Member) -> None:
         loosen(member)
 
 
-def put_back(member: Member) -> None:
+def put_back(member: Holder) -> None:
     """Undoes `take_out`."""
     assert member.charge is not None
     for cell, amount in member.charge.cells:

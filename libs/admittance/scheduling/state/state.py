@@ -13,11 +13,10 @@ from admittance.scheduling.config import Config
 from admittance.scheduling.state import pending_preemptors
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.equivalence import Loud
-from admittance.scheduling.state.family import Family, Sibling
 from admittance.scheduling.state.in_flight import Joint, Starting
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import BACKOFF, Key, Member, Say
+from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, Member, Say, Sibling
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 _MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED, Say.PLANNED})
@@ -31,7 +30,8 @@ class World:
     domains in which a cycle could bring something. ``timers``: when workloads may come back.
     ``loud``: whom to tell why they wait, and when; ``refusing``: to whom that is on its way.
     ``promises``: who had to go, by the uid of whom they went for. ``joints``: the domains where
-    quota is being handed on, and the decision. ``planned``: who plans to preempt them, by the name
+    quota is being handed on, and the decision; ``joint_of``: the same, by each of its workloads.
+    ``planned``: who plans to preempt them, by the name
     of the victims; ``planning``: the domains of those; ``replanned``: the plans that they had,
     while other ones are on their way.
     ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
@@ -61,6 +61,7 @@ class World:
         self.promises: dict[str, dict[Member, None]] = {}
         self.preemption_counts: dict[str, dict[Member, PreemptionCount]] = {}
         self.parted: dict[Member, None] = {}
+        self.joint_of: dict[Member, Joint] = {}
         self.joints: dict[Domain, Joint] = {}
         self.planned: dict[Key, dict[Member, None]] = {}
         self.planning: dict[Domain, None] = {}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.api.workload import PreemptionCount
-from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Shares
+from admittance.family.policy import ParentState, VariantState
 from admittance.quota.cell import Cell
-from admittance.scheduling.state.assignment import Cursor
+from admittance.scheduling.state.assignment import Assignment, Cursor
+from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shape
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.assignment import Patience
     from admittance.scheduling.state.equivalence import EqClass
-    from admittance.scheduling.state.family import Family
-    from admittance.scheduling.state.in_flight import Joint
     from admittance.scheduling.state.queue import Queue
     from admittance.scheduling.state.shared_quota import Overlap, Tie
 
@@ -79,9 +80,9 @@ class Member:
     the reason that its status gives for waiting. ``ranked``: its place among the possible victims
     of the queue that it holds quota of; None: it has none. ``preempted_by``: who told it to go, as
     long as it has no new quota. ``checks``: the admission checks of its reservation, name and
-    state, until it is admitted. ``joint``: the decision that hands quota on to it, or from it.
-    ``awaited``: somebody preempts it, and waits to hear what became of that. ``admitted_at``: since
-    when it is admitted; None: it is not. ``patience``: for whom it waits, that were told to go.
+    state, until it is admitted. ``awaited``: another workload preempts it, and waits to hear what
+    became of that. ``admitted_at``: since when it is admitted; None: it is not.
+    ``patience``: the search for victims that it waits for.
     ``preemptions``: who took its quota how often.
     ``closed_gate``: the gate on preemption that is closed; "": none is.
     ``reserved_at``: since when it holds quota, as it is written. ``pending``: who has to go before
@@ -109,7 +110,6 @@ class Member:
         "family",
         "filed",
         "inflight",
-        "joint",
         "key",
         "local",
         "overlap",
@@ -163,14 +163,13 @@ class Member:
         self.preempted_by: PreemptedBy | None = None
         self.preemptions: tuple[PreemptionCount, ...] = ()
         self.checks: tuple[tuple[str, str], ...] = ()
-        self.joint: Joint | None = None
         self.patience: Patience | None = None
         self.awaited = False
         self.reserved_at: datetime | None = None
         self.pending: PendingPreemption | None = None
         self.asking: tuple[str, ...] = ()
-        self.ties: list[Tie | Overlap] | None = None
-        self.overlap: Overlap | None = None
+        self.ties: list[Tie[Member] | Overlap[Member]] | None = None
+        self.overlap: Overlap[Member] | None = None
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
         self.family: Family | None = None
@@ -200,6 +199,11 @@ class Member:
         return self.shape.allowed if self.family is not None and self.shape is not None else None
 
     @property
+    def is_told_to_go(self) -> bool:
+        """A decision that takes its quota is on its way."""
+        return self.inflight >= Say.PREEMPTED
+
+    @property
     def is_leaving(self) -> bool:
         """It holds quota, and has been told to go."""
         return self.state == "Evicting" or self.inflight >= Say.PREEMPTED
@@ -211,3 +215,139 @@ Entry = tuple[datetime, str, Key, Member]
 Ranked = tuple[int, float, str, Key, Member]
 """Order among possible victims: priority, the newest reservation (seconds, negated), uid, name;
 then whose it is."""
+
+
+def held_for(member: Member) -> Overlap[Member] | None:
+    """What the member's family holds, so that the member need not ask for it; None: nothing, or the
+    member has no family."""
+    return member.family.held if member.family is not None else None
+
+
+class Victim(NamedTuple):
+    """Who has to go, and under which rule; where shares decided, which."""
+
+    member: Member
+    reason: str
+    shares: Shares | None = None
+
+
+Nomination = tuple[Assignment, Sequence[Victim]]
+"""What would be assigned, and who has to go before it has room."""
+
+
+class Patience(NamedTuple):
+    """What a preemptor waits for, and what must not have changed for that to be so still."""
+
+    plan: Plan
+    shape: Shape
+    assignment: Assignment
+    victims: Sequence[Victim]
+
+
+LAST: Final = 9_999
+"""The place of a variant that the queue has none for."""
+
+
+class Sibling(NamedTuple):
+    """What a stored variant tells of itself, beside its name. ``is_open``: its family's gate lets
+    it preempt. Few of them differ, so that each is kept once."""
+
+    tag: str
+    stopped_by: str = ""
+    active: bool = True
+    is_open: bool = False
+
+
+class Family:
+    """A parent and its variants, as far as they are known.
+
+    ``parent``, ``state``: None as long as nobody has heard of it: then no variant is tried.
+    ``moving``: the variant that is to take over and the admitted one, as long as that decision is
+    on its way. ``begins``: the variant that was last assigned quota with which it will be admitted.
+    ``held``: what the variants hold together; None: nothing.
+    """
+
+    __slots__ = ("begins", "held", "moving", "parent", "state", "uid", "variants")
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.parent: Member | None = None
+        self.state: ParentState | None = None
+        self.variants: dict[Member, Sibling] = {}
+        self.moving: tuple[Member, Member] | None = None
+        self.begins: Member | None = None
+        self.held: Overlap[Member] | None = None
+
+    def states(self) -> list[VariantState]:
+        """Its variants, as policy wants to know them."""
+        return [
+            VariantState(one.key[1], told.tag, "", self.uid, told.stopped_by, told.active)
+            for one, told in self.variants.items()
+        ]
+
+    def tag(self, member: Member) -> str:
+        """Which variant it is."""
+        return self.variants[member].tag
+
+    def siblings(self, member: Member) -> Iterator[Member]:
+        """The other variants."""
+        return (one for one in self.variants if one is not member)
+
+    def charged(self) -> Iterator[Member]:
+        """The variants that hold quota, or are promised some."""
+        return (one for one in self.variants if one.charge is not None)
+
+    def admitted(self) -> Member | None:
+        """The variant that is admitted as it is written, also while its job still stops; None:
+        there is none, or it is gone."""
+        if self.state is None or not self.state.admitted:
+            return None
+        name = self.state.admitted
+        return next((one for one in self.variants if one.key[1] == name), None)
+
+
+def order_key(member: Member) -> tuple[str, Key]:
+    """What decides between equal age: siblings stand one after the other, the best first, where
+    their parent would, and nobody comes between them. Nothing in it is a variant's alone but its
+    name, since there are many."""
+    family, queue = member.family, member.queue
+    if family is None or family.parent is member:
+        return member.uid, member.key
+    tag = queue.tags.get(family.variants[member].tag) if queue is not None else None
+    return family.uid, (_padded(tag.place if tag is not None else LAST), member.key[1])
+
+
+@cache
+def _padded(place: int) -> str:
+    return f"{place:04d}"
+
+
+def shares_flavors(member: Member) -> bool:
+    """A sibling holds quota of a flavor that the variant may have, too: what counts for both counts
+    once, so that it needs less than others who ask for the same."""
+    family = member.family
+    if family is None or member.shape is None or family.held is None:
+        return False
+    allowed = member.shape.allowed
+    for one in family.held.members:
+        if one is member or one.charge is None:
+            continue
+        for place in one.charge.admission.pod_set_assignments:
+            if allowed is None or any(flavor in allowed for flavor in place.flavors.values()):
+                return True
+    return False
+
+
+Place = tuple[datetime, str, Key]
+
+
+FIRST: Final = float("-inf")
+"""As a priority, negated: before all others."""
+
+
+def place(member: Member) -> Place:
+    """Its order among those of equal priority."""
+    assert member.stamp is not None
+    if member.family is None:
+        return member.stamp, member.uid, member.key
+    return member.stamp, *order_key(member)
