@@ -2,8 +2,8 @@
 
 Every act is derived from the stored objects, so nothing has to survive a restart: a new leader
 publishes what is still missing. `SentActs` remembers published acts only to avoid repeating them
-while they take effect. Work is proportional to change: only families owner workloads or queue
-changed, or owner time has come, are computed again."""
+while they take effect. Work is proportional to change: only families that changed, have a changed
+queue, or are due are computed again."""
 
 from __future__ import annotations
 

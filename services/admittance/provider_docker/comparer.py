@@ -1,6 +1,5 @@
-"""What runs is compared with what is booked: who has lost workers is told, and those that are
-nobody's are removed. In one look at the engine for all of them, however many there are.
-"""
+"""Compares running containers with the requests: reports lost workers and removes orphans. One
+listing of the engine serves all requests."""
 
 from __future__ import annotations
 
@@ -26,7 +25,10 @@ from admittance.runtime.tasks import set_within
 
 
 class EventListener(threading.Thread):
-    """Calls ``heard`` in the loop for each event; ``ended`` gets why there are no more."""
+    """Follows the engine's events in a thread. Calls ``heard`` in the loop for each event;
+    ``ended`` gets the reason when they end.
+
+    A blocked read of events cannot be cancelled, so the thread is a daemon and never joined."""
 
     def __init__(
         self,
@@ -44,11 +46,11 @@ class EventListener(threading.Thread):
         self._ended = ended
 
     def run(self) -> None:
-        """Until the engine is away."""
+        """Runs until the engine ends the events."""
         reason = "the engine ended them"
         try:
             self._engine.listen(self._installation, lambda: self._tell(self._heard))
-        except Exception as error:  # whatever a client may raise: it is begun again
+        except Exception as error:  # any error of the client: the caller starts again
             reason = str(error)
         self._tell(lambda: None if self._ended.done() else self._ended.set_result(reason))
 
@@ -60,14 +62,14 @@ class EventListener(threading.Thread):
 ENGINE: Final = "engine"
 AGAIN_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.2
-"""Workers end many at once: so long their events are waited for, before it is compared."""
+"""Many workers end at once: the comparison waits this long for further events."""
 
 log = structlog.get_logger()
 
 
 class Comparer:
-    """``open_``: requests that are worked on; whoever does looks after their workers. ``ready``: it
-    was compared once."""
+    """``open_``: requests in progress; their workers are handled there. ``ready``: the first
+    comparison is done."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Comparer:
         self.ready = False
 
     async def run(self) -> None:
-        """Compares from time to time, and when a worker has ended, for ever."""
+        """Compares periodically and after each event of a worker, until cancelled."""
         while True:
             self._due.clear()
             pause = self._ours.sweep_seconds
@@ -112,13 +114,13 @@ class Comparer:
                 await asyncio.sleep(min(GATHER_SECONDS, pause))
 
     async def compared(self) -> None:
-        """Waits until the engine has answered once more."""
+        """Waits for the next successful comparison."""
         self._due.set()
         async with self._compared:
             await self._compared.wait()
 
     async def listen(self) -> None:
-        """Hears the engine's events, for ever."""
+        """Follows the engine's events until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             ended = loop.create_future()
@@ -129,7 +131,7 @@ class Comparer:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def compare(self) -> None:
-        """Once. Raises Away."""
+        """Compares once. Raises Away."""
         before = await stored_requests(self._bus, self._providers)
         workers = await self._engine.workers()
         self._tell_of_others(workers)
@@ -139,13 +141,13 @@ class Comparer:
                 there.setdefault(one.request_id, []).append(one)
         for name, said in before.values():
             mine = there.get(said.id, [])
-            # What had been provisioned before it was looked for is lost if it is not there now.
+            # Requests are read before the listing: a provisioned worker that is not listed is lost.
             gone = lost(said.details, mine) if said.status == "provisioned" else ()
             if gone:
                 await self._revoke(
                     name, said, told_of(gone, mine, said.details.get(HOST_DETAIL, ""))
                 )
-        # And what is there has had a word before, unless nobody asks for it.
+        # Requests are read again after the listing: a listed worker without a request is an orphan.
         after = await stored_requests(self._bus, self._providers)
         for request_id, mine in there.items():
             asked = after.get(request_id)
@@ -166,12 +168,12 @@ class Comparer:
         try:
             await self._providers[name].report(said.id, CapacityRevoked(told, said.details))
         except RuntimeError:
-            # Not running yet: the next comparison finds it again.
+            # The provider does not run yet: the next comparison reports it.
             return
 
     def _tell_of_others(self, workers: Collection[Found]) -> None:
-        """Those of another installation are left alone: it may be at work. One whose bus was lost
-        is not, and only a person knows that."""
+        """Logs workers of other installations once. They are left alone, because that installation
+        may still run; only an operator knows."""
         others = Counter(one.installation for one in workers)
         del others[self._installation]
         if others.keys() - self._others:

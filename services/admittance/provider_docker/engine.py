@@ -1,4 +1,4 @@
-"""The engine, by the docker SDK, whose calls block: each has a thread for as long as it takes."""
+"""The container engine through the docker SDK. Its calls block, so each runs in a thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Away(Exception):
-    """The engine does not answer, or not as one."""
+    """The engine does not answer, or its answer cannot be used."""
 
 
 class Denied(Exception):
-    """The engine said no, in its words. ``code``: of HTTP."""
+    """The engine refused; the message is the engine's. ``code``: HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -49,12 +49,12 @@ class Engine:
             raise SetupError(NEEDED) from None
 
     async def room(self) -> Room:
-        """What its machine has."""
+        """The capacity of the engine's machine."""
         info = await self._call(lambda api: api.info())
         return Room(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
 
     async def workers(self, request_id: str | None = None) -> list[Found]:
-        """All workers, of whatever installation, or those of a request; dead ones, too."""
+        """All workers of all installations, or those of a request; stopped ones included."""
         labels = [f"{MANAGED}=true"]
         if request_id is not None:
             labels.append(f"{REQUEST}={request_id}")
@@ -62,7 +62,7 @@ class Engine:
         return [found for one in listed if (found := found_of(one)) is not None]
 
     async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
-        """Makes and starts it; the image is pulled when it is not here."""
+        """Creates and starts the worker; pulls the image if it is missing."""
         settings = self._settings
 
         def work(api: Any) -> None:
@@ -89,7 +89,7 @@ class Engine:
             try:
                 made = create()
             except docker.errors.ImageNotFound:
-                # Names that end without a tag would bring all of them.
+                # Without a tag the SDK would pull all tags of the image.
                 api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
                 made = create()
             api.start(made["Id"])
@@ -97,16 +97,16 @@ class Engine:
         await self._call(work)
 
     async def remove(self, container: str) -> None:
-        """It is gone, with what it ran."""
+        """Kills and removes the container; one that is already gone is not an error."""
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
         except Denied as error:
-            # Gone, or on its way.
+            # Already gone, or being removed.
             if error.code not in (404, 409):
                 raise
 
     async def last_words(self, container: str) -> str:
-        """The end of what it said; "": nothing is known."""
+        """The last lines of the container's log; "": they cannot be read."""
         try:
             said = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
         except (Away, Denied):
@@ -114,8 +114,8 @@ class Engine:
         return str(said.decode(errors="replace")).strip() if isinstance(said, bytes) else ""
 
     def listen(self, installation: str, heard: Callable[[], None]) -> None:
-        """Calls heard, in this thread, for each worker that ends, until the engine is away. Blocks;
-        for a thread of its own."""
+        """Calls ``heard`` in this thread for each worker that ends, until the engine ends the
+        events. Blocks; run it in its own thread."""
         api = self._new_client(timeout=None)
         wanted = {
             "type": "container",
@@ -158,7 +158,7 @@ class Engine:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong, with what to do about it where that is known."""
+    """The error as one sentence, with what to do if that is known."""
     told = str(error) or type(error).__name__
     where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
     if "Permission denied" in told:
@@ -176,5 +176,5 @@ def _is_tagged(image: str) -> bool:
 
 
 def _is_for_good(told: str) -> bool:
-    """What engines answer with 500 though asking again is of no use."""
+    """Whether a 500 of the engine is permanent."""
     return "executable file not found" in told or "no such file or directory" in told

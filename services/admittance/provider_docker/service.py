@@ -1,6 +1,8 @@
-"""This provider on the bus: one instance is active, the others stand by, so that whoever looks for
-room on the engine is alone.
-"""
+"""Starts workers for requests and removes them.
+
+One instance is active, the others stand by, so that only one process books room on the engine. A
+request is accepted before its workers start, so the store knows every container of a live request;
+a container unknown to the store is an orphan."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """The workers of one engine."""
+    """Keeps the workers of one engine equal to the requests."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Reconciler:
         self._installation = installation
         self._providers = {name: provider_of(name, self.obtain, self.free) for name in ours.classes}
         self._booking = asyncio.Lock()
-        """Whoever looks for room takes it before the next one looks."""
+        """Held while a request checks for room and starts its workers."""
         self._open: set[str] = set()
         self._troubles = InactiveReasons(self._providers.values())
         self._comparer = Comparer(
@@ -73,7 +75,7 @@ class Reconciler:
 
     @property
     def ready(self) -> bool:
-        """What runs was compared with what is booked."""
+        """Whether the first comparison is done."""
         return self._comparer.ready
 
     @property
@@ -98,7 +100,7 @@ class Reconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Starts all workers of it, or none."""
+        """Starts all workers of the request, or none."""
         wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
         workers = workers_of(request.id, wanted)
         if isinstance(workers, NoRoom):
@@ -113,7 +115,7 @@ class Reconciler:
                     return await self._book(request, workers)
                 except Away as error:
                     self._troubles.begin(ENGINE, str(error))
-                # Whoever compares finds out when it is back, for all.
+                # The comparer notices when the engine is back.
                 await self._comparer.compared()
         finally:
             self._open.discard(request.id)
@@ -127,10 +129,10 @@ class Reconciler:
                 await self._remove(self._of(request.id, there))
                 return Failed(lacking.message, retryable=lacking.ever)
             running = {one.name for one in self._of(request.id, there) if one.runs}
-            # Left of a start that was cut short.
+            # Leftovers of an interrupted start.
             await self._remove([one for one in self._of(request.id, there) if not one.runs])
             new = [one for one in workers if one.name not in running]
-            # All come to their end before one counts: what was begun is known then.
+            # Wait for all starts, so that none runs on while a failure is handled.
             outcomes = await asyncio.gather(
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )
@@ -162,7 +164,7 @@ class Reconciler:
         await self._engine.start(worker, labels, env)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Removes whatever there is of that request."""
+        """Removes all workers of the request."""
         found = self._of(cancellation.id, await self._engine.workers(cancellation.id))
         await self._remove(found)
         log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)
@@ -182,7 +184,7 @@ SERVICE: Final = "provider-docker"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then starts workers; until stop is set. Raises SetupError."""
+    """Runs the provider while this instance leads, until stop is set. Raises SetupError."""
     Engine.check()
     ours = DockerSettings.from_env(os.environ)
     drawn = await installation(bus, "docker")

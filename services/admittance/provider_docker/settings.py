@@ -1,6 +1,5 @@
-"""What this provider is told from outside, in ``ADMIT_DOCKER_*`` variables. The engine is found as
-the docker client finds it: DOCKER_HOST, DOCKER_CERT_PATH, DOCKER_TLS_VERIFY.
-"""
+"""Settings from ``ADMIT_DOCKER_*`` variables. The engine is found as by the docker client:
+DOCKER_HOST, DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ CLASS: Final = "docker.admittance.dev"
 
 
 class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``image``: of the workers. ``command``: what they run; none: what the image says.
-    ``network``: None: the engine's own. ``workers_max``: containers at once. ``settle_seconds``: a
-    worker that has run for so long counts as there. ``sweep_seconds``: how often the engine is
-    compared with what is booked, beside what its events tell."""
+    """``image``: of the workers. ``command``: of the workers; empty: the image's. ``network``:
+    None: the engine's default. ``workers_max``: most containers at once. ``settle_seconds``: a
+    worker that runs this long counts as started. ``sweep_seconds``: interval of comparisons, in
+    addition to those after events."""
 
     image: str
     classes: tuple[str, ...] = (CLASS,)

@@ -1,6 +1,5 @@
-"""Which containers a request needs, whether an engine has room for them, and what has become of
-them. Pure.
-"""
+"""The containers that a request needs, whether the engine has room, and which of them are lost.
+Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ CONTAINERS_DETAIL: Final = "containers"
 
 CPU_MILLI_MIN: Final = 10
 MEMORY_MIN: Final = 6 * 1024 * 1024
-"""Less than that no engine takes."""
+"""The smallest limits that engines accept."""
 MEASURED: Final = frozenset({"cpu", "memory"})
 IGNORED: Final = frozenset({"pods", "ephemeral-storage"})
 
@@ -29,7 +28,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PodGroup(NamedTuple):
-    """So many pods, each of which needs so much."""
+    """A number of equal pods, and what each needs."""
 
     pod_set: str
     pods: int
@@ -37,7 +36,7 @@ class PodGroup(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A container to be. ``cpu_milli`` and ``memory``: its limits; 0: none was asked for."""
+    """A container to start. ``cpu_milli`` and ``memory``: its limits; 0: none."""
 
     name: str
     cpu_milli: int
@@ -45,7 +44,8 @@ class Worker(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A container of some Admittance, as the engine shows it. ``state``: the engine's word."""
+    """A worker container of any installation, as the engine lists it. ``state``: the engine's
+    state."""
 
     container: str
     name: str
@@ -58,12 +58,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def runs(self) -> bool:
-        """It is there for whoever booked it."""
+        """Whether the container counts as running."""
         return self.state in ("running", "paused")
 
 
 class Room(NamedTuple):
-    """What the engine's machine has."""
+    """The capacity of the engine's machine."""
 
     host: str
     cpu_milli: int
@@ -71,15 +71,15 @@ class Room(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there will be room when others leave."""
+    """Why nothing is booked. ``ever``: there will be room when other requests end."""
 
     message: str
     ever: bool
 
 
 def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...] | NoRoom:
-    """A container for each pod, whose names are the same for the same request; or why an engine
-    never has such."""
+    """One container for each pod, with names derived from the request; or why no engine can run
+    them."""
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
     found: list[Worker] = []
     for at, one in enumerate(wanted):
@@ -111,7 +111,7 @@ def lack_of_room(
     room: Room,
     workers_max: int,
 ) -> NoRoom | None:
-    """What stands in the way of starting them beside what is there; None: nothing does."""
+    """Why there is no room for the workers beside those that run; None: there is."""
     others = [one for one in there if one.request_id != request_id and one.runs]
     sums = (
         ("cpu (thousandths)", _cpu(workers), _cpu(others), room.cpu_milli),
@@ -136,7 +136,7 @@ def _memory(of: Collection[Worker] | Collection[Found]) -> int:
 def labels_of(
     worker: Worker, request_id: str, provisioning_class: str, installation: str
 ) -> dict[str, str]:
-    """By which it is found again, and counted."""
+    """The container's labels; `found_of` reads them."""
     return {
         MANAGED: "true",
         INSTALLATION: installation,
@@ -148,7 +148,7 @@ def labels_of(
 
 
 def found_of(listed: Mapping[str, Any]) -> Found | None:
-    """A container as the engine lists it; None: it is nobody's worker."""
+    """The worker of a listed container; None: it is no worker."""
     labels = listed.get("Labels") or {}
     if labels.get(MANAGED) != "true" or REQUEST not in labels:
         return None
@@ -170,20 +170,20 @@ def _whole_number(text: str) -> int:
 
 
 def details_of(room: Room, workers: Sequence[Worker]) -> dict[str, str]:
-    """What is told of a booking; `lost` reads it again."""
+    """The details of a provisioned request; `lost` reads them."""
     names = ",".join(one.name for one in workers)
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}
 
 
 def lost(details: Mapping[str, str], there: Collection[Found]) -> tuple[str, ...]:
-    """Which of the containers that were booked run no more."""
+    """The booked containers that do not run any more."""
     booked = filter(None, details.get(CONTAINERS_DETAIL, "").split(","))
     running = {one.name for one in there if one.runs}
     return tuple(name for name in booked if name not in running)
 
 
 def told_of(names: Sequence[str], there: Collection[Found], host: str) -> str:
-    """A sentence about workers that are lost."""
+    """A sentence that names the lost workers."""
     states = {one.name: one.state for one in there}
     shown = [f"{name} ({states.get(name, 'gone')})" for name in names[:5]]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

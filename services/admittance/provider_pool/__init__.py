@@ -1,3 +1,5 @@
-"""A pool of machines as a provider of capacity: books pods on machines that are there, or boots
-them. Configured by MachinePool manifests, which are applied like any others.
-"""
+"""A pool of machines as a capacity provider: books pods on existing machines, or boots them.
+Configured by MachinePool manifests.
+
+Consumes: requests of its classes; MachinePools from the bucket. Publishes: answers to the requests.
+Owns: its bookings in the bucket of providers. Leadership: one active instance."""

@@ -1,8 +1,8 @@
-"""Who has which machines of a pool. Pure; time is an argument.
+"""The bookings of a pool's machines, and counts of free and booked machines. Pure; time is an
+argument.
 
-A booking is all or nothing. Pods share machines; a machine is one of its kind by number, so that a
-pool which shrinks takes the highest numbers away, and with them whoever is there.
-"""
+A booking is all or nothing. Pods of several bookings may share a machine. The machines of a kind
+are numbered; a pool that shrinks loses the highest numbers, with the bookings there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Node = tuple[str, int]
 
 
 class Pods(NamedTuple):
-    """So many ``pods``, each of which needs so much, on machines with these labels."""
+    """A number of equal pods: what each needs, and the labels of machines that it may use."""
 
     pods: int
     needs: Mapping[str, int]
@@ -27,8 +27,8 @@ class Pods(NamedTuple):
 
 
 class Held(Kept, frozen=True, kw_only=True):
-    """What a booking holds of one machine. ``ready_at``: when that is there; None: when the booking
-    is."""
+    """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None:
+    with the booking."""
 
     kind: str
     number: int
@@ -37,8 +37,8 @@ class Held(Kept, frozen=True, kw_only=True):
 
 
 class Booking(Kept, frozen=True, kw_only=True):
-    """``namespace`` and ``name``: the workload. ``provisioning_class``: of the pool when it was
-    booked. ``ready_at``: when its machines are there. ``expires_at``: None: never."""
+    """``namespace`` and ``name``: the workload. ``provisioning_class``: of the pool at the time of
+    booking. ``ready_at``: when all its machines are ready. ``expires_at``: None: never."""
 
     id: str
     held: tuple[Held, ...]
@@ -50,14 +50,14 @@ class Booking(Kept, frozen=True, kw_only=True):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there will be room when others leave."""
+    """Why nothing is booked. ``ever``: there will be room when other bookings end."""
 
     message: str
     ever: bool
 
 
 class Bookings:
-    """What is booked of one pool."""
+    """The bookings of one pool."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -65,10 +65,10 @@ class Bookings:
         self._used: dict[Node, dict[str, int]] = {}
         self._holders: Counter[Node] = Counter()
         self._ready: dict[Node, datetime] = {}
-        """When machines are there that somebody has."""
+        """When each booked machine is ready."""
 
     def restore(self, bookings: Iterable[Booking]) -> None:
-        """These are kept from before."""
+        """Adds stored bookings."""
         for booking in bookings:
             self._keep(booking)
 
@@ -81,14 +81,14 @@ class Bookings:
         namespace: str = "",
         name: str = "",
     ) -> Booking | NoRoom:
-        """Room for all of them, or why there is none. One that is booked stays as it is.
-        ``namespace`` and ``name``: the workload."""
+        """Books all pods, or says why there is no room. An existing booking of the request is
+        returned unchanged. ``namespace`` and ``name``: the workload."""
         known = self.known.get(request_id)
         if known is not None:
             return known
         placed: dict[Node, dict[str, int]] = {}
         ready: dict[Node, datetime] = {}
-        # The largest first: what is left of machines is then of use for the small ones.
+        # The largest pods first, so that small pods fill what is left.
         for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
             if not fitting:
@@ -125,7 +125,7 @@ class Bookings:
         return booking
 
     def free(self, request_id: str) -> Booking | None:
-        """Nothing is booked for it any more; what was."""
+        """Removes and returns the request's booking."""
         booking = self.known.pop(request_id, None)
         for held in booking.held if booking is not None else ():
             node = held.kind, held.number
@@ -134,14 +134,14 @@ class Bookings:
                 used[resource] -= much
             self._holders[node] -= 1
             if not self._holders[node]:
-                # The next one finds it switched off.
+                # An unused machine is switched off, so the next booking boots it.
                 for known in (self._used, self._holders, self._ready):
                     del known[node]
         return booking
 
     def becomes(self, pool: Pool) -> list[Booking]:
-        """The pool is so from now on; the bookings whose machines are gone with that, freed. One of
-        another class has none of the machines that it had."""
+        """The pool changed to this. Frees and returns the bookings that lost machines; a pool of
+        another class loses all."""
         self.pool = pool
         kinds = {one.name: one for one in pool.machines}
         lost = [
@@ -150,7 +150,7 @@ class Bookings:
             if booking.provisioning_class not in ("", pool.provisioning_class)
             or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
         ]
-        # Who was there first stays, where a machine has less than what is held of it now.
+        # If a machine became smaller than its bookings, the oldest ones stay.
         lost += [one for one in self._crowded(kinds) if one not in lost]
         for booking in lost:
             self.free(booking.id)
@@ -194,7 +194,7 @@ class Bookings:
         count: int,
         placed: dict[Node, dict[str, int]],
     ) -> int:
-        """How many pods of the group, at most count, go on that machine; notes them."""
+        """Places at most ``count`` pods of the group on the machine; returns how many."""
         node = kind.name, number
         used, new = self._used.get(node, {}), placed.get(node, {})
         most = count
@@ -210,14 +210,14 @@ class Bookings:
 
 
 def _may_hold(kind: Machine, group: Pods) -> bool:
-    """A machine of that kind, empty, holds one of the pods."""
+    """Whether an empty machine of that kind can hold one of the pods."""
     if any(kind.labels.get(key) != value for key, value in group.labels.items()):
         return False
     return all(much <= kind.resources.get(name, 0) for name, much in group.needs.items())
 
 
 def _most(kind: Machine, group: Pods) -> int:
-    """How many of the pods an empty machine holds."""
+    """The number of pods that an empty machine holds."""
     fits = [kind.resources.get(name, 0) // much for name, much in group.needs.items() if much]
     return min(fits, default=group.pods)
 
@@ -231,7 +231,7 @@ def _is_there(kind: Machine | None, held: Held) -> bool:
 
 
 class MachineCounts(NamedTuple):
-    """How many machines there are, how many of them somebody has, and how many of those boot."""
+    """The number of machines, of booked machines, and of booked machines that still boot."""
 
     machines: int
     booked: int
@@ -239,12 +239,13 @@ class MachineCounts(NamedTuple):
 
     @property
     def free(self) -> int:
-        """Nobody has anything of them."""
+        """The number of machines without a booking."""
         return self.machines - self.booked
 
 
 def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> MachineCounts:
-    """Of the whole pool."""
+    """The counts of the whole pool. They follow from the manifest and the stored bookings, so the
+    CLI can compute them without the service."""
     each = list(machine_counts_by_kind(pool, bookings, now).values())
     return MachineCounts(
         sum(one.machines for one in each),
@@ -256,8 +257,8 @@ def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> Ma
 def machine_counts_by_kind(
     pool: Pool, bookings: Iterable[Booking], now: datetime
 ) -> dict[str, MachineCounts]:
-    """Of each kind of machine. What is booked of machines that are no more is about to be taken
-    away, and does not count."""
+    """The counts of each kind of machine. Bookings of removed machines are about to be revoked and
+    do not count."""
     ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
     for booking in bookings:
         for held in booking.held:

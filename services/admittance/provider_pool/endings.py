@@ -1,6 +1,5 @@
-"""Bookings that are over: told to whoever has one, and only then forgotten by the bucket, so that
-what crashes in between is told by whoever finds it there.
-"""
+"""Ends bookings: reports the end to the workload, then deletes the booking from the bucket. After a
+crash in between, the next leader finds the booking and reports again."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ log = structlog.get_logger()
 
 
 class Endings:
-    """``providers``: by class; those that say it, from when they run."""
+    """``providers``: by class; they publish the reports as soon as they run."""
 
     def __init__(self, bus: Bus, ledger: Ledger, providers: Mapping[str, Provider]) -> None:
         self._bus = bus
@@ -33,25 +32,25 @@ class Endings:
         self._watched: dict[str, asyncio.Event] = {}
 
     async def close(self) -> None:
-        """Ends what was begun."""
+        """Stops all work."""
         tasks = [task for _, task in self._under_way.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def classes(self) -> set[str]:
-        """Of which something is to be said."""
+        """The classes with reports to publish."""
         return {kept.booking.provisioning_class for kept, _ in self._under_way.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
-        """Waits until what was booked for the request before, and is over, is forgotten."""
+        """Waits until an ended booking of the request is deleted."""
         if request_id in self._under_way:
             await asyncio.wait([self._under_way[request_id][1]])
 
     @contextmanager
     def watched(self, request_id: str) -> Iterator[asyncio.Event]:
-        """While somebody waits for its machines: set when they are taken away. Nothing else is said
-        then, for whoever waits says it."""
+        """An event for a request that waits for its machines; it is set when they are revoked. The
+        waiting request reports that itself."""
         gone = self._watched[request_id] = asyncio.Event()
         try:
             yield gone
@@ -59,8 +58,8 @@ class Endings:
             del self._watched[request_id]
 
     def revoke(self, kept: PooledBooking, *, earlier: bool) -> None:
-        """Its machines were taken away. ``earlier``: while nobody kept the pools; who had not been
-        told of machines then is booked others when its request comes again."""
+        """The booking's machines were removed. ``earlier``: while no leader was active; a request
+        that had not been answered then gets other machines when it is delivered again."""
         log.warning("revoked", pool=kept.pool, id=kept.booking.id)
         waiting = self._watched.get(kept.booking.id)
         if waiting is not None:
@@ -71,7 +70,7 @@ class Endings:
         self._begin(kept, said, only_provisioned=earlier)
 
     def end(self, kept: PooledBooking, status: BookingExpired) -> None:
-        """It is over by itself."""
+        """The booking has expired."""
         self._begin(kept, status)
 
     def _begin(
@@ -102,13 +101,13 @@ class Endings:
                 await self._ledger.confirm()
                 if only_provisioned and not await self._is_provisioned(kept):
                     status = None
-                # What was booked before bookings had a class is nobody's to tell of.
+                # Bookings of old versions have no class, so no provider can report them.
                 if status is not None and booking.provisioning_class:
                     await self._providers[booking.provisioning_class].report(booking.id, status)
                 await self._ledger.forget(kept)
                 return
             except (KeyError, RuntimeError, AdmittanceError) as error:
-                # Its provider does not run yet, or the bus is away.
+                # The provider does not run yet, or the bus is unavailable.
                 log.debug("not_reported_yet", id=booking.id, reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)
 

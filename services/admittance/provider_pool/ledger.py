@@ -1,10 +1,10 @@
-"""All pools and what is booked of them: in memory, and in the bucket of providers, where whoever
-keeps the pools next finds it.
+"""All pools and their bookings, in memory and in the bucket of providers, where the next leader
+finds them.
 
-A booking is in memory first, so that nobody else gets its machines, and told only when the bucket
-has it; freed, it goes from the bucket first, or it would come back. Who was paused while somebody
-took over writes nothing any more: he would book what is taken, and free what others count on.
-"""
+A new booking is in memory first, so that its machines are taken, and is reported only after the
+bucket has it. A freed booking is deleted from the bucket first; otherwise it would come back after
+a crash. Writes are fenced: a stale leader must not book taken machines or free bookings of its
+successor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class PooledBooking(NamedTuple):
-    """A booking, and the name of the pool that it is in."""
+    """A booking with the name of its pool."""
 
     pool: str
     booking: Booking
@@ -42,8 +42,7 @@ _booking = Reader(Booking)
 
 
 def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
-    """A booking at a key of the bucket of providers, and the pool that it is in. Raises
-    Unreadable."""
+    """The booking at a key of the bucket of providers, and its pool. Raises Unreadable."""
     booking = _booking(value)
     pool = pool_of_key(key)
     if pool is None or key != key_of(pool, booking.id):
@@ -62,27 +61,27 @@ class Ledger:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
         self._apart: dict[str, list[Booking]] = {}
-        """Bookings of pools that were not read yet, that nobody can read, or that are no more."""
+        """Bookings of pools that are not read yet, not readable, or deleted."""
         self._unread: set[str] = set()
-        """Pools whose manifests nobody can read."""
+        """Pools with an unreadable manifest."""
         self._unkept: set[str] = set()
-        """Requests whose bookings the bucket may not have."""
+        """Requests with a booking that may be missing in the bucket."""
         self.lost = asyncio.Event()
-        """Somebody else has taken over: what is known here is of no use any more."""
+        """Set when another instance has taken over: this ledger is stale."""
         self._led = 0
         self._fence: dict[str, str] = {}
 
     async def confirm(self) -> None:
-        """What is known here is all there is. Raises Superseded where somebody else has taken over:
-        he may have booked, or freed, what nobody here knows of."""
+        """Confirms that this ledger is current. Raises Superseded if another instance has taken
+        over; it may have booked or freed machines."""
         found = await bucket.get(self._bus, LED, bucket=PROVIDERS)
         if found is None or found.revision != self._led:
             self.lost.set()
-            raise Superseded("somebody else keeps the pools")
+            raise Superseded("another instance of provider-pool has taken over")
 
     async def restore(self) -> None:
-        """Takes over, and reads what is booked. What is booked for a request that was taken back is
-        forgotten: nobody would ever free it."""
+        """Takes over and reads the stored bookings. A booking of a cancelled request is deleted: no
+        message would ever free it."""
         led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
         self._led = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
@@ -92,7 +91,7 @@ class Ledger:
             try:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
-                # Written by another hand.
+                # Not written by this service.
                 tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
@@ -110,8 +109,8 @@ class Ledger:
     # Pools. -------------------------------------------------------------------------------
 
     def becomes(self, name: str, pool: Pool | None) -> list[PooledBooking]:
-        """The pool is so from now on; None: it is no more. What has lost its machines by that is
-        freed here, not yet in the bucket."""
+        """The pool changed to this; None: it was deleted. Returns the bookings that lost their
+        machines; they are freed in memory, not yet in the bucket."""
         self._unread.discard(name)
         known = self.pools.pop(name, None)
         if known is None:
@@ -126,19 +125,19 @@ class Ledger:
         return [PooledBooking(name, one) for one in lost]
 
     def is_unread(self, name: str) -> None:
-        """Nobody can read its manifest. What is booked stays booked: a slip of the pen must not
-        stop anybody's job."""
+        """The pool's manifest is not readable. Its bookings stay: a typing error must not stop
+        running jobs."""
         if name not in self.pools:
             self._unread.add(name)
 
     def all_read(self) -> list[PooledBooking]:
-        """Every pool that there is was read; what is booked in others has lost its machines, and is
-        freed here, not yet in the bucket."""
+        """All existing pools were read. Returns the bookings of deleted pools; they are freed in
+        memory, not yet in the bucket."""
         gone = self._apart.keys() - self._unread
         return [PooledBooking(name, one) for name in sorted(gone) for one in self._apart.pop(name)]
 
     def classes(self) -> set[str]:
-        """The classes of capacity that pools are of, or that something is booked of."""
+        """The provisioning classes of pools and of bookings."""
         apart = {one.provisioning_class for name in self._apart for one in self._apart[name]}
         return {one.pool.provisioning_class for one in self.pools.values()} | apart - {""}
 
@@ -152,7 +151,7 @@ class Ledger:
             yield from (PooledBooking(name, one) for one in apart)
 
     def of(self, request_id: str) -> PooledBooking | None:
-        """What is booked for the request."""
+        """The booking of the request."""
         for name, bookings in self.pools.items():
             if request_id in bookings.known:
                 return PooledBooking(name, bookings.known[request_id])
@@ -163,7 +162,7 @@ class Ledger:
         return None
 
     async def kept(self, request_id: str) -> PooledBooking | None:
-        """The same, and the bucket has it."""
+        """The booking of the request, after making sure that the bucket has it."""
         found = self.of(request_id)
         if found is not None and request_id in self._unkept:
             await self._keep(found)
@@ -172,7 +171,8 @@ class Ledger:
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
     ) -> PooledBooking | list[NoRoom]:
-        """Books it in the first pool of its class that has room; or why each of them has none."""
+        """Books the request in the first pool of its class with room; otherwise returns why each
+        pool has none."""
         refusals: list[NoRoom] = []
         for name, bookings in self.pools.items():
             if bookings.pool.provisioning_class != request.provisioning_class:
@@ -188,7 +188,7 @@ class Ledger:
         return refusals
 
     async def free(self, request_id: str) -> str | None:
-        """Nothing is booked for the request any more; the pool where something was."""
+        """Frees the booking of the request; returns its pool."""
         found = self.of(request_id)
         if found is None:
             await self.confirm()
@@ -198,7 +198,7 @@ class Ledger:
         return found.pool
 
     def release(self, kept: PooledBooking) -> None:
-        """Its machines are free; the bucket has it still."""
+        """Frees the booking in memory; the bucket still has it."""
         self._unkept.discard(kept.booking.id)
         if kept.pool in self.pools:
             self.pools[kept.pool].free(kept.booking.id)
@@ -208,7 +208,7 @@ class Ledger:
             self._apart[kept.pool] = left
 
     async def forget(self, kept: PooledBooking) -> None:
-        """The bucket has it no more."""
+        """Deletes the booking from the bucket."""
         key = key_of(kept.pool, kept.booking.id)
         gone = bucket.delete_message(
             key, expected=None, headers=self._fence, ttl_seconds=60.0, bucket=PROVIDERS

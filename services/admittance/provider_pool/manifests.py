@@ -1,4 +1,5 @@
-"""``MachinePool``: which machines there are, and of which class of capacity they are.
+"""``MachinePool``: the machines of a pool and the provisioning class that they serve; keys of pools
+and bookings.
 
 ```yaml
 apiVersion: admittance.dev/v1
@@ -31,7 +32,7 @@ MACHINES_MAX: Final = 100_000
 
 
 class BadPool(ValueError):
-    """The manifest makes no pool; one sentence that names the field."""
+    """The manifest is not valid; one sentence that names the field."""
 
 
 class _Machine(
@@ -51,8 +52,8 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines of one kind. ``boot_seconds``: until one that is booked is there. ``resources``: of
-    one, in whole numbers (cpu in thousandths)."""
+    """Machines of one kind. ``boot_seconds``: from booking until a machine is ready. ``resources``:
+    of one machine, as integers (cpu in thousandths)."""
 
     name: str
     count: int
@@ -62,8 +63,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """``booking_seconds``: how long a booking is kept for a workload that has not started; 0: as
-    long as nobody takes it back."""
+    """``booking_seconds``: how long a booking is kept for a workload that has not started; 0: until
+    it is cancelled."""
 
     name: str
     provisioning_class: str
@@ -135,12 +136,12 @@ POOLS: Final = f"{POOL}.>"
 """The keys of all manifests."""
 BOOKED: Final = "_pool"
 LED: Final = "_pool_led"
-"""Written by whoever begins to keep the pools: what one before him still has in hand is refused."""
+"""Key that each new leader writes, so that late writes of its predecessors are refused."""
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The pool whose manifest is under that key of the bucket; None: none that there can be. One
-    in a namespace would share its bookings with the one without."""
+    """The pool with its manifest at that key of the bucket; None: the key is no valid one. A pool
+    in a namespace is not valid, because its bookings would have the keys of the pool without."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None
 
@@ -164,6 +165,6 @@ def pattern_of(pool: str | None = None) -> str:
 
 
 def pool_of_key(key: str) -> str | None:
-    """The pool that the booking under that key is in; None: no booking has such a key."""
+    """The pool of the booking at that key; None: it is not a booking's key."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == BOOKED and len(rest) == 2 else None

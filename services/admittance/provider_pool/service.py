@@ -1,4 +1,5 @@
-"""The pools on the bus: one instance is active, the others stand by."""
+"""Reads the pools and answers requests of every class that a pool serves. One instance is active,
+the others stand by."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class Reconciler:
         self._stop = asyncio.Event()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
-        """Pools came, went, or are of another class."""
+        """Pools were added or removed, or changed their class."""
         self.ready = False
 
     @property
@@ -74,12 +75,12 @@ class Reconciler:
             tasks.create_task(self._give_way(), name="giving way")
 
     async def _give_way(self) -> None:
-        # Also to somebody who was late and is gone again: then it is read anew what he did.
+        # Also if the other leader is gone again: its bookings have to be read.
         await self._ledger.lost.wait()
-        raise Superseded("somebody else keeps the pools")
+        raise Superseded("another instance of provider-pool has taken over")
 
     async def close(self) -> None:
-        """Ends what was begun; bookings stay."""
+        """Stops all work; bookings stay."""
         self.ready = False
         self._stop.set()
         self._changed.set()
@@ -106,7 +107,7 @@ class Reconciler:
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)
         if name is None:
-            # Published past whatever would have refused it.
+            # It was published without validation.
             if entry.value is not None:
                 log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
             return
@@ -122,7 +123,8 @@ class Reconciler:
     # Bookings. ----------------------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Books it in the first pool of its class that has room, and waits until it is there."""
+        """Books the request in the first pool of its class with room, and waits until its machines
+        are ready."""
         await self._loaded.wait()
         await self._endings.ended(request.id)
         found = await self._ledger.kept(request.id)
@@ -143,7 +145,7 @@ class Reconciler:
         return _provisioned(found)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Nothing is booked for that request any more."""
+        """Frees the booking of the request."""
         await self._loaded.wait()
         pool = await self._ledger.free(cancellation.id)
         if pool is not None:
@@ -201,7 +203,7 @@ def _is_expired(booking: Booking, now: datetime) -> bool:
 
 
 def _seconds(booking: Booking) -> float:
-    """For how long it was kept."""
+    """How long the booking was kept."""
     assert booking.expires_at is not None, "it is over"
     return (booking.expires_at - booking.ready_at).total_seconds()
 
@@ -210,7 +212,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then books machines; until stop is set."""
+    """Runs the provider while this instance leads, until stop is set."""
 
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings)
